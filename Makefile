@@ -1,0 +1,39 @@
+# The two commands: `make demo` and `make test`. Both set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint wheel clean
+
+demo: $(VENV)/.installed server
+	$(BIN)/freqdp demo
+
+test: $(VENV)/.installed-dev server lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+wheel: $(VENV)/.installed-dev
+	$(BIN)/python -m build --wheel
+
+# A PostGIS server on this machine: found, or installed where that is allowed.
+.PHONY: server
+server:
+	$(PYTHON) -m freqdp_db.storage.provision
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV) || { apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv && $(PYTHON) -m venv --clear $(VENV); }
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,116 @@
+"""`freqdp plan` and `freqdp anonymize`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from freqdp_db.cli.console import Session, command
+
+Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+MethodOption = Annotated[
+    str,
+    typer.Option("--method", help="lg (local, then global), gl, pure-g or pure-l."),
+]
+Epsilon = Annotated[
+    str | None, typer.Option("--epsilon", help="Total; halves where two mechanisms run. Default 1.")
+]
+EpsilonGlobal = Annotated[
+    str | None, typer.Option("--epsilon-global", help="For the trajectory frequencies.")
+]
+EpsilonLocal = Annotated[
+    str | None, typer.Option("--epsilon-local", help="For the point frequencies.")
+]
+Signature = Annotated[int, typer.Option("--signature", help="m: size of a signature.")]
+Spread = Annotated[
+    str,
+    typer.Option("--spread", help="Metres within which a place is inserted, or `paper`."),
+]
+TimeStep = Annotated[
+    str | None, typer.Option("--time-step", help="Coarsen released times: 60s, 5min, 1h.")
+]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", help="Reproducible noise, for tests: the release is NOT private."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    @command(app, "plan")
+    def plan(
+        session: Session,
+        dataset: Dataset,
+        method: MethodOption = "lg",
+        epsilon: Epsilon = None,
+        epsilon_global: EpsilonGlobal = None,
+        epsilon_local: EpsilonLocal = None,
+        signature: Signature = 10,
+        spread: Spread = "500",
+        time_step: TimeStep = None,
+    ) -> None:
+        """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
+        from freqdp_db.release.planning import make_plan
+        from freqdp_db.release.request import Request
+        from freqdp_db.storage.datasets import find_dataset
+
+        request = Request.parse(
+            method=method,
+            epsilon=epsilon,
+            epsilon_global=epsilon_global,
+            epsilon_local=epsilon_local,
+            signature=signature,
+            spread=spread,
+            time_step=time_step,
+        )
+        database = session.database()
+        found = make_plan(database, find_dataset(database, dataset), request, session.progress())
+        session.answer(found.document(), lambda: session.print_all(found.lines()))
+
+    @command(app, "anonymize")
+    def anonymize(
+        session: Session,
+        dataset: Dataset,
+        method: MethodOption = "lg",
+        epsilon: Epsilon = None,
+        epsilon_global: EpsilonGlobal = None,
+        epsilon_local: EpsilonLocal = None,
+        signature: Signature = 10,
+        spread: Spread = "500",
+        time_step: TimeStep = None,
+        as_: Annotated[
+            str | None, typer.Option("--as", help="Name of the release. Default: <dataset>_<n>.")
+        ] = None,
+        new_draw: Annotated[
+            bool,
+            typer.Option(
+                "--new-draw", help="Draw afresh even if this request was answered before."
+            ),
+        ] = False,
+        seed: Seed = None,
+    ) -> None:
+        """Anonymize a dataset and publish the result as a new table."""
+        from freqdp_db.release.pipeline import anonymize as run
+        from freqdp_db.release.request import Request
+        from freqdp_db.release.summary import describe_outcome, outcome_document
+        from freqdp_db.storage.datasets import find_dataset
+
+        request = Request.parse(
+            method=method,
+            epsilon=epsilon,
+            epsilon_global=epsilon_global,
+            epsilon_local=epsilon_local,
+            signature=signature,
+            spread=spread,
+            time_step=time_step,
+            seed=seed,
+        )
+        database = session.database()
+        row = find_dataset(database, dataset)
+        progress = session.progress()
+        outcome = run(database, row, request, progress, name=as_, new_draw=new_draw)
+        document: dict[str, Any] = {
+            **outcome_document(database, outcome),
+            "seconds": progress.seconds,
+        }
+        session.answer(document, lambda: session.print_all(describe_outcome(database, outcome)))

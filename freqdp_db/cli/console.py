@@ -1,0 +1,190 @@
+"""What every command shares: the common options, the two ways to answer, progress, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from freqdp_db.cli.progress import PlainProgress, TerminalProgress
+from freqdp_db.progress import Progress
+from freqdp_db.settings import Settings, load_settings
+from freqdp_db.storage.engine import Database, connect
+
+# typer carries its own copy of click in newer versions: take the classes from typer.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+ClickException: type[Exception] = UsageError.__bases__[0]
+
+_ROOT: dict[str, Any] = {}
+"""Common options given before the command's name; those given after it win."""
+
+
+@dataclass
+class Session:
+    """One invocation: its settings, whether it answers in JSON, and where it talks."""
+
+    settings: Settings
+    json: bool
+    command: str
+    talk: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
+    out: Console = field(default_factory=lambda: Console(highlight=False))
+    _database: Database | None = None
+
+    def database(self, *, check_schema: bool = True) -> Database:
+        """The database, reached once; refused if its schema is missing or stale."""
+        if self._database is None:
+            self._database = connect(self.settings, self.command)
+        if check_schema:
+            from freqdp_db.storage.schema import require_current
+
+            require_current(self._database)
+        return self._database
+
+    def progress(self) -> Progress:
+        return TerminalProgress(self.talk) if self.talk.is_terminal else PlainProgress(self.talk)
+
+    def say(self, text: str) -> None:
+        """Talk, on stderr: never part of the answer."""
+        self.talk.print(text, markup=False, soft_wrap=True)
+
+    def answer(self, document: Any, show: Callable[[], None]) -> None:
+        """The answer, on stdout: one JSON document, or what `show` prints."""
+        if self.json:
+            sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False, indent=2) + "\n")
+        else:
+            show()
+
+    def print(self, text: str) -> None:
+        self.out.print(text, markup=False, soft_wrap=True)
+
+    def print_all(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self.print(line)
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """A table on stdout; numbers to the right."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for index, header in enumerate(headers):
+            numeric = bool(rows) and all(
+                isinstance(r[index], (int, float)) or r[index] is None for r in rows
+            )
+            table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row))
+        self.out.print(table)
+
+    def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
+        """Aligned `name  value` lines on stdout."""
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            self.print(f"{name.ljust(width)}  {_cell(value)}")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+_COMMON = {
+    "dsn": (
+        str | None,
+        typer.Option(
+            "--dsn",
+            help="Database to use: URL or libpq string. Default: DATABASE_URL, then PG* variables, "
+            "then the embedded server.",
+            rich_help_panel="Every command",
+        ),
+    ),
+    "json_": (
+        bool,
+        typer.Option(
+            "--json", help="Answer with one JSON document.", rich_help_panel="Every command"
+        ),
+    ),
+    "schema": (
+        str | None,
+        typer.Option(
+            "--schema",
+            help="Private schema (FREQDP_SCHEMA; default freqdp).",
+            rich_help_panel="Every command",
+        ),
+    ),
+    "release_schema": (
+        str | None,
+        typer.Option(
+            "--release-schema",
+            help="Schema of releases (FREQDP_RELEASE_SCHEMA; default freqdp_release).",
+            rich_help_panel="Every command",
+        ),
+    ),
+}
+
+
+def common_parameters() -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name == "json_" else None,
+            annotation=Annotated[kind, option],
+        )
+        for name, (kind, option) in _COMMON.items()
+    ]
+
+
+def remember_root(**options: Any) -> None:
+    """Keep the common options that stand before the command's name."""
+    _ROOT.clear()
+    _ROOT.update({k: v for k, v in options.items() if v})
+
+
+def command(
+    app: typer.Typer, name: str, **typer_options: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command whose first parameter is a `Session`; adds the common options."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function, eval_str=True)
+        own = list(signature.parameters.values())[1:]
+
+        @wraps(function)
+        def run(**arguments: Any) -> None:
+            common = {key: arguments.pop(key) or _ROOT.get(key) for key in _COMMON}
+            group = app.info.name
+            session = Session(
+                settings=load_settings(
+                    dsn=common["dsn"],
+                    schema=common["schema"],
+                    release_schema=common["release_schema"],
+                ),
+                json=bool(common["json_"]),
+                command=f"{group} {name}" if isinstance(group, str) else name,
+            )
+            try:
+                function(session, **arguments)
+            finally:
+                if session._database is not None:
+                    session._database.close()
+
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*parameters, *common_parameters()]
+        )
+        run.__annotations__ = {p.name: p.annotation for p in [*parameters, *common_parameters()]}
+        app.command(name, **typer_options)(run)
+        return function
+
+    return register

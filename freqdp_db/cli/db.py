@@ -1,0 +1,97 @@
+"""`freqdp db`: start, stop and look at the embedded server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from freqdp_db.cli.console import Session, command
+from freqdp_db.storage.embedded import EmbeddedServer, ServerStatus, connection_url
+
+app = typer.Typer(name="db", help="The embedded server.", no_args_is_help=True)
+
+# With these set, libpq would go to another server than the one that psql is told.
+_MISLEADING = ("PGHOSTADDR", "PGSERVICE")
+
+
+def _document(status: ServerStatus, **more: object) -> dict[str, object]:
+    return {
+        "running": status.running,
+        "version": status.version,
+        "data_dir": str(status.data_dir),
+        "socket_dir": str(status.socket_dir),
+        "pid": status.pid,
+        "database": status.database,
+        **more,
+    }
+
+
+@command(app, "start")
+def start(session: Session) -> None:
+    """Start the embedded server; create it the first time."""
+    server = EmbeddedServer(session.settings.data_dir)
+    url = connection_url(server.ensure_running())
+    status = server.status()
+    session.answer(
+        _document(status, url=url),
+        lambda: session.print(f"PostgreSQL {status.version} runs in {status.data_dir}"),
+    )
+
+
+@command(app, "stop")
+def stop(session: Session) -> None:
+    """Stop the embedded server; the data stays."""
+    stopped = EmbeddedServer(session.settings.data_dir).stop()
+    session.answer(
+        {"stopped": stopped},
+        lambda: session.print("stopped" if stopped else "the server was not running"),
+    )
+
+
+@command(app, "status")
+def status(session: Session) -> None:
+    """Say whether the embedded server runs, and where its files are."""
+    found = EmbeddedServer(session.settings.data_dir).status()
+    session.answer(
+        _document(found),
+        lambda: session.pairs(
+            [
+                ("running", found.running),
+                ("version", found.version),
+                ("process", None if found.pid is None else str(found.pid)),
+                ("data", found.data_dir),
+                ("socket", found.socket_dir),
+                ("database", found.database),
+            ]
+        ),
+    )
+
+
+@command(app, "url")
+def url(session: Session) -> None:
+    """Print the embedded server's URL, for psql, SQLAlchemy or --dsn; does not start it."""
+    address = connection_url(EmbeddedServer(session.settings.data_dir).conninfo())
+    session.answer({"url": address}, lambda: session.print(address))
+
+
+@command(app, "psql", context_settings={"ignore_unknown_options": True})
+def psql(
+    session: Session,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(help="Passed on to psql, as in `freqdp db psql -c 'SELECT 1'`."),
+    ] = None,
+) -> None:
+    """Open psql on the embedded server. With --json: print the command instead of running it."""
+    server = EmbeddedServer(session.settings.data_dir)
+    server.ensure_running()
+    words = [*server.psql_command(), *(arguments or [])]
+    if session.json:
+        session.answer({"command": words}, lambda: None)
+        return
+    sys.stdout.flush()
+    environment = {k: v for k, v in os.environ.items() if k not in _MISLEADING}
+    os.execvpe(words[0], words, environment)

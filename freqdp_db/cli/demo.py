@@ -1,0 +1,77 @@
+"""`freqdp demo`: the commands of a first session, one after the other, on a generated city."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from typing import Annotated
+
+import typer
+
+from freqdp_db.cli.console import Session, command
+from freqdp_db.errors import FreqdpError
+
+_NAME = "city"
+
+
+def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
+    """`run` is the command line itself: the demo types what a person would."""
+
+    @command(app, "demo")
+    def demo(
+        session: Session,
+        objects: Annotated[int, typer.Option("--objects", help="How many people and taxis.")] = 200,
+        days: Annotated[int, typer.Option("--days", help="Days to record.")] = 7,
+        seed: Annotated[int, typer.Option("--seed", help="Which city; the noise has none.")] = 1,
+    ) -> None:
+        """Make up a city, register it, anonymize it, verify it and say what came of it."""
+        from freqdp_db.release.summary import describe_release, release_document
+        from freqdp_db.storage.datasets import list_datasets
+        from freqdp_db.storage.releases import list_releases
+
+        def step(why: str, *arguments: str) -> None:
+            session.say(f"\n# {why}\n$ freqdp {shlex.join(arguments)}")
+            # with --json the steps' answers are talk: the document is the last release's
+            with redirect_stdout(sys.stderr) if session.json else nullcontext():
+                code = run([*arguments, *_connection_options(session)])
+            if code != 0:
+                raise FreqdpError(f"the demo stopped at: freqdp {shlex.join(arguments)}")
+
+        size = ["--objects", str(objects), "--days", str(days), "--seed", str(seed)]
+        step("Create freqdp's schemas", "init")
+        step("Make up a city, for want of a table of your own", "load", "demo", *size, "--replace")
+        database = session.database()
+        if not any(d.name == _NAME for d in list_datasets(database)):
+            step(
+                "Register the table: which column is what",
+                *("dataset", "add", _NAME, "--from", "demo.city", "--object", "object_id"),
+                *("--time", "at", "--geom", "geom"),
+            )
+        step("Clean it, snap it to places, file its segments", "dataset", "build", _NAME)
+        step("What would a release spend and edit? (spends nothing)", "plan", _NAME)
+        step("Anonymize and publish", "anonymize", _NAME, "--epsilon", "1")
+        newest = [r for r in list_releases(database) if r.state == "published"][-1]
+        step("Prove that the table is what the log says", "release", "verify", newest.name)
+        step("What has been spent", "budget", _NAME)
+
+        def show() -> None:
+            session.print("\n" + "=" * 78)
+            for line in describe_release(database, newest):
+                session.print(line)
+            session.print("")
+            session.print("Analysts query it with SQL:      freqdp db psql")
+            session.print(
+                f"  SELECT * FROM {session.settings.release_schema}.{newest.name} LIMIT 5;"
+            )
+            session.print(f"  SELECT * FROM {session.settings.release_schema}.catalog;")
+            session.print("Stop the embedded server:        freqdp db stop")
+
+        session.answer(release_document(database, newest), show)
+
+
+def _connection_options(session: Session) -> list[str]:
+    settings = session.settings
+    options = ["--schema", settings.schema, "--release-schema", settings.release_schema]
+    return [*options, "--dsn", settings.dsn] if settings.dsn else options

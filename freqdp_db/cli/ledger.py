@@ -1,0 +1,90 @@
+"""`freqdp budget` and `freqdp ledger`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from freqdp_db.cli.console import Session, command
+
+app = typer.Typer(name="ledger", help="The ledger of privacy budgets.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    @command(root, "budget")
+    def budget(
+        session: Session,
+        dataset: Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)],
+        raise_: Annotated[
+            str | None, typer.Option("--raise", help="Raise the budget by so much epsilon.")
+        ] = None,
+        reason: Annotated[
+            str | None, typer.Option("--reason", help="Why it is raised; goes into the ledger.")
+        ] = None,
+    ) -> None:
+        """What a dataset's source may spend, has spent and has left, and by which releases."""
+        from freqdp_db.dataset.registration import positive_decimal
+        from freqdp_db.errors import BadInput
+        from freqdp_db.storage import ledger
+        from freqdp_db.storage.datasets import find_dataset
+
+        database = session.database()
+        row = find_dataset(database, dataset)
+        if (raise_ is None) != (reason is None):
+            raise BadInput("--raise and --reason go together", remedy="give both")
+        if raise_ is not None:
+            ledger.grant_budget(
+                database, row.account_id, positive_decimal("--raise", raise_), reason or ""
+            )
+        account = ledger.find_budget(database, row.account_id)
+        entries = ledger.entries(database, row.account_id)
+
+        def show() -> None:
+            session.print(
+                f"{account.source_schema}.{account.source_relation} (objects: "
+                f"{account.object_column}): epsilon {account.spent:f} of {account.granted:f} spent, "
+                f"{account.remaining:f} left."
+            )
+            session.table(
+                ["entry", "kind", "epsilon", "release", "reason", "by", "at"],
+                [
+                    (e.entry, e.kind, f"{e.epsilon:f}", e.release, e.reason, e.actor,
+                     f"{e.at:%Y-%m-%d %H:%M}")
+                    for e in entries
+                ],
+            )  # fmt: skip
+            session.print("The ledger limits draws; it does not bound what the tables reveal.")
+
+        session.answer({**asdict(account), "ledger": [asdict(e) for e in entries]}, show)
+
+
+@command(app, "verify")
+def verify(
+    session: Session,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="A ledger_head that a release published: must still be there."),
+    ] = None,
+) -> None:
+    """Check the hash chains. Exit 3 if an entry was changed or is missing."""
+    from freqdp_db.errors import VerificationFailed
+    from freqdp_db.storage import ledger
+
+    database = session.database()
+    faults = ledger.chain_faults(database)
+    if faults:
+        first = faults[0]
+        raise VerificationFailed(
+            f"{len(faults)} ledger entries are not right; the first: budget {first['account_id']}, "
+            f"entry {first['entry']} {first['fault']}"
+        )
+    if head is not None and not ledger.has_head(database, head):
+        raise VerificationFailed(
+            f"the published head {head} is in no chain: the ledger was rewritten or cut off"
+        )
+    session.answer(
+        {"valid": True, "head_found": None if head is None else True},
+        lambda: session.print("The ledger's chains are whole."),
+    )

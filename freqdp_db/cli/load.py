@@ -1,0 +1,400 @@
+"""`freqdp load`: files, or a generated city, into plain tables for people who have none yet."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from freqdp_db.cli.console import Session, command
+from freqdp_db.errors import BadInput
+from freqdp_db.loading import csvfile, published, roadfile
+from freqdp_db.loading.city import City
+from freqdp_db.loading.files import BadRows, counted, expand
+from freqdp_db.loading.rows import Samples
+from freqdp_db.storage import loading_roads
+from freqdp_db.storage.loading import (
+    Chunk,
+    Column,
+    Kind,
+    Mode,
+    PlainTable,
+    check_target,
+    load_table,
+)
+from freqdp_db.storage.names import format_relation, parse_relation
+
+app = typer.Typer(name="load", help="Load files into plain tables.", no_args_is_help=True)
+
+Into = Annotated[str, typer.Option("--into", help="Table to make: schema.table.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Drop a table of that name first.")]
+Append = Annotated[bool, typer.Option("--append", help="Add to a table made by this command.")]
+
+
+@command(app, "demo")
+def demo(
+    session: Session,
+    into: Into = "demo.city",
+    roads_into: Annotated[
+        str, typer.Option("--roads-into", help="Table of the city's roads.")
+    ] = "demo.roads",
+    objects: Annotated[int, typer.Option(help="People and taxis, one in ten a taxi.")] = 200,
+    days: Annotated[int, typer.Option(help="Days to record, from a Monday on.")] = 7,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same city.")] = 1,
+    replace: Replace = False,
+) -> None:
+    """Make up a city: roads, and people and taxis that move along them."""
+    if seed < 0:
+        raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
+    city = City(objects, days, np.random.default_rng(seed))
+    table = _samples_table(
+        parse_relation(into, "--into"),
+        "text",
+        f"Made-up trajectories of {objects:,} objects over {days} days (freqdp load demo, "
+        f"seed {seed}). Nobody's data.",
+        Column("speed_kmh", "float8", "Speed as the device reports it."),
+    )
+    roads = loading_roads.roads_table(
+        parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
+    )
+    if table.relation == roads.relation:
+        raise BadInput("--into and --roads-into are the same", remedy="give two names")
+    mode = _mode(replace)
+    dirt: dict[str, int] = {}
+    progress = session.progress()
+
+    def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
+        for chunk in city.chunks():
+            for reason, count in chunk.dirt.items():
+                dirt[reason] = dirt.get(reason, 0) + count
+            yield _columns(chunk.samples, "object_id")
+            advance(chunk.objects)
+
+    with session.database(check_schema=False).begin() as connection:
+        for wanted in (table, roads):
+            check_target(connection, session.settings, wanted, mode)
+        with progress.stage("load roads", len(city.network.source), "roads") as stage:
+            road_rows = loading_roads.load_roads(
+                connection,
+                session.settings,
+                roads,
+                mode,
+                (r.row() for r in roadfile.city_roads(city.network)),
+                stage.advance,
+            )
+        with progress.stage("make and load", objects, "objects") as stage:
+            rows = load_table(connection, session.settings, table, mode, chunks(stage.advance))
+    _answer(
+        session,
+        {
+            "table": table.label,
+            "rows": rows,
+            "objects": objects,
+            "roads_table": roads.label,
+            "roads": road_rows,
+            "unusable": dirt,
+        },
+        f"{table.label} has {rows:,} rows of {objects:,} objects, {roads.label} has "
+        f"{road_rows:,} roads. {sum(dirt.values()):,} rows are unusable on purpose "
+        f"({counted(dirt)}): the build will leave them out and say so.",
+        _dataset_add(table, "object_id"),
+    )
+
+
+@command(app, "csv")
+def csv_(
+    session: Session,
+    files: Annotated[list[str], typer.Argument(help="Files, globs or folders; .gz is fine.")],
+    into: Into,
+    object_: Annotated[str, typer.Option("--object", help="Column of the object's id.")],
+    time: Annotated[str, typer.Option("--time", help="Column of the time.")],
+    lon: Annotated[str, typer.Option("--lon", help="Column of the longitude (or x).")],
+    lat: Annotated[str, typer.Option("--lat", help="Column of the latitude (or y).")],
+    delimiter: Annotated[str, typer.Option(help="One character, or tab.")] = ",",
+    header: Annotated[
+        bool, typer.Option("--header/--no-header", help="Without: columns are numbers from 1.")
+    ] = True,
+    time_format: Annotated[
+        str, typer.Option(help="iso, epoch, epoch-ms, or a format such as '%d/%m/%Y %H:%M'.")
+    ] = "iso",
+    timezone: Annotated[str, typer.Option(help="Zone of times that do not name theirs.")] = "UTC",
+    srid: Annotated[int, typer.Option(help="Reference system of the coordinates.")] = 4326,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave unreadable rows out, and count them.")
+    ] = False,
+    replace: Replace = False,
+    append: Append = False,
+) -> None:
+    """Load CSV files: say which column is what."""
+    paths = expand(files, csvfile.ENDINGS)
+    layout = csvfile.CsvFormat(object_, time, lon, lat, delimiter, header, time_format, timezone)
+    table = _samples_table(
+        parse_relation(into, "--into"),
+        "text",
+        "Trajectories from CSV files (freqdp load csv).",
+        srid=srid,
+    )
+    bad = BadRows()
+    rows = _load_files(
+        session,
+        table,
+        _mode(replace, append),
+        len(paths),
+        lambda advance: csvfile.read_csv(paths, layout, bad, advance),
+        "object_id",
+        None if skip_bad else lambda: bad.refuse("correct them, or say --skip-bad"),
+    )
+    skipped = (
+        f" Left out {bad.total:,} unreadable rows: {counted(bad.counts)}." if bad.total else ""
+    )
+    _answer(
+        session,
+        {"table": table.label, "rows": rows, "files": len(paths), "skipped": bad.counts},
+        f"{table.label}: {rows:,} rows from {len(paths):,} file(s).{skipped}",
+        _dataset_add(table, "object_id"),
+    )
+
+
+@command(app, "tdrive")
+def tdrive(
+    session: Session,
+    folder: Annotated[str, typer.Argument(help="Folder with 1.txt, 2.txt, ...")],
+    into: Into,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many taxis.")] = None,
+    min_samples: Annotated[int, typer.Option(help="Leave out taxis with fewer rows.")] = 0,
+    replace: Replace = False,
+    append: Append = False,
+) -> None:
+    """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here."""
+    if limit is not None and limit < 1:
+        raise BadInput(f"--limit {limit} leaves no taxi", remedy="give a number from 1 on")
+    paths = published.tdrive_files(folder, limit, min_samples)
+    table = _samples_table(
+        parse_relation(into, "--into"),
+        "int4",
+        "T-Drive taxis as published (freqdp load tdrive).",
+        key="taxi_id",
+    )
+    rows = _load_files(
+        session,
+        table,
+        _mode(replace, append),
+        len(paths),
+        lambda advance: published.read_tdrive(paths, advance),
+        "taxi_id",
+    )
+    _answer(
+        session,
+        {"table": table.label, "rows": rows, "files": len(paths)},
+        f"{table.label}: {rows:,} rows from {len(paths):,} files.",
+        _dataset_add(table, "taxi_id"),
+    )
+
+
+@command(app, "geolife")
+def geolife(
+    session: Session,
+    folder: Annotated[str, typer.Argument(help="Folder that contains Data/000/Trajectory.")],
+    into: Into,
+    replace: Replace = False,
+    append: Append = False,
+) -> None:
+    """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
+    paths = published.geolife_files(folder)
+    table = _samples_table(
+        parse_relation(into, "--into"),
+        "text",
+        "GeoLife trajectories as published (freqdp load geolife).",
+        Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
+        key="user_id",
+    )
+    rows = _load_files(
+        session,
+        table,
+        _mode(replace, append),
+        len(paths),
+        lambda advance: published.read_geolife(paths, advance),
+        "user_id",
+    )
+    _answer(
+        session,
+        {"table": table.label, "rows": rows, "files": len(paths)},
+        f"{table.label}: {rows:,} rows from {len(paths):,} files.",
+        _dataset_add(table, "user_id"),
+    )
+
+
+@command(app, "roads")
+def roads(
+    session: Session,
+    into: Into,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="NODES.csv EDGES.csv, unless --from is given.")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Edge table that is there: schema.table.")
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="With --from: ours=theirs, such as geom=the_geom."),
+    ] = None,
+    vertices_into: Annotated[
+        str | None, typer.Option("--vertices-into", help="Also make a table of junctions.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option(help="Add points to it, every so many metres of road.")
+    ] = None,
+    replace: Replace = False,
+) -> None:
+    """Load a road network from two CSV files, or from an edge table that is there."""
+    if (from_ is None) == (not files) or (files and len(files) != 2):
+        raise BadInput(
+            "the roads come from two files or from one table",
+            remedy="give NODES.csv EDGES.csv, or --from schema.edges",
+        )
+    if every is not None and (vertices_into is None or not every >= 1):
+        raise BadInput(
+            f"--every {every:g} needs --vertices-into and at least 1 metre",
+            remedy="say for example --vertices-into demo.anchors --every 50",
+        )
+    table = loading_roads.roads_table(
+        parse_relation(into, "--into"), "Road network (freqdp load roads)."
+    )
+    anchors = None
+    if vertices_into is not None:
+        relation = parse_relation(vertices_into, "--vertices-into")
+        anchors = loading_roads.anchors_table(relation, table.relation)
+        if relation == table.relation:
+            raise BadInput("--into and --vertices-into are the same", remedy="give two names")
+    mode = _mode(replace)
+    progress = session.progress()
+    left_out = 0
+    points = None
+    with session.database(check_schema=False).begin() as connection:
+        for wanted in (table, anchors):
+            if wanted is not None:
+                check_target(connection, session.settings, wanted, mode)
+        with progress.stage("load roads", unit="roads") as stage:
+            if from_ is not None:
+                origin = parse_relation(from_, "--from")
+                if origin == table.relation:
+                    raise BadInput("--from and --into are the same", remedy="give two names")
+                rows, left_out = loading_roads.copy_roads(
+                    connection,
+                    session.settings,
+                    table,
+                    mode,
+                    origin,
+                    loading_roads.column_mapping(map_ or []),
+                )
+                stage.advance(rows)
+            else:
+                assert files is not None
+                read = roadfile.read_roads(Path(files[0]), Path(files[1]))
+                rows = loading_roads.load_roads(
+                    connection,
+                    session.settings,
+                    table,
+                    mode,
+                    (r.row() for r in read),
+                    stage.advance,
+                )
+        if not rows:
+            raise BadInput("there is not one road in it", remedy="check the files or the table")
+        if anchors is not None:
+            with progress.stage("make anchors", unit="points") as stage:
+                points = loading_roads.make_anchors(
+                    connection, session.settings, anchors, mode, table.relation, every
+                )
+                stage.advance(points)
+    said = f"{table.label}: {rows:,} roads."
+    following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
+    if left_out:
+        said += f" Left out {left_out:,} rows whose geometry is not one line."
+    if anchors is not None:
+        said += f" {anchors.label}: {points:,} points."
+        following = f"freqdp dataset add NAME ... --snap {shlex.quote('anchors:' + anchors.label)}"
+    _answer(
+        session,
+        {
+            "table": table.label,
+            "rows": rows,
+            "left_out": left_out,
+            "vertices_table": anchors.label if anchors else None,
+            "vertices": points,
+        },
+        said,
+        following,
+    )
+
+
+def _load_files(
+    session: Session,
+    table: PlainTable,
+    mode: Mode,
+    files: int,
+    read: Callable[[Callable[[int], None]], Iterable[Samples]],
+    key: str,
+    check: Callable[[], None] | None = None,
+) -> int:
+    """Read and load in one transaction; `check` may still refuse once all files were read."""
+
+    def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
+        for samples in read(advance):
+            yield _columns(samples, key)
+        if check is not None:
+            check()
+
+    with (
+        session.database(check_schema=False).begin() as connection,
+        session.progress().stage("load files", files, "files") as stage,
+    ):
+        check_target(connection, session.settings, table, mode)
+        rows = load_table(connection, session.settings, table, mode, chunks(stage.advance))
+        if not rows:
+            raise BadInput("there is not one readable row in it", remedy="check the files")
+    return rows
+
+
+def _samples_table(
+    relation: tuple[str, str],
+    kind: Kind,
+    comment: str,
+    *more: Column,
+    key: str = "object_id",
+    srid: int = 4326,
+) -> PlainTable:
+    columns = (
+        Column(key, kind, "Who or what moved."),
+        Column("at", "timestamptz", "When it was there."),
+        Column("geom", "point", f"Where it was, as reported (SRID {srid})."),
+        *more,
+    )
+    return PlainTable(relation, columns, comment, srid)
+
+
+def _columns(samples: Samples, key: str) -> Chunk:
+    point = np.column_stack([samples.x, samples.y])
+    return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}
+
+
+def _mode(replace: bool, append: bool = False) -> Mode:
+    if replace and append:
+        raise BadInput("--replace and --append exclude each other", remedy="give one of them")
+    return "replace" if replace else "append" if append else "create"
+
+
+def _dataset_add(table: PlainTable, key: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "_", table.relation[1].lower()).strip("_") or "mine"
+    relation = shlex.quote(format_relation(*table.relation))
+    return f"freqdp dataset add {name} --from {relation} --object {key} --time at --geom geom"
+
+
+def _answer(session: Session, document: dict[str, Any], said: str, following: str) -> None:
+    document = {**document, "next": following}
+    session.answer(document, lambda: session.print(f"{said}\nNext: {following}"))

@@ -1,0 +1,103 @@
+"""The command `freqdp`: the tree of commands and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from freqdp_db import __version__
+from freqdp_db.cli import anonymize, console, dataset, db, demo, ledger, load, release, setup
+from freqdp_db.errors import FreqdpError
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="freqdp",
+    help="Anonymize trajectories that sit in PostgreSQL/PostGIS and publish them as versioned tables.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"freqdp {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    dsn: Annotated[str | None, typer.Option(help="Database to use.", hidden=True)] = None,
+    json_: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    schema: Annotated[str | None, typer.Option(hidden=True)] = None,
+    release_schema: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    console.remember_root(dsn=dsn, json_=json_, schema=schema, release_schema=release_schema)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code: 0 done, 1 refused, 2 usage, 3 not verified."""
+    as_json = "--json" in arguments
+    try:
+        result: Any = app(args=list(arguments), standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except FreqdpError as error:
+        _show_error(error.as_dict(), as_json)
+        return error.exit_code
+    except KeyboardInterrupt:
+        _show_error(
+            {"error": "Interrupted", "message": "interrupted; nothing partial is visible"}, as_json
+        )
+        return EXIT_INTERRUPTED
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except console.ClickException as error:
+        unacceptable = (
+            isinstance(error, typer.BadParameter) and "Missing" not in type(error).__name__
+        )
+        text = str(getattr(error, "format_message", lambda: error)())
+        _show_error(
+            {"error": type(error).__name__, "message": text, "remedy": "see --help"}, as_json
+        )
+        return EXIT_REFUSED if unacceptable else EXIT_USAGE
+
+
+setup.register(app)
+app.add_typer(db.app)
+app.add_typer(load.app)
+app.add_typer(dataset.app)
+anonymize.register(app)
+app.add_typer(release.app)
+ledger.register(app)
+app.add_typer(ledger.app)
+demo.register(app, run)
+
+
+def _show_error(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stderr.write(f"freqdp: {document['message']}\n")
+    if document.get("remedy"):
+        sys.stderr.write(f"  -> {document['remedy']}\n")
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(run(sys.argv[1:]))

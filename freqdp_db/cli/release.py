@@ -1,0 +1,176 @@
+"""`freqdp release`: look at, verify, resume, export, find and withdraw releases."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from freqdp_db.cli.console import Session, command
+
+app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Name of the release.", show_default=False)]
+
+
+@command(app, "list")
+def list_(session: Session) -> None:
+    """All releases that were ever asked for."""
+    from freqdp_db.release.pipeline import epsilon_of
+    from freqdp_db.release.summary import release_document
+    from freqdp_db.storage.releases import list_releases
+
+    database = session.database()
+    rows = list_releases(database)
+    session.answer(
+        [release_document(database, r) for r in rows],
+        lambda: (
+            session.table(
+                ["name", "state", "method", "epsilon", "rows", "private", "published"],
+                [
+                    (
+                        r.name,
+                        r.state,
+                        r.method,
+                        f"{epsilon_of(r):f}",
+                        r.rows,
+                        r.private,
+                        f"{r.published_at:%Y-%m-%d %H:%M}" if r.published_at else None,
+                    )
+                    for r in rows
+                ],
+            )
+            if rows
+            else session.print("No releases yet. Next: freqdp anonymize DATASET --epsilon 1")
+        ),
+    )
+
+
+@command(app, "show")
+def show(session: Session, name: Name) -> None:
+    """One release: parameters, edits, guarantee, and what a whole user costs."""
+    from freqdp_db.release.summary import describe_release, release_document
+    from freqdp_db.storage.releases import find_release
+
+    database = session.database()
+    row = find_release(database, name)
+    session.answer(
+        release_document(database, row),
+        lambda: session.print_all(describe_release(database, row)),
+    )
+
+
+@command(app, "verify")
+def verify(session: Session, name: Name) -> None:
+    """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
+    from freqdp_db.errors import BadInput
+    from freqdp_db.release.verification import load_build, released_relations
+    from freqdp_db.release.verification import verify as check
+    from freqdp_db.storage.releases import find_release
+
+    database = session.database()
+    row = find_release(database, name)
+    if row.state != "published":
+        raise BadInput(
+            f"release {name!r} is {row.state}, not published",
+            remedy=f"freqdp release resume {name}" if row.state == "running" else None,
+        )
+    progress = session.progress()
+    loaded = load_build(database, row.build_id, progress)
+    found = check(database, row, released_relations(database, name), loaded, progress)
+    session.answer(
+        {"release": name, "verified": True, **asdict(found), "seconds": progress.seconds},
+        lambda: session.print(
+            f"{name}: {found.edits:,} edits replayed, {found.targets:,} targets hold exactly, "
+            f"{found.rows:,} rows of {found.trajectories:,} trajectories are what the log gives."
+        ),
+    )
+
+
+@command(app, "resume")
+def resume(session: Session, name: Name) -> None:
+    """Go on with an interrupted release from its stored targets. Spends nothing."""
+    from freqdp_db.errors import BadInput
+    from freqdp_db.release.pipeline import Outcome, run
+    from freqdp_db.release.summary import describe_outcome, outcome_document
+    from freqdp_db.storage.releases import find_release, get_release
+
+    database = session.database()
+    row = find_release(database, name)
+    if row.state != "running":
+        raise BadInput(f"release {name!r} is {row.state}: there is nothing to resume")
+    progress = session.progress()
+    verified = run(database, row, progress)
+    outcome = Outcome(get_release(database, row.release_id), False, True, verified)
+    session.answer(
+        {**outcome_document(database, outcome), "seconds": progress.seconds},
+        lambda: session.print_all(describe_outcome(database, outcome)),
+    )
+
+
+@command(app, "withdraw")
+def withdraw(session: Session, name: Name) -> None:
+    """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
+    from freqdp_db.release.pipeline import withdraw as take_back
+    from freqdp_db.storage.releases import find_release
+
+    database = session.database()
+    row = find_release(database, name)
+    take_back(database, row)
+    session.answer(
+        {"withdrawn": name, "was": row.state},
+        lambda: session.print(f"Withdrew {name}. Its record and its spend stay in the ledger."),
+    )
+
+
+@command(app, "export")
+def export(
+    session: Session,
+    name: Name,
+    format_: Annotated[str, typer.Option("--format", help="csv, geoparquet or gpkg.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write. Default: NAME.csv, .parquet, .gpkg")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+) -> None:
+    """Write a release to a file, with its guarantee and terms of use beside it."""
+    from freqdp_db.release.exporting import export_release
+    from freqdp_db.storage.releases import find_release
+
+    database = session.database()
+    row = find_release(database, name)
+    written = export_release(database, row, format_, out, session.progress(), overwrite=force)
+    session.answer(
+        {"release": name, "files": [str(f) for f in written.files], "rows": written.rows},
+        lambda: session.print(
+            f"Wrote {written.rows:,} rows: " + ", ".join(str(f) for f in written.files)
+        ),
+    )
+
+
+@command(app, "find")
+def find(
+    session: Session,
+    object_: Annotated[str, typer.Option("--object", help="Key of the object, as in the source.")],
+) -> None:
+    """Which builds and releases hold an object, for erasure requests."""
+    from freqdp_db.storage.erasure import find_object
+
+    found = find_object(session.database(), object_)
+
+    def show_() -> None:
+        if not found:
+            session.print("No build holds this object.")
+            return
+        session.table(
+            ["dataset", "build", "release", "state", "released id"],
+            [(f.dataset, f.build_id, f.release, f.state, _id(f.released_id)) for f in found],
+        )
+
+    session.answer([asdict(f) for f in found], show_)
+
+
+def _id(value: int | None) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,1 @@
+"""Datasets: register, validate, clean, snap, and build samples, locations, segments and grid."""

@@ -1,0 +1,173 @@
+"""Build a dataset: one consistent copy of the source, cleaned, projected, snapped and filed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+
+import numpy as np
+
+import freqdp_db
+from freqdp_db.dataset import cleaning
+from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
+from freqdp_db.dataset.reading import Source, read_source
+from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
+from freqdp_db.dataset.writing import Built, write_build
+from freqdp_db.errors import BadData
+from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.model import Clock, Metres, Trajectories, offsets_of
+from freqdp_db.progress import Progress
+from freqdp_db.search.nearest import index_segments
+from freqdp_db.storage import builds
+from freqdp_db.storage.datasets import DatasetRow
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.locks import hold
+from freqdp_db.storage.reference import definition_of
+from freqdp_db.storage.schema import names_of
+
+_WGS84 = 4326
+
+
+def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds.BuildRow:
+    """Read, clean, snap and write a new build, then make it the dataset's current one."""
+    number = builds.next_build_number(database)
+    with (
+        hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"),
+        hold(database, "build", number, f"build {number}"),
+    ):
+        builds.sweep_builds(database)
+        source = read_source(database, dataset, progress)
+        excluded = dict(source.excluded)
+        with progress.stage("clean and snap", source.counted):
+            built = _discretise(database, dataset, source, excluded)
+        with progress.stage("file segments", built.trajectories.samples):
+            frequencies = count_frequencies(built.trajectories, len(built.locations))
+            index = index_segments(built.trajectories, built.locations)
+        write_build(database, number, dataset.source_srid, built, frequencies, index, progress)
+        with progress.stage("attach"):
+            builds.attach_build(
+                database,
+                {
+                    "build_id": number,
+                    "dataset_id": dataset.dataset_id,
+                    "snapshot_at": source.snapshot_at,
+                    "rows": source.counted,
+                    "excluded": excluded,
+                    "trajectories": len(built.trajectories),
+                    "samples": built.trajectories.samples,
+                    "locations": len(built.locations),
+                    "segments": len(index.segments),
+                    "source_srid": dataset.source_srid,
+                    "srid": built.srid,
+                    "snap": dataset.snap,
+                    "time_step_us": built.clock.step_us,
+                    "median_gap_us": built.clock.median_gap_us,
+                    "grid": asdict(index.grid.frame),
+                    "fingerprint": _fingerprint(dataset, built),
+                    "software": freqdp_db.__version__,
+                },
+            )
+    builds.sweep_builds(database)
+    return builds.find_build(database, number)
+
+
+def _discretise(
+    database: Database, dataset: DatasetRow, source: Source, excluded: dict[str, int]
+) -> Built:
+    """Clean, project to metres, order and snap; counts what is left out in `excluded`."""
+    raw = _reference(database, dataset.source_srid)
+    rows = cleaning.drop_unusable(source.rows, raw.geographic, excluded)
+    _require_rows(rows, excluded)
+    srid = dataset.srid or _choose_srid(database, raw, rows)
+    plane = _reference(database, srid)
+    rows = cleaning.sort_rows(rows)
+    rows = cleaning.drop_repeats(rows, excluded)
+    x, y = transform(raw, plane, rows.x, rows.y)
+    inside = np.isfinite(x) & np.isfinite(y)
+    excluded["outside_projection"] = int((~inside).sum())
+    if not inside.all():
+        rows, x, y = rows.take(inside), x[inside], y[inside]
+    _require_rows(rows, excluded)
+    snapped, source_x, source_y = _snap(database, dataset, source, rows, x, y, raw, plane)
+    present, owner = np.unique(rows.object, return_inverse=True)
+    offsets = offsets_of(owner, len(present))
+    return Built(
+        trajectories=Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]]),
+        locations=snapped.locations,
+        source_x=source_x,
+        source_y=source_y,
+        clock=Clock(cleaning.time_step(rows.at), cleaning.median_gap(rows.at, owner)),
+        srid=srid,
+        keys=[source.keys[k] for k in present],
+    )
+
+
+def _require_rows(rows: Rows, excluded: dict[str, int]) -> None:
+    if len(rows) == 0:
+        reasons = ", ".join(f"{n:,} {cleaning.REASONS[r]}" for r, n in excluded.items() if n)
+        raise BadData(
+            f"no row can be used: {reasons}",
+            remedy="check the column mapping (are --lon and --lat swapped?)",
+        )
+
+
+def _reference(database: Database, srid: int) -> ReferenceSystem:
+    with database.begin() as connection:
+        postgis = names_of(connection, database).postgis
+        return ReferenceSystem.parse(srid, definition_of(connection, postgis, srid, "SRID"))
+
+
+def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
+    """The source's own system if it is in metres, else the UTM zone of the data."""
+    if raw.metric:
+        return raw.srid
+    if raw.srid == _WGS84:
+        return utm_srid(rows.x, rows.y)
+    lon, lat = transform(raw, _reference(database, _WGS84), rows.x, rows.y)
+    known = np.isfinite(lon) & np.isfinite(lat)
+    if not known.any():
+        raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")
+    return utm_srid(lon[known], lat[known])
+
+
+def _snap(
+    database: Database,
+    dataset: DatasetRow,
+    source: Source,
+    rows: Rows,
+    x: Metres,
+    y: Metres,
+    raw: ReferenceSystem,
+    plane: ReferenceSystem,
+) -> tuple[Snapped, Metres, Metres]:
+    """Snap the rows; the locations also in the source's SRID, as a release shows them."""
+    snap = Snap.parse(dataset.snap)
+    if snap.kind == "grid":
+        snapped = snap_grid(x, y, snap.metres)
+        return snapped, *transform(plane, raw, snapped.locations.x, snapped.locations.y)
+    if snap.kind == "exact":
+        snapped = snap_exact(x, y)
+        return snapped, rows.x[snapped.row], rows.y[snapped.row]
+    assert source.anchors is not None
+    anchor_x, anchor_y, srid = source.anchors
+    own = _reference(database, srid)
+    snapped = snap_anchors(x, y, *transform(own, plane, anchor_x, anchor_y))
+    assert snapped.anchor is not None
+    chosen = snapped.anchor
+    return snapped, *transform(own, raw, anchor_x[chosen], anchor_y[chosen])
+
+
+def _fingerprint(dataset: DatasetRow, built: Built) -> str:
+    digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}".encode())
+    for key in built.keys:
+        digest.update(f"{len(key)} {key}".encode())
+    for column in (
+        built.locations.x,
+        built.locations.y,
+        built.trajectories.offsets,
+        built.trajectories.location,
+        built.trajectories.at,
+    ):
+        digest.update(memoryview(np.ascontiguousarray(column)).cast("B"))
+    return digest.hexdigest()

@@ -1,0 +1,150 @@
+"""Cleaning: which rows are left out, counted by reason, and the order of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.model import Flags, Ints, Metres
+
+US_PER_S = 1_000_000
+_EPOCH_2000_S = 946_684_800
+# Later than the invention of the clock radio, earlier than anybody's trajectory data: a time
+# outside is a mistake, and infinities are far outside.
+_EARLIEST_US = -100 * 365 * 86_400 * US_PER_S
+_LATEST_US = 200 * 365 * 86_400 * US_PER_S
+
+# The steps that sources keep their times in, longest first.
+_STEPS_US = tuple(s * US_PER_S for s in (3600, 1800, 900, 600, 300, 60, 30, 15, 10, 5, 1)) + (
+    100_000,
+    10_000,
+    1_000,
+    1,
+)
+_ON_STEP_SHARE = 0.999
+
+REASONS = {
+    "null_object": "no object",
+    "null_time": "no time",
+    "null_position": "no position",
+    "bad_time": "time out of range",
+    "bad_position": "position out of range or not a number",
+    "null_island": "position 0, 0",
+    "outside_projection": "cannot be projected to metres",
+    "repeat": "exact repeat of another row",
+    "same_instant": "second position of an object at one instant",
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Source rows as columns; `object` numbers the trajectories."""
+
+    object: Ints
+    at: Ints
+    x: Metres
+    y: Metres
+
+    def __len__(self) -> int:
+        return len(self.object)
+
+    def take(self, chosen: Flags | Ints) -> Rows:
+        return Rows(self.object[chosen], self.at[chosen], self.x[chosen], self.y[chosen])
+
+
+def epoch_to_us(values: Metres) -> Ints:
+    """Epoch numbers to microseconds since 2000; the unit (s, ms, us, ns) follows from their size."""
+    finite = np.isfinite(values)
+    size = float(np.median(np.abs(values[finite]))) if finite.any() else 0.0
+    per_second = next(
+        (u for limit, u in ((1e11, 1), (1e14, 1e3), (1e17, 1e6)) if size < limit), 1e9
+    )
+    seconds = np.where(finite, values, np.inf) / per_second - _EPOCH_2000_S
+    out_of_range = np.abs(seconds) > 9e12
+    us = np.where(out_of_range, 0.0, seconds) * US_PER_S
+    return np.where(out_of_range, np.iinfo(np.int64).max, np.rint(us).astype(np.int64))
+
+
+def drop_unusable(rows: Rows, geographic: bool, excluded: dict[str, int]) -> Rows:
+    """Leave out times and positions that cannot be."""
+    good_time = (rows.at > _EARLIEST_US) & (rows.at < _LATEST_US)
+    with np.errstate(invalid="ignore"):
+        good_place = np.isfinite(rows.x) & np.isfinite(rows.y)
+        if geographic:
+            good_place &= (np.abs(rows.x) <= 180.0) & (np.abs(rows.y) <= 90.0)
+    island = (rows.x == 0.0) & (rows.y == 0.0)
+    excluded["bad_time"] = int((~good_time).sum())
+    excluded["bad_position"] = int((good_time & ~good_place).sum())
+    excluded["null_island"] = int((good_time & island).sum())
+    keep = good_time & good_place & ~island
+    return rows if keep.all() else rows.take(keep)
+
+
+def sort_rows(rows: Rows) -> Rows:
+    """Order by (object, time); rows of one instant may be in any order."""
+    if len(rows) == 0:
+        return rows
+    first = int(rows.at.min())
+    span = int(rows.at.max()) - first + 1
+    if int(rows.object.max()) < (2**62) // span:
+        order = np.argsort(rows.object * span + (rows.at - first))
+    else:
+        order = np.lexsort((rows.at, rows.object))
+    return rows.take(order)
+
+
+@njit(cache=True)
+def _by_position(x, y):  # type: ignore[no-untyped-def]
+    """Order by (x, y)."""
+    order = np.argsort(y, kind="mergesort")
+    return order[np.argsort(x[order], kind="mergesort")]
+
+
+@njit(cache=True)
+def _one_per_instant(owner, at, x, y):  # type: ignore[no-untyped-def]
+    """Of each instant keep the row with the smallest (x, y); count repeats and other positions."""
+    n = len(owner)
+    keep = np.ones(n, np.bool_)
+    repeats = 0
+    others = 0
+    begin = 0
+    while begin < n:
+        end = begin + 1
+        while end < n and owner[end] == owner[begin] and at[end] == at[begin]:
+            end += 1
+        if end - begin > 1:
+            order = begin + _by_position(x[begin:end], y[begin:end])
+            keep[begin:end] = False
+            keep[order[0]] = True
+            for k in range(1, len(order)):
+                a, b = order[k - 1], order[k]
+                if x[a] == x[b] and y[a] == y[b]:
+                    repeats += 1
+                else:
+                    others += 1
+        begin = end
+    return keep, repeats, others
+
+
+def drop_repeats(rows: Rows, excluded: dict[str, int]) -> Rows:
+    """Of rows in order, one per object and instant."""
+    keep, repeats, others = _one_per_instant(rows.object, rows.at, rows.x, rows.y)
+    excluded["repeat"] = int(repeats)
+    excluded["same_instant"] = int(others)
+    return rows if keep.all() else rows.take(keep)
+
+
+def time_step(at: Ints) -> int:
+    """The longest step that all but a few times are multiples of, in microseconds."""
+    for step in _STEPS_US:
+        if np.count_nonzero(at % step == 0) >= _ON_STEP_SHARE * len(at):
+            return step
+    return 1
+
+
+def median_gap(at: Ints, owner: Ints) -> int:
+    """Median time between consecutive samples of one object; a minute if there are none."""
+    gaps = np.diff(at)[owner[1:] == owner[:-1]]
+    return max(int(np.median(gaps)), 1) if len(gaps) else 60 * US_PER_S

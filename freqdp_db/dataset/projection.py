@@ -1,0 +1,94 @@
+"""From the source's coordinates to metres and back.
+
+Done here and not with ST_Transform, because one row outside a projection's domain would abort the
+whole COPY there; pyproj marks it instead, and the build counts it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyproj
+
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.model import Metres
+from freqdp_db.parallel import cores
+
+_FAR_DEGREES = 6.0
+_FAR_SHARE = 0.05
+_CHUNK = 1 << 19
+
+
+@dataclass(frozen=True)
+class ReferenceSystem:
+    """An entry of spatial_ref_sys."""
+
+    srid: int
+    crs: pyproj.CRS
+
+    @classmethod
+    def parse(cls, srid: int, definition: str) -> ReferenceSystem:
+        try:
+            return cls(srid, pyproj.CRS.from_user_input(definition))
+        except pyproj.exceptions.CRSError:
+            raise BadInput(
+                f"the definition of SRID {srid} in spatial_ref_sys cannot be used",
+                remedy="give another SRID with --srid",
+            ) from None
+
+    @property
+    def geographic(self) -> bool:
+        return bool(self.crs.is_geographic)
+
+    @property
+    def metric(self) -> bool:
+        """Whether plane distances in it are metres on the ground, near enough."""
+        if not self.crs.is_projected:
+            return False
+        if any(abs(axis.unit_conversion_factor - 1.0) > 1e-9 for axis in self.crs.axis_info[:2]):
+            return False
+        operation = self.crs.coordinate_operation
+        # Mercator stretches metres by 1/cos(latitude)
+        return (
+            operation is None
+            or "Mercator" not in operation.method_name
+            or ("Transverse" in operation.method_name)
+        )
+
+
+def utm_srid(lon: Metres, lat: Metres) -> int:
+    """The UTM zone (WGS 84) of the median coordinate; refuses data too wide for one zone."""
+    middle = float(np.median(lon))
+    zone = min(max(int((middle + 180.0) // 6.0) + 1, 1), 60)
+    meridian = zone * 6.0 - 183.0
+    apart = np.abs((lon - meridian + 180.0) % 360.0 - 180.0)
+    far = float(np.mean(apart > _FAR_DEGREES))
+    if far >= _FAR_SHARE:
+        raise BadData(
+            f"{far:.0%} of the rows lie more than {_FAR_DEGREES:.0f} degrees of longitude from the "
+            "middle of the data: one UTM zone cannot hold them",
+            remedy="give a projected SRID in metres that covers the data with --srid",
+        )
+    return (32600 if float(np.median(lat)) >= 0 else 32700) + zone
+
+
+def transform(
+    source: ReferenceSystem, target: ReferenceSystem, x: Metres, y: Metres
+) -> tuple[Metres, Metres]:
+    """Transform coordinates on all cores; what cannot be transformed becomes infinite."""
+    if source.srid == target.srid or source.crs == target.crs:
+        return x, y
+
+    def part(begin: int) -> tuple[Metres, Metres]:
+        # a transformer belongs to one thread
+        transformer = pyproj.Transformer.from_crs(source.crs, target.crs, always_xy=True)
+        moved = transformer.transform(x[begin : begin + _CHUNK], y[begin : begin + _CHUNK])
+        return np.asarray(moved[0]), np.asarray(moved[1])
+
+    with ThreadPoolExecutor(cores()) as pool:
+        parts = list(pool.map(part, range(0, len(x), _CHUNK)))
+    if not parts:
+        return x.copy(), y.copy()
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])

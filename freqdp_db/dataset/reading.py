@@ -1,0 +1,121 @@
+"""Read a dataset's source relation: one snapshot, straight into arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from freqdp_db.dataset import cleaning
+from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.snapping import Snap
+from freqdp_db.errors import BadData
+from freqdp_db.model import Ints, Metres
+from freqdp_db.progress import Progress
+from freqdp_db.storage.datasets import DatasetRow
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.schema import names_of
+from freqdp_db.storage.source import (
+    RowCounts,
+    SourceReader,
+    check_mapping,
+    find_relation,
+    read_points,
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was read, inside one snapshot."""
+
+    rows: Rows
+    counted: int
+    excluded: dict[str, int]
+    keys: list[str]
+    """The objects: rows number them by their place here."""
+    snapshot_at: datetime
+    anchors: tuple[Metres, Metres, int] | None
+
+
+def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> Source:
+    snap = Snap.parse(dataset.snap)
+    with database.begin(snapshot=True) as connection:
+        postgis = names_of(connection, database).postgis
+        relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
+        check_mapping(relation, dataset.mapping)
+        reader = SourceReader(connection, relation, dataset.mapping, postgis)
+        snapshot_at = connection.execute(sa.text("SELECT now()")).scalar_one()
+        with progress.stage("count rows") as stage:
+            counts = reader.count()
+            stage.advance(counts.rows)
+            _refuse_unreadable(dataset, counts)
+            keys = reader.objects()
+        with progress.stage("read rows", counts.rows) as stage:
+            rows = _concatenate([_rows(r, reader.epoch) for r in reader.rows(stage.advance)])
+        if reader.epoch:
+            rows = Rows(rows.object, cleaning.epoch_to_us(rows.at.view(np.float64)), rows.x, rows.y)
+        anchors = None
+        if snap.relation is not None:
+            anchors = read_points(connection, find_relation(connection, *snap.relation), postgis)
+    order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
+    return Source(
+        rows=Rows(_number(rows.object, order), rows.at, rows.x, rows.y),
+        counted=counts.rows,
+        excluded={
+            "null_object": counts.null_object,
+            "null_time": counts.null_time,
+            "null_position": counts.null_position,
+        },
+        keys=[keys[k] for k in order],
+        snapshot_at=snapshot_at,
+        anchors=anchors,
+    )
+
+
+def _rows(records: NDArray[Any], epoch: bool) -> Rows:
+    at = records["at"]
+    return Rows(
+        records["object"].astype(np.int64),
+        # epoch numbers travel as floats in the same column until all of them are known
+        at.astype(np.float64).view(np.int64) if epoch else at.astype(np.int64),
+        records["x"].astype(np.float64),
+        records["y"].astype(np.float64),
+    )
+
+
+def _concatenate(parts: list[Rows]) -> Rows:
+    columns = ("object", "at", "x", "y")
+    kinds = (np.int64, np.int64, np.float64, np.float64)
+    return Rows(
+        *(
+            np.concatenate([getattr(p, name) for p in parts]) if parts else np.zeros(0, kind)
+            for name, kind in zip(columns, kinds, strict=True)
+        )
+    )
+
+
+def _number(objects: Ints, order: list[int]) -> Ints:
+    """The place of each row's object in `order`."""
+    known = np.asarray(order, np.int64)
+    by_value = np.argsort(known)
+    return by_value[np.searchsorted(known[by_value], objects)] if len(known) else objects
+
+
+def _refuse_unreadable(dataset: DatasetRow, counts: RowCounts) -> None:
+    where = f"{dataset.source_schema}.{dataset.source_relation}"
+    if counts.rows == 0:
+        raise BadData(f"{where} gives no rows", remedy="check --from and --where")
+    if counts.not_points:
+        raise BadData(
+            f"{counts.not_points:,} rows of {where} hold a geometry that is not a point",
+            remedy="leave them out with --where, or use ST_DumpPoints in a view",
+        )
+    if any(srid != dataset.source_srid for srid in counts.srids):
+        raise BadData(
+            f"rows of {where} have another SRID than the {dataset.source_srid} it was added with",
+            remedy="leave them out with --where, or ST_Transform them in a view",
+        )

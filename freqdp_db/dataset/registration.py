@@ -1,0 +1,160 @@
+"""Register a relation of the user's as a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.dataset.snapping import Snap
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+from freqdp_db.storage.datasets import DatasetRow, insert_dataset
+from freqdp_db.storage.engine import Connection, Database
+from freqdp_db.storage.names import parse_relation
+from freqdp_db.storage.reference import definition_of
+from freqdp_db.storage.schema import find_postgis, names_of
+from freqdp_db.storage.source import (
+    Mapping,
+    Relation,
+    SourceReader,
+    check_mapping,
+    find_relation,
+    geometry_srid,
+)
+from freqdp_db.storage.timezones import require_timezone
+
+DEFAULT_BUDGET = Decimal(10)
+DEFAULT_SNAP = "grid:100"
+_WGS84 = 4326
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What the user said about a relation."""
+
+    name: str
+    source: str
+    object: str
+    time: str
+    geom: str | None = None
+    lon: str | None = None
+    lat: str | None = None
+    snap: str = DEFAULT_SNAP
+    srid: int | None = None
+    timezone: str = "UTC"
+    filter: str | None = None
+    budget: str | None = None
+
+
+def positive_decimal(option: str, text: str | Decimal) -> Decimal:
+    """An exact number above 0, or a refusal that names the option."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal("nan")
+    if not value.is_finite() or value <= 0:
+        raise BadInput(
+            f"{option} {text} is not a number above 0", remedy=f"for example {option} 1.0"
+        )
+    return value
+
+
+def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str:
+    """A name that PostgreSQL can keep whole."""
+    if not name.strip() or "\x00" in name or len(name.encode()) > limit:
+        raise BadInput(
+            f"{option} {name!r} is not a usable name", remedy=f"give a name of 1 to {limit} bytes"
+        )
+    return name
+
+
+def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool]:
+    """Check everything that can be checked without reading the data, then register."""
+    check_name("the dataset's name", wanted.name)
+    budget = positive_decimal("--budget", wanted.budget or DEFAULT_BUDGET)
+    snap = Snap.parse(wanted.snap)
+    if (wanted.geom is None) == (wanted.lon is None and wanted.lat is None) or (
+        (wanted.lon is None) != (wanted.lat is None)
+    ):
+        raise BadInput(
+            "a position is needed: one of --geom, or --lon with --lat",
+            remedy="name the geometry column with --geom, or two number columns",
+        )
+    schema, name = parse_relation(wanted.source, "--from")
+    with database.begin() as connection:
+        names_of(connection, database)
+        postgis = find_postgis(connection) or "public"
+        require_timezone(connection, wanted.timezone)
+        relation = find_relation(connection, schema, name)
+        mapping = _mapping(relation, wanted)
+        check_mapping(relation, mapping)
+        if wanted.srid is not None:
+            system = ReferenceSystem.parse(
+                wanted.srid, definition_of(connection, postgis, wanted.srid, "--srid")
+            )
+            if not system.metric:
+                raise BadInput(
+                    f"--srid {wanted.srid} is not a projected system in metres",
+                    remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
+                    "to 32760), or leave --srid out",
+                )
+        if snap.relation is not None:
+            find_relation(connection, *snap.relation)
+        source_srid = _source_srid(connection, relation, mapping, postgis)
+        definition_of(connection, postgis, source_srid, "the SRID of the source")
+    return insert_dataset(
+        database,
+        name=wanted.name,
+        source=(schema, name),
+        mapping=mapping,
+        source_srid=source_srid,
+        srid=wanted.srid,
+        snap=wanted.snap,
+        budget=budget,
+    )
+
+
+def _mapping(relation: Relation, wanted: Registration) -> Mapping:
+    def column(text: str | None) -> str | None:
+        """A column as typed: its exact name, else as PostgreSQL would read it."""
+        if text is None or text in relation.columns:
+            return text
+        if len(text) > 1 and text[0] == text[-1] == '"':
+            return text[1:-1].replace('""', '"')
+        return text.lower() if text.lower() in relation.columns else text
+
+    return Mapping(
+        object=column(wanted.object) or "",
+        time=column(wanted.time) or "",
+        geom=column(wanted.geom),
+        lon=column(wanted.lon),
+        lat=column(wanted.lat),
+        timezone=wanted.timezone,
+        filter=wanted.filter,
+    )
+
+
+def _source_srid(connection: Connection, relation: Relation, mapping: Mapping, postgis: str) -> int:
+    """The SRID that the column declares, else the one that all its rows have."""
+    reader = SourceReader(connection, relation, mapping, postgis)
+    reader.check_filter()
+    if mapping.geom is None:
+        return _WGS84
+    declared = geometry_srid(relation.columns[mapping.geom])
+    if declared:
+        return declared
+    counts = reader.count()
+    if counts.rows == 0:
+        raise BadData(
+            f"{relation.schema}.{relation.name} gives no rows",
+            remedy="check --from and --where",
+        )
+    if len(counts.srids) != 1 or counts.srids[0] == 0:
+        raise BadData(
+            f"--geom {mapping.geom!r} has "
+            + ("no SRID" if counts.srids in ((), (0,)) else "more than one SRID"),
+            remedy="set it: ALTER TABLE ... ALTER COLUMN ... TYPE geometry(Point, SRID), "
+            "or ST_SetSRID in a view",
+        )
+    return counts.srids[0]

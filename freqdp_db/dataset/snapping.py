@@ -1,0 +1,121 @@
+"""Snapping: from positions in metres to discrete locations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from scipy.spatial import cKDTree
+
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.model import Ids, Ints, Locations, Metres
+from freqdp_db.search.grid import interleave
+from freqdp_db.storage.names import parse_relation
+
+_MIN_GRID_M, _MAX_GRID_M = 0.01, 1_000_000.0
+
+
+@dataclass(frozen=True)
+class Snap:
+    """What `--snap` said: grid:METRES, anchors:RELATION or exact."""
+
+    kind: str
+    metres: float = 0.0
+    relation: tuple[str, str] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Snap:
+        kind, _, value = text.partition(":")
+        if kind == "exact" and not value:
+            return cls("exact")
+        if kind == "anchors" and value:
+            return cls("anchors", relation=parse_relation(value))
+        if kind == "grid":
+            try:
+                metres = float(value)
+            except ValueError:
+                metres = math.nan
+            if _MIN_GRID_M <= metres <= _MAX_GRID_M:
+                return cls("grid", metres=metres)
+        raise BadInput(
+            f"--snap {text!r} is not one of grid:METRES, anchors:SCHEMA.TABLE, exact",
+            remedy="for example --snap grid:100",
+        )
+
+
+@dataclass(frozen=True)
+class Snapped:
+    """Locations along the Z-order curve, and the location of every row."""
+
+    locations: Locations
+    of_row: Ids
+    row: Ints
+    """For each location, some row that is at it."""
+    anchor: Ints | None = None
+    """For each location, the anchor that it is."""
+
+
+@njit(cache=True)
+def _curve(ix, iy, z):  # type: ignore[no-untyped-def]
+    for i in range(len(ix)):
+        z[i] = interleave(ix[i], iy[i])
+
+
+def _along_curve(x: Metres, y: Metres, pitch: float) -> Ints:
+    """Order of points along the Z-order curve over cells of this pitch, then by coordinates."""
+    if len(x) == 0:
+        return np.zeros(0, np.int64)
+    # 31 bits a side: coarser where the data is wider than that
+    pitch = max(pitch, float(np.ptp(x)) / 2**30, float(np.ptp(y)) / 2**30)
+    z = np.empty(len(x), np.int64)
+    _curve(
+        np.floor((x - x.min()) / pitch).astype(np.int64),
+        np.floor((y - y.min()) / pitch).astype(np.int64),
+        z,
+    )
+    return np.lexsort((y, x, z))
+
+
+def _number(key: Ints, x: Metres, y: Metres, pitch: float) -> tuple[Ids, Ints]:
+    """Number the distinct keys along the curve: number of each row, and a row for each number."""
+    _, row, of_row = np.unique(key, return_index=True, return_inverse=True)
+    order = _along_curve(x[row], y[row], pitch)
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return number[of_row], row[order]
+
+
+def snap_grid(x: Metres, y: Metres, metres: float) -> Snapped:
+    """Cells are multiples of `metres`; the location is the cell's centre."""
+    ix = np.floor(x / metres).astype(np.int64)
+    iy = np.floor(y / metres).astype(np.int64)
+    height = int(iy.max() - iy.min()) + 1
+    key = (ix - ix.min()) * height + (iy - iy.min())
+    of_row, row = _number(key, ix.astype(np.float64), iy.astype(np.float64), 1.0)
+    centres = Locations((ix[row] + 0.5) * metres, (iy[row] + 0.5) * metres)
+    return Snapped(centres, of_row, row)
+
+
+def snap_exact(x: Metres, y: Metres) -> Snapped:
+    """Every distinct position is a location."""
+    pairs = np.stack([x, y], axis=1) + 0.0  # + 0.0 makes -0.0 equal to 0.0
+    key = np.unique(pairs.view([("x", "f8"), ("y", "f8")]).reshape(-1), return_inverse=True)[1]
+    of_row, row = _number(key.astype(np.int64), x, y, 1.0)
+    return Snapped(Locations(x[row], y[row]), of_row, row)
+
+
+def snap_anchors(x: Metres, y: Metres, anchor_x: Metres, anchor_y: Metres) -> Snapped:
+    """The nearest anchor; of anchors at one place, the first."""
+    usable = np.flatnonzero(np.isfinite(anchor_x) & np.isfinite(anchor_y))
+    if len(usable) == 0:
+        raise BadData("the relation of --snap anchors: has no usable points")
+    places = np.stack([anchor_x[usable], anchor_y[usable]], axis=1)
+    _, first = np.unique(places, axis=0, return_index=True)
+    first.sort()
+    nearest = cKDTree(places[first]).query(np.stack([x, y], axis=1), workers=-1)[1]
+    anchor = usable[first][nearest]
+    of_row, row = _number(anchor, anchor_x[anchor], anchor_y[anchor], 1.0)
+    chosen = anchor[row]
+    return Snapped(Locations(anchor_x[chosen], anchor_y[chosen]), of_row, row, chosen)

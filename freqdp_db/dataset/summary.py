@@ -1,0 +1,41 @@
+"""A build in words, for the curator."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from freqdp_db.dataset.cleaning import REASONS
+from freqdp_db.storage.builds import BuildRow
+from freqdp_db.storage.datasets import table
+from freqdp_db.storage.engine import Database
+
+
+def describe_build(build: BuildRow) -> list[str]:
+    """What is in a build, and what was left out of it."""
+    left_out = sum(build.excluded.values())
+    lines = [
+        f"Build {build.build_id}: {build.samples:,} samples of {build.trajectories:,} objects at "
+        f"{build.locations:,} places ({build.snap}), {build.segments:,} distinct segments.",
+        f"Read {build.rows:,} rows as of {build.snapshot_at:%Y-%m-%d %H:%M:%S %Z}; metres in SRID "
+        f"{build.srid}, times in steps of {build.time_step_us / 1e6:g} s.",
+    ]
+    if left_out:
+        lines.append(f"Left out {left_out:,} rows ({left_out / build.rows:.1%}):")
+        lines += [
+            f"  {build.excluded[reason]:>12,}  {words}"
+            for reason, words in REASONS.items()
+            if build.excluded.get(reason)
+        ]
+    return lines
+
+
+def sparse_objects(database: Database, build_id: int, signature: int) -> int:
+    """Objects with fewer than 2m places."""
+    rows = table(database, "trajectory")
+    with database.begin() as connection:
+        found: int = connection.execute(
+            sa.select(sa.func.count())
+            .select_from(rows)
+            .where(rows.c.build_id == build_id, rows.c.places < 2 * signature)
+        ).scalar_one()
+    return found

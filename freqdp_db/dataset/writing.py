@@ -1,0 +1,178 @@
+"""Write a build's tables: packed records, streamed with COPY, two tables at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.model import Clock, Locations, Metres, Trajectories
+from freqdp_db.progress import Progress, Stage
+from freqdp_db.search.grid import levels_of
+from freqdp_db.search.nearest import SegmentIndex
+from freqdp_db.storage import builds
+from freqdp_db.storage.copying import Layout, line_bytes, point_bytes
+from freqdp_db.storage.engine import Database
+
+_CHUNK = 1 << 17
+
+
+@dataclass(frozen=True)
+class Built:
+    """A build in memory: what the tables will hold."""
+
+    trajectories: Trajectories
+    locations: Locations
+    source_x: Metres
+    source_y: Metres
+    """The locations in the source's own SRID."""
+    clock: Clock
+    srid: int
+    keys: list[str]
+
+
+def write_build(
+    database: Database,
+    number: int,
+    source_srid: int,
+    built: Built,
+    frequencies: Frequencies,
+    index: SegmentIndex,
+    progress: Progress,
+) -> None:
+    """Fill the standalone tables, two at a time: samples beside everything else."""
+    with (
+        progress.stage("write samples", built.trajectories.samples) as samples,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        others = pool.submit(
+            _write_others, database, number, source_srid, built, frequencies, index
+        )
+        with builds.filling(database, "sample", number) as part:
+            part.copy(SAMPLE, _sample_chunks(number, built.trajectories, samples))
+        others.result()
+
+
+SAMPLE = Layout(
+    [
+        ("build_id", "int4"),
+        ("trajectory_id", "int4"),
+        ("seq", "int4"),
+        ("location_id", "int4"),
+        ("at", "timestamptz"),
+    ]
+)
+
+
+def _sample_chunks(number: int, trajectories: Trajectories, stage: Stage) -> Iterator[NDArray[Any]]:
+    owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), trajectories.lengths)
+    for begin in range(0, trajectories.samples, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        mine = owner[part]
+        yield SAMPLE.pack(
+            build_id=number,
+            trajectory_id=mine,
+            seq=np.arange(begin, begin + len(mine)) - trajectories.offsets[mine] + 1,
+            location_id=trajectories.location[part],
+            at=trajectories.at[part],
+        )
+        stage.advance(len(mine))
+
+
+def _write_others(
+    database: Database,
+    number: int,
+    source_srid: int,
+    built: Built,
+    frequencies: Frequencies,
+    index: SegmentIndex,
+) -> None:
+    with builds.filling(database, "segment", number) as part:
+        part.copy(SEGMENT, _segment_chunks(number, built, index))
+    with builds.filling(database, "grid_cell", number) as part:
+        part.copy_rows(GRID_COLUMNS, _cell_rows(number, index))
+    with builds.filling(database, "location", number) as part:
+        location = LOCATION.pack(
+            build_id=number,
+            location_id=np.arange(len(built.locations)),
+            x_m=built.locations.x,
+            y_m=built.locations.y,
+            tf=frequencies.tf,
+            geom=point_bytes(built.source_x, built.source_y, source_srid),
+        )
+        part.copy(LOCATION, [location])
+    with builds.filling(database, "trajectory", number) as part:
+        places = np.diff(frequencies.offsets)
+        part.copy_rows(
+            ["build_id", "trajectory_id", "object_key", "samples", "places"],
+            (
+                (number, t, key, int(samples), int(distinct))
+                for t, (key, samples, distinct) in enumerate(
+                    zip(built.keys, built.trajectories.lengths, places, strict=True)
+                )
+            ),
+        )
+
+
+LOCATION = Layout(
+    [
+        ("build_id", "int4"),
+        ("location_id", "int4"),
+        ("x_m", "float8"),
+        ("y_m", "float8"),
+        ("tf", "int4"),
+        ("geom", "point"),
+    ]
+)
+SEGMENT = Layout(
+    [
+        ("build_id", "int4"),
+        ("trajectory_id", "int4"),
+        ("seq", "int4"),
+        ("cell_id", "int8"),
+        ("from_location", "int4"),
+        ("to_location", "int4"),
+        ("occurrences", "int4"),
+        ("geom", "line"),
+    ]
+)
+GRID_COLUMNS = [
+    "build_id", "cell_id", "level", "parent_id", "x_min", "y_min", "x_max", "y_max",
+    "tree_x_min", "tree_y_min", "tree_x_max", "tree_y_max", "segments", "tree_segments",
+]  # fmt: skip
+
+
+def _segment_chunks(number: int, built: Built, index: SegmentIndex) -> Iterator[NDArray[Any]]:
+    cell = np.repeat(index.grid.cell, np.diff(index.grid.segment_offsets))
+    for begin in range(0, len(index.segments), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        yield SEGMENT.pack(
+            build_id=number,
+            trajectory_id=index.segments.trajectory[part],
+            seq=index.segments.position[part] + 1,
+            cell_id=cell[part],
+            from_location=index.segments.tail[part],
+            to_location=index.segments.head[part],
+            occurrences=index.segments.occurrences[part],
+            geom=line_bytes(index.ends[part], built.srid),
+        )
+
+
+def _cell_rows(number: int, index: SegmentIndex) -> Iterator[tuple[Any, ...]]:
+    grid = index.grid
+    columns = zip(
+        grid.cell.tolist(),
+        levels_of(grid.cell).tolist(),
+        grid.box.tolist(),
+        grid.tree_box.tolist(),
+        np.diff(grid.segment_offsets).tolist(),
+        grid.tree_segments.tolist(),
+        strict=True,
+    )
+    for cell, level, box, tree_box, own, below in columns:
+        yield (number, cell, level, cell >> 2 or None, *box, *tree_box, own, below)

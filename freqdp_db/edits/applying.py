@@ -1,0 +1,182 @@
+"""Carry edits out: used by the pipeline on what it planned and by `verify` on what is in the log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.model import (
+    Clock,
+    EditRuns,
+    Edits,
+    Ids,
+    Ints,
+    Locations,
+    Trajectories,
+    offsets_from,
+)
+from freqdp_db.parallel import over_ranges
+from freqdp_db.search.distance import projection
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """Trajectories after a mechanism's deletions."""
+
+    trajectories: Trajectories
+    position: Ids
+    """Where each remaining sample stood in the mechanism's input."""
+
+
+def delete(trajectories: Trajectories, deletions: EditRuns) -> Thinned:
+    """Take the deleted samples out."""
+    keep = np.ones(trajectories.samples, np.bool_)
+    owner = np.repeat(deletions.trajectory, np.diff(deletions.offsets))
+    keep[trajectories.offsets[owner] + deletions.position] = False
+    kept = np.flatnonzero(keep)
+    lost = np.bincount(owner, minlength=len(trajectories))
+    offsets = offsets_from(trajectories.lengths - lost)
+    before = np.repeat(trajectories.offsets[:-1], np.diff(offsets))
+    return Thinned(
+        Trajectories(
+            offsets, trajectories.location[kept], trajectories.at[kept], trajectories.start
+        ),
+        (kept - before).astype(np.int32),
+    )
+
+
+@njit(cache=True)
+def has_room(a, b, step):  # type: ignore[no-untyped-def]
+    """Whether a multiple of the time step lies strictly between two times."""
+    return (a // step + 1) * step < b
+
+
+@njit(cache=True)
+def _time_between(a, b, share, step):  # type: ignore[no-untyped-def]
+    """A time at this share of the gap: on the step where there is room, strictly between if it can."""
+    exact = a + np.int64(math.floor((b - a) * share + 0.5))
+    if has_room(a, b, step):
+        low, high = (a // step + 1) * step, ((b - 1) // step) * step
+        return min(max((exact + step // 2) // step * step, low), high)
+    # finer than the step: a gap of one microsecond or none leaves no time between its ends
+    return min(max(exact, a + 1), max(b - 1, a))
+
+
+@njit(nogil=True, cache=True)
+def _insert_range(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, start, kept, x, y, step, gap,
+    run_offsets, run_place, slots, position, out_offsets, out_location, out_at,
+):  # fmt: skip
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        r0, r1 = run_offsets[t], run_offsets[t + 1]
+        k = out_offsets[t]
+        if r0 == r1:
+            out_location[k : k + hi - lo] = location[lo:hi]
+            out_at[k : k + hi - lo] = at[lo:hi]
+            continue
+        new = slots[r1] - slots[r0]
+        place = np.empty(new, np.int32)
+        after = np.empty(new, np.int64)  # sample of the thinned trajectory it follows
+        share = np.empty(new, np.float64)
+        n = 0
+        for run in range(r0, r1):
+            for e in range(slots[run], slots[run + 1]):
+                place[n] = run_place[run]
+                if hi - lo == 0:
+                    after[n], share[n] = -1, 0.5
+                else:
+                    i = lo + np.searchsorted(kept[lo:hi], position[e])
+                    j = min(i + 1, hi - 1)
+                    after[n] = i - lo
+                    share[n] = projection(
+                        x[place[n]], y[place[n]],
+                        x[location[i]], y[location[i]], x[location[j]], y[location[j]],
+                    )  # fmt: skip
+                n += 1
+        # by (segment, projection, location); runs are in order of location already
+        order = np.argsort(share, kind="mergesort")
+        order = order[np.argsort(after[order], kind="mergesort")]
+        e = 0
+        if hi - lo == 0:
+            for e in range(new):
+                out_location[k] = place[order[e]]
+                out_at[k] = start[t] + e * gap
+                k += 1
+            continue
+        for i in range(hi - lo):
+            out_location[k], out_at[k] = location[lo + i], at[lo + i]
+            k += 1
+            end = e
+            while end < new and after[order[end]] == i:
+                end += 1
+            count = end - e
+            for j in range(count):
+                out_location[k] = place[order[e + j]]
+                if hi - lo == 1:
+                    out_at[k] = at[lo] + (j + 1) * gap
+                else:
+                    fraction = (share[order[e + j]] + (j + 1) / (count + 1)) / 2
+                    out_at[k] = _time_between(at[lo + i], at[lo + i + 1], fraction, step)
+                k += 1
+            e = end
+
+
+def insert(
+    thinned: Thinned, insertions: EditRuns, locations: Locations, clock: Clock
+) -> Trajectories:
+    """Put the inserted samples in, with their times."""
+    state = thinned.trajectories
+    run_offsets = insertions.by_trajectory(len(state))
+    gained = insertions.offsets[run_offsets[1:]] - insertions.offsets[run_offsets[:-1]]
+    offsets = offsets_from(state.lengths + gained)
+    location = np.empty(offsets[-1], np.int32)
+    at = np.empty(offsets[-1], np.int64)
+    over_ranges(
+        _insert_range,
+        offsets,
+        state.offsets,
+        state.location,
+        state.at,
+        state.start,
+        thinned.position,
+        locations.x,
+        locations.y,
+        clock.step_us,
+        clock.median_gap_us,
+        run_offsets,
+        insertions.location,
+        insertions.offsets,
+        insertions.position,
+        offsets,
+        location,
+        at,
+    )
+    return Trajectories(offsets, location, at, _starts(offsets, at, state.start))
+
+
+def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
+    filled = offsets[1:] > offsets[:-1]
+    start = before.copy()
+    start[filled] = at[offsets[:-1][filled]]
+    return start
+
+
+def apply_edits(
+    trajectories: Trajectories, edits: Edits, locations: Locations, clock: Clock
+) -> Trajectories:
+    """The trajectories after one mechanism."""
+    return insert(delete(trajectories, edits.deletions), edits.insertions, locations, clock)
+
+
+def coarsen_times(trajectories: Trajectories, step_us: int) -> Trajectories:
+    """Round every time down to a multiple of the step (`--time-step`)."""
+    return Trajectories(
+        trajectories.offsets,
+        trajectories.location,
+        trajectories.at // step_us * step_us,
+        trajectories.start // step_us * step_us,
+    )

@@ -1,0 +1,186 @@
+"""Insertions: which segments take a new occurrence of a place.
+
+The loss is the distance from the place to the segment, on the trajectories as the deletions left
+them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.edits.applying import Thinned, has_room
+from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.model import (
+    Clock,
+    EditRuns,
+    Ints,
+    Locations,
+    PfTargets,
+    TfTargets,
+    offsets_from,
+    offsets_of,
+)
+from freqdp_db.parallel import over_ranges
+from freqdp_db.search.distance import squared_distance, to_mm
+from freqdp_db.search.nearest import index_segments, nearest_trajectories
+
+PAPER_SPREAD_MM = -1
+"""Stands for `--spread paper`: the K nearest segments, however far."""
+
+
+@njit(nogil=True, cache=True)
+def _spread_out(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, kept, x, y, step, spread_mm,
+    run_offsets, run_place, slots, position, loss,
+):  # fmt: skip
+    """Choose the segments for every run of each trajectory."""
+    for t in range(first, last):
+        r0, r1 = run_offsets[t], run_offsets[t + 1]
+        if r0 == r1:
+            continue
+        lo, hi = offsets[t], offsets[t + 1]
+        if hi == lo:
+            position[slots[r0] : slots[r1]] = -1
+            loss[slots[r0] : slots[r1]] = 0
+            continue
+        segments = max(hi - lo - 1, 1)
+        room = np.ones(segments, np.bool_)
+        for i in range(hi - lo - 1):
+            room[i] = has_room(at[lo + i], at[lo + i + 1], step)
+        cost = np.empty(segments, np.int64)
+        for run in range(r0, r1):
+            px, py = x[run_place[run]], y[run_place[run]]
+            for i in range(segments):
+                a, b = location[lo + i], location[min(lo + i + 1, hi - 1)]
+                cost[i] = to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
+            chosen = _choose(cost, room, spread_mm)
+            wanted = slots[run + 1] - slots[run]
+            rounds, more = wanted // len(chosen), wanted % len(chosen)
+            times = np.zeros(segments, np.int64)
+            for j in range(min(len(chosen), wanted)):
+                times[chosen[j]] = rounds + (1 if j < more else 0)
+            k = slots[run]
+            for i in range(segments):
+                for _ in range(times[i]):
+                    position[k] = kept[lo + i]
+                    loss[k] = cost[i]
+                    k += 1
+
+
+@njit(cache=True)
+def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
+    """Segments to use, in the order of use: by (loss, position).
+
+    With a spread: those within it, at least the nearest one. Segments without a free time step
+    between their ends are left out while there is any other. Paper: all, those without a free
+    step last.
+    """
+    if spread_mm < 0:
+        nearest = np.argsort(cost, kind="mergesort")
+        return nearest[np.argsort(~room[nearest], kind="mergesort")]
+    open_ = room if room.any() else ~room
+    usable = np.flatnonzero(open_ & (cost <= spread_mm))
+    if len(usable) > 0:
+        return usable[np.argsort(cost[usable], kind="mergesort")]
+    best = -1
+    for i in range(len(cost)):
+        if open_[i] and (best < 0 or cost[i] < cost[best]):
+            best = i
+    return np.array([best])
+
+
+def insert_locally(
+    thinned: Thinned, locations: Locations, targets: PfTargets, clock: Clock, spread_mm: int
+) -> EditRuns:
+    """Intra-trajectory: each place whose PF must grow goes to the nearest segments (Alg. 3)."""
+    growing = np.flatnonzero(targets.target > targets.pf)
+    order = growing[np.lexsort((targets.location[growing], targets.trajectory[growing]))]
+    slots = offsets_from(targets.target[order].astype(np.int64) - targets.pf[order])
+    position = np.empty(slots[-1], np.int32)
+    loss = np.empty(slots[-1], np.int64)
+    state = thinned.trajectories
+    over_ranges(
+        _spread_out,
+        state.offsets,
+        state.offsets,
+        state.location,
+        state.at,
+        thinned.position,
+        locations.x,
+        locations.y,
+        clock.step_us,
+        spread_mm,
+        offsets_of(targets.trajectory[order], len(state)),
+        targets.location[order],
+        slots,
+        position,
+        loss,
+    )
+    return EditRuns("i", targets.trajectory[order], targets.location[order], slots, position, loss)
+
+
+def insert_globally(
+    thinned: Thinned, locations: Locations, targets: TfTargets, rank: Ints
+) -> EditRuns:
+    """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
+
+    One search per candidate, over one index of all segments.
+    """
+    state = thinned.trajectories
+    growing = np.flatnonzero(targets.target > targets.tf)
+    place = targets.location[growing]
+    k = (targets.target[growing] - targets.tf[growing]).astype(np.int64)
+    skip_offsets, skip = _containing(thinned, locations, place)
+    found = nearest_trajectories(
+        index_segments(state, locations),
+        locations.x[place],
+        locations.y[place],
+        k,
+        skip_offsets,
+        skip,
+        rank,
+    )
+    query = np.repeat(np.arange(len(place)), k)
+    trajectory = found.trajectory.copy()
+    _use_empty(trajectory, query, state.lengths, rank)
+    position = np.full(len(trajectory), -1, np.int32)
+    hit = found.position >= 0
+    position[hit] = thinned.position[state.offsets[found.trajectory[hit]] + found.position[hit]]
+    order = np.lexsort((place[query], trajectory))
+    return EditRuns(
+        "i",
+        trajectory[order],
+        place[query][order],
+        np.arange(len(order) + 1, dtype=np.int64),
+        position[order],
+        found.loss_mm[order],
+    )
+
+
+def _containing(
+    thinned: Thinned, locations: Locations, place: np.typing.NDArray[np.int32]
+) -> tuple[Ints, np.typing.NDArray[np.int32]]:
+    """For each of these places, the trajectories that contain it."""
+    frequencies = count_frequencies(thinned.trajectories, len(locations))
+    query_of = np.full(len(locations), -1, np.int64)
+    query_of[place] = np.arange(len(place))
+    owner = np.repeat(
+        np.arange(len(thinned.trajectories), dtype=np.int32), np.diff(frequencies.offsets)
+    )
+    query = query_of[frequencies.location]
+    pairs = np.flatnonzero(query >= 0)
+    pairs = pairs[np.argsort(query[pairs], kind="stable")]
+    return offsets_of(query[pairs], len(place)), owner[pairs]
+
+
+def _use_empty(
+    trajectory: np.typing.NDArray[np.int32], query: Ints, lengths: Ints, rank: Ints
+) -> None:
+    """Last resort: what found no trajectory goes to the empty ones, in order of rank."""
+    empty = np.flatnonzero(lengths == 0)
+    empty = empty[np.argsort(rank[empty], kind="stable")].astype(np.int32)
+    missing = np.flatnonzero(trajectory < 0)
+    if len(missing):
+        nth = np.arange(len(missing)) - np.searchsorted(query[missing], query[missing])
+        trajectory[missing] = empty[nth]

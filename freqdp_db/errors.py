@@ -1,0 +1,104 @@
+"""Every error a person can meet. The tree:
+
+    FreqdpError                  exit code 1: refused with a reason
+      ServerNotFound             no PostgreSQL with PostGIS on this machine
+      ServerFailed               the embedded server did not start or stop
+      ConnectionFailed           the database cannot be reached, or went away
+      PermissionMissing          a right or an extension is missing
+      SchemaMissing              `freqdp init` has not been run here
+      SchemaStale                the schema is older or newer than the software
+      SchemaInUse                an object of the user's hangs on one of ours
+      BadInput                   a value that was given is not acceptable
+      NotFound                   a dataset, build or release of that name does not exist
+      AlreadyExists              that name is taken
+      BadData                    the source relation's rows cannot be used
+      BudgetExceeded             the ledger says no
+      Busy                       somebody else is at it; names the holder
+      ResumeRefused              stored targets and recomputed edits disagree
+      ServerRefused              the server said no for a reason of its own (disk full, cancelled)
+    VerificationFailed           exit code 3: a release is not what its log says
+
+A message says what was wrong and with which value; `remedy` says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class FreqdpError(Exception):
+    """The request was refused."""
+
+    exit_code = 1
+
+    def __init__(self, message: str | None = None, *, remedy: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.remedy = remedy
+        super().__init__(self.message)
+
+    def as_dict(self) -> dict[str, str | None]:
+        return {"error": type(self).__name__, "message": self.message, "remedy": self.remedy}
+
+
+class ServerNotFound(FreqdpError):
+    """No PostgreSQL server with PostGIS was found on this machine."""
+
+
+class ServerFailed(FreqdpError):
+    """The embedded server did not start or stop."""
+
+
+class ConnectionFailed(FreqdpError):
+    """The database cannot be reached."""
+
+
+class PermissionMissing(FreqdpError):
+    """A right on the server is missing."""
+
+
+class SchemaMissing(FreqdpError):
+    """This database has no freqdp schema yet."""
+
+
+class SchemaStale(FreqdpError):
+    """The freqdp schema in this database does not belong to this version of the software."""
+
+
+class SchemaInUse(FreqdpError):
+    """Something that is not ours depends on an object that the upgrade replaces."""
+
+
+class BadInput(FreqdpError):
+    """A value that was given is not acceptable."""
+
+
+class NotFound(FreqdpError):
+    """There is nothing of that name."""
+
+
+class AlreadyExists(FreqdpError):
+    """That name is taken."""
+
+
+class BadData(FreqdpError):
+    """The rows of the source relation cannot be used."""
+
+
+class BudgetExceeded(FreqdpError):
+    """The privacy budget does not allow this."""
+
+
+class Busy(FreqdpError):
+    """Another session is working on this."""
+
+
+class ResumeRefused(FreqdpError):
+    """The interrupted release cannot be continued from its stored targets."""
+
+
+class ServerRefused(FreqdpError):
+    """The database server refused the statement."""
+
+
+class VerificationFailed(FreqdpError):
+    """The release is not what its edit log says."""
+
+    exit_code = 3

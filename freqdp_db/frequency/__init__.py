@@ -1,0 +1,1 @@
+"""Point and trajectory frequencies, weights and signatures, as arrays. Pure."""

@@ -1,0 +1,217 @@
+"""Samples from CSV files of any column order, block by block."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from freqdp_db.errors import BadInput
+from freqdp_db.loading.clock import numbers, parser, time_zone
+from freqdp_db.loading.files import BadRows
+from freqdp_db.loading.rows import NO_TIME, Samples
+
+_BLOCK_BYTES = 1 << 24
+_LONGEST_ID = 200
+_NAME = re.compile(r"[^\W\d][\w .()\[\]/-]*")
+ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz")
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """Where the columns are (names, or numbers from 1 without a header) and how to read them."""
+
+    object: str
+    time: str
+    lon: str
+    lat: str
+    delimiter: str = ","
+    header: bool = True
+    time_format: str = "iso"
+    timezone: str = "UTC"
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("--object", self.object),
+            ("--time", self.time),
+            ("--lon", self.lon),
+            ("--lat", self.lat),
+        )
+
+
+def read_csv(
+    paths: Sequence[Path],
+    layout: CsvFormat,
+    bad: BadRows,
+    on_file: Callable[[int], None] | None = None,
+) -> Iterator[Samples]:
+    """Yield the readable rows; `bad` learns about the others, by line and reason.
+
+    The header is line 1; blank lines and line breaks within quotes do not count.
+    """
+    times = parser(layout.time_format, time_zone(layout.timezone))
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(layout.delimiter, layout.delimiter)
+    if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
+        raise BadInput(
+            f"--delimiter {layout.delimiter!r} is not one character", remedy="give , or ; or tab"
+        )
+    for path in paths:
+        yield from _read_file(path, layout, delimiter, times, bad)
+        if on_file is not None:
+            on_file(1)
+
+
+def _read_file(
+    path: Path,
+    layout: CsvFormat,
+    delimiter: str,
+    times: Callable[[pa.Array], NDArray[np.int64]],
+    bad: BadRows,
+) -> Iterator[Samples]:
+    names = _names(path, layout, delimiter)
+    skipped: list[int] = []
+
+    def uneven(row: Any) -> str:
+        skipped.append(row.number)
+        return "skip"
+
+    options: dict[str, Any] = {
+        "read_options": pa.csv.ReadOptions(
+            use_threads=False,
+            block_size=_BLOCK_BYTES,
+            autogenerate_column_names=not layout.header,
+        ),
+        "parse_options": pa.csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=uneven
+        ),
+        "convert_options": pa.csv.ConvertOptions(
+            include_columns=names, column_types=dict.fromkeys(names, pa.string())
+        ),
+    }
+    last_line = 1 if layout.header else 0
+    reported = 0
+    try:
+        with pa.input_stream(str(path)) as stream, pa.csv.open_csv(stream, **options) as reader:
+            for block in reader:
+                # Rows with another number of columns are gone: the others' lines jump over them.
+                lines = _line_numbers(last_line, block.num_rows, skipped[reported:])
+                last_line = max([last_line, *lines[-1:], *skipped[reported:]])
+                yield _convert(path, block, lines, names, times, bad)
+                bad.add(path, "another number of columns", skipped[reported:])
+                reported = len(skipped)
+    except pa.ArrowInvalid:
+        # Arrow's own message quotes the row.
+        raise BadInput(
+            f"{path} cannot be read as CSV: it is not UTF-8 text, or a quote is left open",
+            remedy="check --delimiter; convert other encodings first, with iconv for example",
+        ) from None
+    except OSError:
+        raise _unreadable(path) from None
+    bad.add(path, "another number of columns", skipped[reported:])
+
+
+def _names(path: Path, layout: CsvFormat, delimiter: str) -> list[str]:
+    """The four columns as Arrow will call them; refuses those that the file does not have."""
+    try:
+        with pa.input_stream(str(path)) as stream:
+            head = stream.read(1 << 16)
+    except (OSError, pa.ArrowInvalid):
+        raise _unreadable(path) from None
+    if not head.strip():
+        raise BadInput(f"{path} is empty", remedy="leave it out")
+    found = _first_row(path, head, delimiter)
+    names = []
+    for option, column in layout.columns:
+        if layout.header:
+            if found.count(column) != 1:
+                problem = "twice" if column in found else "not"
+                raise BadInput(
+                    f"{option} {column}: the header of {path} has it {problem}",
+                    remedy=_columns_of(found),
+                )
+            names.append(column)
+        else:
+            if not column.isdecimal() or not 1 <= int(column) <= len(found):
+                raise BadInput(
+                    f"{option} {column}: with --no-header a column is its number",
+                    remedy=f"give a number from 1 to {len(found)}",
+                )
+            names.append(f"f{int(column) - 1}")
+    return names
+
+
+def _columns_of(found: Sequence[str]) -> str:
+    # Without a header the first row is somebody's data: show it only if it looks like names.
+    if all(_NAME.fullmatch(name) for name in found):
+        return "its columns are " + ", ".join(found[:30])
+    return "check --delimiter; for files without a header say --no-header"
+
+
+def _first_row(path: Path, head: bytes, delimiter: str) -> list[str]:
+    try:
+        text = head.decode("utf-8-sig", errors="ignore")
+        return next(row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row)
+    except (StopIteration, csv.Error):
+        raise BadInput(f"{path} does not begin with a row of CSV") from None
+
+
+def _unreadable(path: Path) -> BadInput:
+    return BadInput(
+        f"{path} cannot be read",
+        remedy="check that you may read it, and that a file named .gz really is one",
+    )
+
+
+def _line_numbers(last: int, rows: int, skipped: Sequence[int]) -> NDArray[np.int64]:
+    lines = np.arange(last + 1, last + 1 + rows + len(skipped))
+    return lines[~np.isin(lines, skipped)][:rows]
+
+
+def _convert(
+    path: Path,
+    block: pa.RecordBatch,
+    lines: NDArray[np.int64],
+    names: Sequence[str],
+    times: Callable[[pa.Array], NDArray[np.int64]],
+    bad: BadRows,
+) -> Samples:
+    who, when, lon, lat = (block.column(name) for name in names)
+    ids, lengths = text_bytes(who)
+    at = times(when)
+    x, y = numbers(lon), numbers(lat)
+    fine = np.ones(len(at), bool)
+    for reason, wrong in (
+        ("no object", lengths == 0),
+        (f"object of more than {_LONGEST_ID} bytes", lengths > _LONGEST_ID),
+        ("no such time", at == NO_TIME),
+        ("no such coordinate", np.isnan(x) | np.isnan(y)),
+    ):
+        bad.add(path, reason, lines[wrong & fine].tolist())
+        fine &= ~wrong
+    samples = Samples(ids, at, x, y)
+    return samples if fine.all() else samples.take(fine)
+
+
+def text_bytes(column: pa.Array) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
+    """A string column as fixed-width bytes (cut at the longest we accept), and real lengths."""
+    count = len(column)
+    _, offset_buffer, data = column.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + count + 1]
+    lengths = np.diff(offsets).astype(np.int64)
+    width = max(1, int(min(lengths.max(initial=0), _LONGEST_ID)))
+    kept = np.minimum(lengths, width)
+    padded = np.zeros((count, width), np.uint8)
+    if data is not None and kept.any():
+        flat = np.frombuffer(data, np.uint8)
+        inside = np.arange(width) < kept[:, None]
+        padded[inside] = flat[(offsets[:-1, None] + np.arange(width))[inside]]
+    return padded.view(f"S{width}").reshape(count), lengths

@@ -1,0 +1,32 @@
+"""Global TF randomization (Alg. 1, lines 1-6)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.mechanisms.noise import RandomSource, scale_for
+from freqdp_db.model import Flags, TfTargets
+
+SENSITIVITY = 1
+
+
+def perturb_tf(
+    frequencies: Frequencies, candidates: Flags, epsilon: Fraction, source: RandomSource
+) -> TfTargets:
+    """Draw a target for the TF of every candidate: l* = clamp(l + noise(1/eps), 0, |D|).
+
+    Input: the TF vector over the candidates, which are taken as fixed.
+    Protected change: one (object, location) incidence added or removed.
+    Sensitivity: 1, in one component.
+    Guarantee: the vector of targets is eps-DP for that change; clamping is post-processing.
+    Paper: Algorithm 1, lines 1-6.
+    """
+    location = np.flatnonzero(candidates).astype(np.int32)
+    tf = frequencies.tf[location]
+    trajectories = len(frequencies.offsets) - 1
+    noise = source.discrete_laplace(scale_for(SENSITIVITY, epsilon), len(location))
+    target = np.clip(tf + noise, 0, trajectories).astype(np.int32)
+    return TfTargets(location, tf, target)

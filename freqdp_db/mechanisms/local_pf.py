@@ -1,0 +1,138 @@
+"""Local PF randomization (Alg. 2, lines 1-18): the point lists and their perturbed frequencies."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.frequency.signatures import Signatures
+from freqdp_db.mechanisms.noise import RandomSource, scale_for
+from freqdp_db.model import Ints, PfTargets, offsets_from
+from freqdp_db.parallel import over_ranges
+
+SENSITIVITY = 1
+
+
+@njit(nogil=True, cache=True)
+def _split(first, last, offsets, order, place, candidates, size, listed, others):  # type: ignore[no-untyped-def]
+    """Size of each point list, and from how many other places the rest of it must be picked."""
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        known = 0
+        for i in range(lo + size, hi):
+            if candidates[place[order[i]]]:
+                known += 1
+        listed[t] = min(hi - lo, 2 * size)
+        # more candidates than fit leave nothing to pick
+        if hi - lo > size + known and known < size:
+            others[t] = hi - lo - size - known
+
+
+@njit(nogil=True, cache=True)
+def _fill_lists(  # type: ignore[no-untyped-def]
+    first, last, offsets, order, place, candidates, size, keys, key_offsets, out_offsets, entry
+):
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        k, end = out_offsets[t], out_offsets[t + 1]
+        # the signature, then the next-ranked places that are in anybody's signature
+        i = lo
+        while i < hi and k < end:
+            if i - lo < size or candidates[place[order[i]]]:
+                entry[k] = order[i]
+                k += 1
+            i += 1
+        # then uniform picks of the other places
+        if k < end:
+            rest = np.empty(key_offsets[t + 1] - key_offsets[t], np.int64)
+            r = 0
+            for i in range(lo + size, hi):
+                if not candidates[place[order[i]]]:
+                    rest[r] = order[i]
+                    r += 1
+            picked = np.argsort(keys[key_offsets[t] : key_offsets[t + 1]])
+            for j in range(end - k):
+                entry[k + j] = rest[picked[j]]
+
+
+def perturb_pf(
+    frequencies: Frequencies, signatures: Signatures, epsilon: Fraction, source: RandomSource
+) -> PfTargets:
+    """Choose each trajectory's 2m points and draw a target for the PF of each.
+
+    Stage 1 (the signature): f* = max(0, noise). Stage 2 (the rest): f* = max(0, round(f - mu +
+    noise)), with mu the mean of f* - f over stage 1, so that the length of the trajectory is kept.
+    f - mu lies on the lattice 1/m, the noise is drawn there, and only the sum is rounded: rounding
+    f - mu first would multiply the sensitivity.
+
+    Input: the PF vectors over the point lists, which are taken as fixed.
+    Protected change: one occurrence added or removed, every listed count staying at least 1.
+    Sensitivity: 1 (stage 1 does not see the counts; an occurrence there moves mu, and with it m
+    components, by 1/m each).
+    Guarantee: the vectors of targets are eps-DP for that change.
+    Paper: Algorithm 2, lines 1-18.
+    """
+    size = signatures.size
+    offsets, entry = _point_lists(frequencies, signatures, source)
+    listed = np.diff(offsets)
+    trajectory = np.repeat(np.arange(len(listed)), listed)
+    rank = np.arange(len(entry)) - offsets[trajectory] + 1
+    pf = frequencies.pf[entry].astype(np.int64)
+    target = _draw(pf, trajectory, rank <= size, len(listed), size, epsilon, source)
+    return PfTargets(
+        trajectory=trajectory.astype(np.int32),
+        location=frequencies.location[entry],
+        stage=np.where(rank <= size, 1, 2).astype(np.int16),
+        rank=rank.astype(np.int16),
+        pf=pf.astype(np.int32),
+        target=target.astype(np.int32),
+    )
+
+
+def _point_lists(
+    frequencies: Frequencies, signatures: Signatures, source: RandomSource
+) -> tuple[Ints, Ints]:
+    """Each trajectory's point list, as positions in the frequency columns."""
+    trajectories = len(frequencies.offsets) - 1
+    ranking = (
+        frequencies.offsets,
+        signatures.order,
+        frequencies.location,
+        signatures.candidates,
+        signatures.size,
+    )
+    listed = np.zeros(trajectories, np.int64)
+    others = np.zeros(trajectories, np.int64)
+    over_ranges(_split, frequencies.offsets, *ranking, listed, others)
+    offsets = offsets_from(listed)
+    entry = np.empty(offsets[-1], np.int64)
+    keys = source.uniform_words(int(others.sum()))
+    over_ranges(
+        _fill_lists, frequencies.offsets, *ranking, keys, offsets_from(others), offsets, entry
+    )
+    return offsets, entry
+
+
+def _draw(
+    pf: Ints,
+    trajectory: Ints,
+    first: np.typing.NDArray[np.bool_],
+    trajectories: int,
+    size: int,
+    epsilon: Fraction,
+    source: RandomSource,
+) -> Ints:
+    target = np.zeros(len(pf), np.int64)
+    noise = source.discrete_laplace(scale_for(SENSITIVITY, epsilon), int(first.sum()))
+    target[first] = np.maximum(0, noise)
+    # A trajectory with points in stage 2 has all m of stage 1: m times mu is this sum.
+    change = np.zeros(trajectories, np.int64)
+    np.add.at(change, trajectory[first], target[first] - pf[first])
+    second = ~first
+    on_lattice = source.discrete_laplace(scale_for(size * SENSITIVITY, epsilon), int(second.sum()))
+    units = size * pf[second] - change[trajectory[second]] + on_lattice
+    target[second] = np.maximum(0, (2 * units + size) // (2 * size))
+    return target

@@ -1,0 +1,1 @@
+"""The methods: what each runs, in which order, and what it guarantees."""

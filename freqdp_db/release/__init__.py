@@ -1,0 +1,1 @@
+"""Releases: the pipeline, its tables, verification, export and withdrawal."""

@@ -1,0 +1,386 @@
+"""The order of the stages: spend, then for each mechanism draw, commit and edit; write, verify, publish.
+
+Every arrow is a commit, so that a kill at any moment leaves nothing or a complete release, and the
+same command again goes on from the last commit. Committed draws are never drawn again; a draw lost
+before its commit has left the process nowhere and is drawn anew under the same spend.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import psycopg
+import sqlalchemy as sa
+
+import freqdp_db
+from freqdp_db.edits.applying import coarsen_times
+from freqdp_db.errors import AlreadyExists, BadInput, Busy, NotFound, ResumeRefused
+from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, released_ids
+from freqdp_db.methods.guarantee import guarantee
+from freqdp_db.methods.registry import find_method
+from freqdp_db.model import Edits, Ints, Targets, Trajectories
+from freqdp_db.progress import Progress
+from freqdp_db.release import steps
+from freqdp_db.release.request import Request, check_release_name
+from freqdp_db.release.table import ReleasedTable, comments
+from freqdp_db.release.verification import Loaded, Verified, load_build, verify
+from freqdp_db.storage import releases, staging
+from freqdp_db.storage.builds import find_build, sweep_builds
+from freqdp_db.storage.datasets import DatasetRow, table
+from freqdp_db.storage.engine import Connection, Database
+from freqdp_db.storage.ledger import book_spend
+from freqdp_db.storage.locks import hold
+from freqdp_db.storage.releases import ReleaseRow, StepRow
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `anonymize` did."""
+
+    release: ReleaseRow
+    existed: bool
+    resumed: bool
+    verified: Verified | None
+
+
+def anonymize(
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    progress: Progress,
+    *,
+    name: str | None = None,
+    new_draw: bool = False,
+) -> Outcome:
+    """Publish a release, or return (or go on with) the one that answers the same request."""
+    if name is not None:
+        check_release_name(name)
+    release, fresh = _ask(database, dataset, request, name, new_draw)
+    if release.state == "published":
+        return Outcome(release, existed=True, resumed=False, verified=None)
+    verified = run(database, release, progress)
+    return Outcome(
+        releases.get_release(database, release.release_id),
+        existed=False,
+        resumed=not fresh,
+        verified=verified,
+    )
+
+
+def _ask(
+    database: Database, dataset: DatasetRow, request: Request, name: str | None, new_draw: bool
+) -> tuple[ReleaseRow, bool]:
+    """Find the release of an equal request, or record a new one and its spend in one commit."""
+    if dataset.current_build is None:
+        raise NotFound(
+            f"dataset {dataset.name!r} has not been built",
+            remedy=f"freqdp dataset build {dataset.name}",
+        )
+    build = find_build(database, dataset.current_build)
+    request_hash = request.hash(build)
+    with database.begin() as connection:
+        # equal requests at the same moment queue up here: the second finds the first one's record
+        connection.execute(
+            sa.text("SELECT pg_advisory_xact_lock(hashtext(:what), hashtext(:hash))"),
+            {"what": f"freqdp {database.settings.schema} request", "hash": request_hash},
+        )
+        if not new_draw:
+            known = releases.same_request(connection, database, request_hash)
+            if known is not None:
+                return known, False
+        _require_build(connection, database, build.build_id)
+        release = _record(connection, database, dataset, request, name, request_hash)
+        book_spend(
+            connection,
+            database,
+            dataset.account_id,
+            request.epsilon,
+            release.release_id,
+            f"release {release.name}, method {request.method.name}",
+        )
+    return release, True
+
+
+def _require_build(connection: Connection, database: Database, build_id: int) -> None:
+    """Keep the build from being swept between here and the commit."""
+    builds = table(database, "build")
+    alive = connection.execute(
+        sa.select(builds.c.build_id)
+        .where(builds.c.build_id == build_id, builds.c.dropped_at.is_(None))
+        .with_for_update(read=True)
+    ).scalar()
+    if alive is None:
+        raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
+
+
+def _record(
+    connection: Connection,
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    name: str | None,
+    request_hash: str,
+) -> ReleaseRow:
+    rows = table(database, "release")
+    if name is None:
+        name = _default_name(connection, database, dataset)
+    staging.require_free_name(connection, database, name)
+    try:
+        row = connection.execute(
+            sa.insert(rows)
+            .values(
+                name=name,
+                dataset_id=dataset.dataset_id,
+                build_id=dataset.current_build,
+                method=request.method.name,
+                epsilon_global=request.epsilon_global,
+                epsilon_local=request.epsilon_local,
+                signature_size=request.signature,
+                options=request.options(),
+                private=request.private,
+                request_hash=request_hash,
+                state="running",
+                software=freqdp_db.__version__,
+                guarantee=guarantee(
+                    request.method,
+                    request.epsilon_global,
+                    request.epsilon_local,
+                    private=request.private,
+                ),
+            )
+            .returning(rows)
+        ).one()
+    except sa.exc.IntegrityError as error:
+        if isinstance(error.orig, psycopg.errors.UniqueViolation):
+            raise AlreadyExists(
+                f"there is a release {name!r} already",
+                remedy="choose another name with --as",
+            ) from None
+        raise
+    return ReleaseRow(**row._mapping)
+
+
+def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
+    """<dataset>_<n>: the next number that no release of the dataset has had."""
+    rows = table(database, "release")
+    # names are given one after the other, so that two at once do not take the same
+    connection.execute(
+        sa.text("SELECT pg_advisory_xact_lock(hashtext(:what), :dataset)"),
+        {"what": f"freqdp {database.settings.schema} name", "dataset": dataset.dataset_id},
+    )
+    used = set(
+        connection.execute(
+            sa.select(rows.c.name).where(
+                rows.c.name.startswith(f"{dataset.name}_", autoescape=True)
+            )
+        ).scalars()
+    )
+    number = 1
+    while f"{dataset.name}_{number}" in used:
+        number += 1
+    try:
+        return check_release_name(f"{dataset.name}_{number}")
+    except BadInput:
+        raise BadInput(
+            f"the dataset's name is too long for a release to be called {dataset.name}_{number}",
+            remedy="give the release a name with --as",
+        ) from None
+
+
+def run(database: Database, release: ReleaseRow, progress: Progress) -> Verified:
+    """Carry a recorded release to its end, from wherever it stands."""
+    with hold(database, "release", release.release_id, f"release {release.name!r}"):
+        # somebody else may have finished it while we waited for nothing but the lock
+        if releases.get_release(database, release.release_id).state != "running":
+            raise Busy(f"release {release.name!r} was finished by another session")
+        staging.sweep_staging(database)
+        staging.drop_staging(database, release.release_id)
+        request = request_of(release)
+        source: RandomSource = (
+            SecureSource() if request.seed is None else SeededSource(request.seed)
+        )
+        loaded = load_build(database, release.build_id, progress)
+        state, key, costs = _mechanisms(database, release, request, loaded, source, progress)
+        if request.time_step_us is not None:
+            state = coarsen_times(state, request.time_step_us)
+        released = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
+        with progress.stage("write release", released.rows) as stage:
+            staging.fill_staging(
+                database,
+                release.release_id,
+                released.srid,
+                _counted(released.points(), stage),
+                released.lines,
+            )
+        names = staging.staging_names(release.release_id)
+        schema = database.settings.schema
+        verified = verify(
+            database, release, ((schema, names[0]), (schema, names[1])), loaded, progress
+        )
+        with progress.stage("publish"):
+            releases.update_release(
+                database, release.release_id, user_level=costs, timings=progress.seconds
+            )
+            _publish(database, release, request, released.rows)
+    sweep_builds(database)
+    return verified
+
+
+def _counted(chunks: Any, stage: Any) -> Any:
+    for chunk in chunks:
+        yield chunk
+        stage.advance(len(chunk))
+
+
+def request_of(release: ReleaseRow) -> Request:
+    """The request that a release records."""
+    return Request(
+        method=find_method(release.method),
+        epsilon_global=release.epsilon_global,
+        epsilon_local=release.epsilon_local,
+        signature=release.signature_size,
+        spread=release.options["spread"],
+        time_step_us=release.options["time_step_us"],
+        seed=release.options["seed"],
+    )
+
+
+def _mechanisms(
+    database: Database,
+    release: ReleaseRow,
+    request: Request,
+    loaded: Loaded,
+    source: RandomSource,
+    progress: Progress,
+) -> tuple[Trajectories, Ints, dict[str, Any]]:
+    """Run the method's mechanisms one after the other; committed draws are taken as they are."""
+    state, world = loaded.trajectories, loaded.world
+    committed = {s.step: s for s in releases.list_steps(database, release.release_id)}
+    _require_same_software(release, committed)
+    with database.begin() as connection:
+        key = releases.load_key(connection, database, release.release_id)
+    costs: dict[str, Any] = {}
+    for number, mechanism in enumerate(request.method.steps, start=1):
+        with progress.stage(f"{mechanism} frequencies", state.samples) as stage:
+            frequencies = steps.count(state, world)
+            stage.advance(state.samples)
+        known = committed.get(number)
+        with progress.stage(f"{mechanism} noise"):
+            if known is None:
+                first = len(key) == 0
+                if first:
+                    key = released_ids(source, len(state))
+                targets = steps.draw(mechanism, frequencies, request, source)
+                releases.commit_targets(
+                    database,
+                    release.release_id,
+                    number,
+                    mechanism,
+                    targets,
+                    freqdp_db.__version__,
+                    key if first else None,
+                )
+            else:
+                with database.begin() as connection:
+                    targets = releases.load_targets(
+                        connection, database, release.release_id, number, mechanism
+                    )
+        costs[mechanism] = steps.user_level(frequencies, targets, request)
+        with progress.stage(f"{mechanism} edits", len(targets), "targets") as stage:
+            rank = np.argsort(np.argsort(key))
+            edits, state = steps.edit(state, frequencies, targets, world, request, rank)
+            stage.advance(len(targets))
+        with progress.stage(f"{mechanism} log"):
+            _log(database, release, number, known, edits, state, targets)
+    return state, key, costs
+
+
+def _require_same_software(release: ReleaseRow, committed: dict[int, StepRow]) -> None:
+    for step in committed.values():
+        if step.software != freqdp_db.__version__:
+            raise ResumeRefused(
+                f"release {release.name!r} drew its targets with freqdp {step.software}; this is "
+                f"{freqdp_db.__version__}, which may edit differently",
+                remedy=f"resume it with freqdp {step.software}, or give it up "
+                f"(freqdp release withdraw {release.name}) and ask for a new draw",
+            )
+
+
+def _log(
+    database: Database,
+    release: ReleaseRow,
+    number: int,
+    known: StepRow | None,
+    edits: Edits,
+    state: Trajectories,
+    targets: Targets,
+) -> None:
+    """Commit the edit log, or compare with the one that an earlier run committed."""
+    result = steps.digest(state)
+    if known is None or known.digest is None:
+        releases.finish_step(database, release.release_id, number, edits, result)
+        return
+    counts = (edits.deletions.edits, edits.insertions.edits, len(targets))
+    if counts != (known.deletions, known.insertions, known.targets) or result != known.digest:
+        raise ResumeRefused(
+            f"release {release.name!r}, step {number}: the edits recomputed from the stored targets "
+            "are not the recorded ones",
+            remedy=f"give it up (freqdp release withdraw {release.name}) and ask for a new draw",
+        )
+
+
+def _publish(database: Database, release: ReleaseRow, request: Request, rows: int) -> None:
+    spends, datasets = table(database, "spend"), table(database, "dataset")
+    all_releases = table(database, "release")
+    with database.begin() as connection:
+        head = connection.execute(
+            sa.select(spends.c.hash).where(spends.c.release_id == release.release_id)
+        ).scalar_one()
+        dataset = connection.execute(
+            sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
+        ).scalar_one()
+        last = connection.execute(
+            sa.select(sa.func.max(all_releases.c.version)).where(
+                all_releases.c.dataset_id == release.dataset_id
+            )
+        ).scalar()
+    granted = release.private and staging.role_exists(database, "analyst")
+    staging.publish(
+        database,
+        release.release_id,
+        release.name,
+        comments(release.name, release.guarantee, release.method),
+        {
+            "dataset": dataset,
+            "method": release.method,
+            "parameters": request.published_parameters(),
+            "version": (last or 0) + 1,
+            "guarantee": release.guarantee,
+            "private": release.private,
+            "rows": rows,
+            "ledger_head": head,
+        },
+        granted=granted,
+    )
+
+
+def withdraw(database: Database, release: ReleaseRow) -> None:
+    """Take a release back, or give up one that is not finished. Refunds nothing."""
+    with hold(database, "release", release.release_id, f"release {release.name!r}"):
+        if release.state == "published":
+            staging.withdraw_tables(database, release.release_id, release.name)
+        elif release.state == "running":
+            staging.drop_staging(database, release.release_id)
+            releases.update_release(
+                database, release.release_id, state="abandoned", withdrawn_at=sa.func.now()
+            )
+        else:
+            raise NotFound(f"release {release.name!r} was withdrawn before")
+    sweep_builds(database)
+
+
+def epsilon_of(release: ReleaseRow) -> Decimal:
+    return release.epsilon_global + release.epsilon_local

@@ -1,0 +1,184 @@
+"""Verify a release: replay its edit log on the build and compare with the table, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from psycopg import sql
+
+from freqdp_db.edits.applying import apply_edits, coarsen_times
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.model import Clock, EditRuns, Ints, Trajectories
+from freqdp_db.progress import Progress
+from freqdp_db.release.steps import World, count, require_targets
+from freqdp_db.release.table import ReleasedTable
+from freqdp_db.storage.builds import (
+    BuildRow,
+    find_build,
+    load_locations,
+    load_trajectories,
+)
+from freqdp_db.storage.copying import copy_bytes
+from freqdp_db.storage.engine import Connection, Database, driver
+from freqdp_db.storage.releases import (
+    ReleaseRow,
+    list_steps,
+    load_edits,
+    load_key,
+    load_targets,
+)
+from freqdp_db.storage.staging import POINTS
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was checked and found right."""
+
+    rows: int
+    trajectories: int
+    targets: int
+    edits: int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A build in memory, with its locations as the release shows them."""
+
+    build: BuildRow
+    trajectories: Trajectories
+    world: World
+    geometry: np.typing.NDArray[np.void]
+
+
+def load_build(database: Database, build_id: int, progress: Progress) -> Loaded:
+    """Read a build's samples and locations."""
+    build = find_build(database, build_id)
+    if build.dropped_at is not None:
+        raise BadInput(
+            f"the data of build {build_id} was removed on {build.dropped_at:%Y-%m-%d}",
+            remedy="a withdrawn release can no longer be verified",
+        )
+    with progress.stage("read build", build.samples) as stage, database.begin(snapshot=True) as c:
+        trajectories = load_trajectories(c, database, build)
+        stage.advance(trajectories.samples)
+        locations, geometry = load_locations(c, database, build)
+    clock = Clock(build.time_step_us, build.median_gap_us)
+    return Loaded(build, trajectories, World(locations, clock), geometry)
+
+
+def verify(
+    database: Database,
+    release: ReleaseRow,
+    relations: tuple[tuple[str, str], tuple[str, str]],
+    loaded: Loaded,
+    progress: Progress,
+) -> Verified:
+    """Replay: after each mechanism its targets hold, and the last state is the table.
+
+    `relations`: the table of samples and the table of lines, each as (schema, name).
+    """
+    state, targets_checked, edits_replayed = loaded.trajectories, 0, 0
+    with progress.stage("replay edits") as stage, database.begin(snapshot=True) as connection:
+        key = load_key(connection, database, release.release_id)
+        _require_key(key, len(state))
+        for step in list_steps(database, release.release_id):
+            targets = load_targets(
+                connection, database, release.release_id, step.step, step.mechanism
+            )
+            edits = load_edits(connection, database, release.release_id, step.step)
+            _require_possible(state, edits.deletions, edits.insertions, step.step)
+            state = apply_edits(state, edits, loaded.world.locations, loaded.world.clock)
+            require_targets(count(state, loaded.world), targets, step.step)
+            _require_ordered(state, step.step)
+            targets_checked += len(targets)
+            edits_replayed += edits.deletions.edits + edits.insertions.edits
+            stage.advance(edits.deletions.edits + edits.insertions.edits)
+    time_step = release.options.get("time_step_us")
+    if time_step is not None:
+        state = coarsen_times(state, time_step)
+    table = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
+    points, lines = relations
+    with progress.stage("compare rows", table.rows) as stage, database.begin(snapshot=True) as c:
+        for advanced in _compare(
+            c,
+            points,
+            "trajectory_id, seq, at, geom",
+            "trajectory_id, seq",
+            (chunk.tobytes() for chunk in table.points()),
+        ):
+            stage.advance(advanced // POINTS.dtype.itemsize)
+        for _ in _compare(c, lines, "trajectory_id, geom", "trajectory_id",
+                          (bytes(chunk) for chunk in table.lines())):  # fmt: skip
+            pass
+    return Verified(table.rows, len(table.order), targets_checked, edits_replayed)
+
+
+def _require_key(key: Ints, trajectories: int) -> None:
+    if len(key) != trajectories or len(np.unique(key)) != len(key):
+        raise VerificationFailed("the key does not give every trajectory an id of its own")
+
+
+def _require_possible(
+    state: Trajectories, deletions: EditRuns, insertions: EditRuns, step: int
+) -> None:
+    """Every deletion names a sample that is at its place; every insertion follows a sample."""
+    owner = np.repeat(deletions.trajectory, np.diff(deletions.offsets))
+    place = np.repeat(deletions.location, np.diff(deletions.offsets))
+    inside = (deletions.position >= 0) & (deletions.position < state.lengths[owner])
+    if not inside.all():
+        raise VerificationFailed(f"step {step}: the log deletes samples that do not exist")
+    at = state.offsets[owner] + deletions.position
+    if not (state.location[at] == place).all() or len(np.unique(at)) != len(at):
+        raise VerificationFailed(f"step {step}: the log deletes samples of other places, or twice")
+    owner = np.repeat(insertions.trajectory, np.diff(insertions.offsets))
+    if not (insertions.position < state.lengths[owner]).all():
+        raise VerificationFailed(f"step {step}: the log inserts after samples that do not exist")
+
+
+def _require_ordered(state: Trajectories, step: int) -> None:
+    begins = np.zeros(state.samples + 1, np.bool_)
+    begins[state.offsets] = True
+    falling = int(((np.diff(state.at) < 0) & ~begins[1 : state.samples]).sum())
+    if falling:
+        raise VerificationFailed(f"step {step}: {falling:,} times go backwards")
+
+
+def _compare(
+    connection: Connection,
+    relation: tuple[str, str],
+    columns: str,
+    order: str,
+    expected: Iterator[bytes],
+) -> Iterator[int]:
+    """Compare a table with the bytes that COPY would send for the expected rows."""
+    raw = driver(connection)
+    raw.execute("SET LOCAL synchronize_seqscans = off")
+    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+        sql.SQL(columns),
+        sql.Identifier(*relation),
+        sql.SQL(order),  # type: ignore[arg-type]
+    )
+    found = copy_bytes(raw, query)
+    left = right = b""
+    while True:
+        left = left or next(found, b"")
+        right = right or next(expected, b"")
+        if not left and not right:
+            return
+        size = min(len(left), len(right))
+        if size == 0 or left[:size] != right[:size]:
+            found.close()
+            raise VerificationFailed(
+                f"{relation[0]}.{relation[1]} does not hold the rows that its edit log gives",
+                remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+            )
+        left, right = left[size:], right[size:]
+        yield size
+
+
+def released_relations(database: Database, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    schema = database.settings.release_schema
+    return (schema, name), (schema, f"{name}_line")

@@ -1,0 +1,1 @@
+"""K-nearest segments and K-nearest trajectories. Pure."""

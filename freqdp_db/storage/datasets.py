@@ -1,0 +1,148 @@
+"""Rows of `dataset` and `account`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from freqdp_db.errors import AlreadyExists, NotFound
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.source import Mapping
+from freqdp_db.storage.tables import Names, metadata_for
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """A registered dataset."""
+
+    dataset_id: int
+    name: str
+    account_id: int
+    source_schema: str
+    source_relation: str
+    mapping: Mapping
+    source_srid: int
+    srid: int | None
+    snap: str
+    current_build: int | None
+
+
+def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
+    """A table of ours by name."""
+    names = Names.of(database.settings)
+    schema = names.release_schema if released else names.schema
+    return metadata_for(names).tables[f"{schema}.{name}"]
+
+
+def _row(row: Any) -> DatasetRow:
+    return DatasetRow(
+        dataset_id=row.dataset_id,
+        name=row.name,
+        account_id=row.account_id,
+        source_schema=row.source_schema,
+        source_relation=row.source_relation,
+        mapping=Mapping(
+            object=row.object_column,
+            time=row.time_column,
+            geom=row.geom_column,
+            lon=row.lon_column,
+            lat=row.lat_column,
+            timezone=row.timezone,
+            filter=row.filter,
+        ),
+        source_srid=row.source_srid,
+        srid=row.srid,
+        snap=row.snap,
+        current_build=row.current_build,
+    )
+
+
+def find_dataset(database: Database, name: str) -> DatasetRow:
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(datasets).where(datasets.c.name == name, datasets.c.dropped_at.is_(None))
+        ).first()
+    if row is None:
+        raise NotFound(
+            f"there is no dataset {name!r}", remedy="`freqdp dataset list` shows what there is"
+        )
+    return _row(row)
+
+
+def list_datasets(database: Database) -> list[DatasetRow]:
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        rows = connection.execute(
+            sa.select(datasets).where(datasets.c.dropped_at.is_(None)).order_by(datasets.c.name)
+        )
+        return [_row(row) for row in rows]
+
+
+def insert_dataset(
+    database: Database,
+    *,
+    name: str,
+    source: tuple[str, str],
+    mapping: Mapping,
+    source_srid: int,
+    srid: int | None,
+    snap: str,
+    budget: Decimal,
+) -> tuple[DatasetRow, bool]:
+    """Register a dataset; opens its source's budget unless it has one. True: the budget is new."""
+    datasets, accounts = table(database, "dataset"), table(database, "account")
+    private = database.settings.schema.replace('"', '""')
+    with database.begin() as connection:
+        account = {
+            "source_schema": source[0],
+            "source_relation": source[1],
+            "object_column": mapping.object,
+        }
+        created = connection.execute(
+            sa.dialects.postgresql.insert(accounts)
+            .values(**account)
+            .on_conflict_do_nothing()
+            .returning(accounts.c.account_id)
+        ).scalar()
+        if created is not None:
+            connection.execute(
+                sa.text(f'SELECT "{private}".grant_budget(:account, :epsilon, :reason)'),
+                {"account": created, "epsilon": budget, "reason": "opening budget"},
+            )
+        account_id = connection.execute(
+            sa.select(accounts.c.account_id).filter_by(**account)
+        ).scalar_one()
+        try:
+            row = connection.execute(
+                sa.insert(datasets)
+                .values(
+                    name=name,
+                    account_id=account_id,
+                    source_schema=source[0],
+                    source_relation=source[1],
+                    object_column=mapping.object,
+                    time_column=mapping.time,
+                    geom_column=mapping.geom,
+                    lon_column=mapping.lon,
+                    lat_column=mapping.lat,
+                    source_srid=source_srid,
+                    srid=srid,
+                    snap=snap,
+                    timezone=mapping.timezone,
+                    filter=mapping.filter,
+                )
+                .returning(datasets)
+            ).one()
+        except sa.exc.IntegrityError as error:
+            if isinstance(error.orig, psycopg.errors.UniqueViolation):
+                raise AlreadyExists(
+                    f"there is a dataset {name!r} already",
+                    remedy=f"choose another name, or drop it: freqdp dataset drop {name}",
+                ) from None
+            raise
+    return _row(row), created is not None

@@ -1,0 +1,129 @@
+"""Connections and transactions, and the one place where server errors become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from freqdp_db import errors
+from freqdp_db.settings import Settings, libpq_is_configured
+
+__all__ = ["Connection", "Database", "connect", "driver", "translate", "translated"]
+
+# SQLSTATEs that our own functions raise: class QF, one code per error a person can meet.
+_OWN_STATES: dict[str, type[errors.FreqdpError]] = {
+    "QF001": errors.BadInput,
+    "QF002": errors.NotFound,
+    "QF003": errors.BudgetExceeded,
+    "QF004": errors.Busy,
+    "QF005": errors.VerificationFailed,
+}
+
+
+class Database:
+    """A database that was reached; opens transactions on it."""
+
+    def __init__(self, conninfo: str, settings: Settings, command: str) -> None:
+        self.conninfo = conninfo
+        self.settings = settings
+        self.application_name = f"freqdp {command}"[:63]
+        self.engine = sa.create_engine(
+            "postgresql+psycopg://",
+            creator=self._connect,
+            pool_size=4,
+            max_overflow=8,
+            pool_reset_on_return="rollback",
+        )
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
+        return psycopg.connect(
+            self.conninfo, application_name=self.application_name, prepare_threshold=None
+        )
+
+    @contextmanager
+    def begin(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
+        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY."""
+        with translated(), self.engine.connect() as connection:
+            if snapshot:
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def driver(connection: sa.Connection) -> psycopg.Connection[Any]:
+    """The psycopg connection under a SQLAlchemy one: COPY there is part of its transaction."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, psycopg.Connection)
+    return raw
+
+
+def connect(settings: Settings, command: str = "library") -> Database:
+    """Reach the database: the given DSN, else libpq's own configuration, else the embedded server."""
+    if settings.dsn is not None:
+        conninfo = settings.dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+    elif libpq_is_configured():
+        conninfo = ""
+    else:
+        from freqdp_db.storage.embedded import EmbeddedServer
+
+        conninfo = EmbeddedServer(settings.data_dir).ensure_running()
+    database = Database(conninfo, settings, command)
+    with database.begin() as connection:
+        connection.execute(sa.text("SELECT 1"))
+    return database
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn driver errors into ours; DETAIL and CONTEXT may hold rows and are dropped."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise translate(error.orig) from None
+        raise
+    except psycopg.Error as error:
+        raise translate(error) from None
+
+
+def translate(error: psycopg.Error) -> errors.FreqdpError:
+    state = error.sqlstate or ""
+    text = (error.diag.message_primary or str(error)).strip()
+    if state in _OWN_STATES:
+        return _OWN_STATES[state](text, remedy=error.diag.message_hint)
+    if state == "42501":
+        return errors.PermissionMissing(
+            text, remedy="ask the owner or an administrator to GRANT it; see `freqdp doctor`"
+        )
+    if state == "55P03":
+        return errors.Busy(text, remedy="wait for the other session, or try again")
+    if state == "57014":
+        return errors.ServerRefused(f"the statement was cancelled: {text}")
+    if state == "53100":
+        return errors.ServerRefused(
+            "the disk of the database server is full",
+            remedy="free space on the server, then run the command again",
+        )
+    if state.startswith(("08", "57P")) or isinstance(error, psycopg.OperationalError) and not state:
+        first = text.splitlines()[0] if text else "connection lost"
+        return errors.ConnectionFailed(
+            f"the database cannot be reached: {first}",
+            remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
+        )
+    if not state:
+        raise error  # a mistake of ours in using the driver, not the server's answer
+    if state.startswith(("22", "23")):
+        # The primary message of a data error can quote a value of the user's row.
+        return errors.BadData(f"the server could not use a value (SQLSTATE {state})")
+    return errors.ServerRefused(f"{text} (SQLSTATE {state})")

@@ -1,0 +1,303 @@
+"""Create and upgrade our schemas: one transaction, or none of it.
+
+Recorded objects are dropped newest first (never CASCADE), the revisions run, `sql/` is applied in
+order, the grants are made again and the hashes recorded.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass, field
+
+import psycopg
+import sqlalchemy as sa
+from alembic import command, op
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from freqdp_db import errors
+from freqdp_db.storage.engine import Database, driver
+from freqdp_db.storage.grants import ROLES, grant_statements, role_statements
+from freqdp_db.storage.objects import SqlObject, load_objects, quoted, render, resource
+from freqdp_db.storage.tables import Names
+
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('freqdp upgrade ' || :schema, 0))")
+INIT_REMEDY = "run `freqdp init` (or give its script to the DBA: `freqdp init --sql`)"
+
+
+@dataclass
+class UpgradeResult:
+    """What `init` did."""
+
+    created: bool = False
+    revision_before: str | None = None
+    revision: str = ""
+    objects_changed: list[str] = field(default_factory=list)
+    roles_created: list[str] = field(default_factory=list)
+    roles_missing: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        return bool(
+            self.created
+            or self.revision_before != self.revision
+            or self.objects_changed
+            or self.roles_created
+        )
+
+
+def _config(names: Names) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(resource("migrations")).replace("%", "%%"))
+    config.attributes["names"] = names
+    return config
+
+
+def head_revision() -> str:
+    directory = ScriptDirectory(str(resource("migrations")))
+    head = directory.get_current_head()
+    assert head is not None
+    return head
+
+
+def run_revision(text: str) -> None:
+    """Run the statements of a revision, with this installation's names in place."""
+    names: Names = op.get_context().config.attributes["names"]  # type: ignore[union-attr]
+    for statement in split_statements(render(text, names)):
+        # a colon would be read as a bound parameter
+        op.execute(statement.replace(":", r"\:"))
+
+
+def split_statements(text: str) -> list[str]:
+    """Statements of a migration; none of them may hold a semicolon inside a literal."""
+    return [s for part in re.split(r";\s*(?:\n|$)", text) if (s := part.strip())]
+
+
+def find_postgis(connection: sa.Connection) -> str | None:
+    """The schema that PostGIS is installed in."""
+    found: str | None = connection.execute(
+        sa.text(
+            "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+            "WHERE e.extname = 'postgis'"
+        )
+    ).scalar()
+    return found
+
+
+def names_of(connection: sa.Connection, database: Database) -> Names:
+    postgis = find_postgis(connection)
+    if postgis is None:
+        raise errors.PermissionMissing(
+            "this database has no PostGIS",
+            remedy="as a superuser or the database's owner: CREATE EXTENSION postgis",
+        )
+    return Names.of(database.settings, postgis)
+
+
+def current_revision(connection: sa.Connection, schema: str) -> str | None:
+    known = connection.execute(
+        sa.text("SELECT to_regclass(:name) IS NOT NULL"),
+        {"name": f"{quoted(schema)}.schema_version"},
+    ).scalar()
+    if not known:
+        return None
+    revision: str | None = connection.exec_driver_sql(
+        f"SELECT version_num FROM {quoted(schema)}.schema_version"
+    ).scalar()
+    return revision
+
+
+def recorded_objects(connection: sa.Connection, schema: str) -> list[tuple[str, str, str]]:
+    """(path, identity, hash) of the applied objects, in order."""
+    rows = connection.exec_driver_sql(
+        f"SELECT path, identity, hash FROM {quoted(schema)}.sql_object ORDER BY position"
+    )
+    return [(path, identity, hash_) for path, identity, hash_ in rows]
+
+
+def require_current(database: Database) -> None:
+    """Refuse a database whose schema is missing or not the one of this software."""
+    schema = database.settings.schema
+    with database.begin() as connection:
+        revision = current_revision(connection, schema)
+        if revision is None:
+            raise errors.SchemaMissing(
+                f"this database has no schema {schema!r} of freqdp's, or you may not read it",
+                remedy=INIT_REMEDY,
+            )
+        names = Names.of(database.settings, find_postgis(connection) or "public")
+        recorded = {(path, hash_) for path, _, hash_ in recorded_objects(connection, schema)}
+    current = {(o.path, o.hash) for o in load_objects(names)}
+    if revision != head_revision() or recorded != current:
+        raise errors.SchemaStale(
+            f"the schema {schema!r} (revision {revision}) does not belong to this version of freqdp "
+            f"(revision {head_revision()})",
+            remedy=INIT_REMEDY,
+        )
+
+
+def upgrade(database: Database, *, require_roles: bool = False) -> UpgradeResult:
+    """Bring the database to this software's schema. Twice changes nothing."""
+    result = UpgradeResult(revision=head_revision())
+    with database.begin() as connection:
+        names = names_of(connection, database)
+        connection.execute(_LOCK, {"schema": names.schema})
+        result.revision_before = current_revision(connection, names.schema)
+        result.created = result.revision_before is None
+        _create_schemas(connection, names)
+        _upgrade_objects(connection, names, result)
+        _make_roles(connection, names, result, require_roles)
+    return result
+
+
+def _create_schemas(connection: sa.Connection, names: Names) -> None:
+    for schema in (names.schema, names.release_schema):
+        exists = connection.execute(
+            sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": schema}
+        ).scalar()
+        if not exists:
+            for statement in _schema_statements(names, schema):
+                connection.exec_driver_sql(statement)
+
+
+def _schema_statements(names: Names, schema: str) -> list[str]:
+    comment = (
+        "freqdp, private: everything derived from raw data"
+        if schema == names.schema
+        else "freqdp, publishable: released tables and their catalogue"
+    )
+    return [f"CREATE SCHEMA {quoted(schema)}", f"COMMENT ON SCHEMA {quoted(schema)} IS '{comment}'"]
+
+
+def _upgrade_objects(connection: sa.Connection, names: Names, result: UpgradeResult) -> None:
+    objects = load_objects(names)
+    recorded = [] if result.created else recorded_objects(connection, names.schema)
+    before = {path: hash_ for path, _, hash_ in recorded}
+    after = {o.path: o.hash for o in objects}
+    result.objects_changed = sorted(
+        p for p in before.keys() | after.keys() if before.get(p) != after.get(p)
+    )
+    if result.revision_before == result.revision and not result.objects_changed:
+        return
+    for _, identity, _ in reversed(recorded):
+        _drop(connection, render(identity, names))
+    config = _config(names)
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+    for statement in _version_statements(names) + _object_statements(names, objects):
+        driver(connection).execute(statement)  # without parameters, so % stays what it is
+
+
+def _drop(connection: sa.Connection, identity: str) -> None:
+    try:
+        connection.exec_driver_sql(f"DROP {identity}")
+    except sa.exc.DBAPIError as error:
+        if not isinstance(error.orig, psycopg.errors.DependentObjectsStillExist):
+            raise
+        # Names of relations only: the detail of this error never holds a row.
+        dependants = (error.orig.diag.message_detail or "").splitlines()
+        raise errors.SchemaInUse(
+            f"the upgrade replaces {identity}, but: " + "; ".join(dependants),
+            remedy="drop that object (keep its definition), upgrade, create it again",
+        ) from None
+
+
+def _version_statements(names: Names) -> list[str]:
+    return [
+        f"COMMENT ON TABLE {quoted(names.schema)}.schema_version IS "
+        "'Revision of the tables (Alembic).'"
+    ]
+
+
+def _object_statements(names: Names, objects: list[SqlObject]) -> list[str]:
+    private = quoted(names.schema)
+    statements = [f"DELETE FROM {private}.sql_object"]
+    for position, item in enumerate(objects):
+        statements.append(item.text)
+        values = ", ".join(
+            "'" + text.replace("'", "''") + "'"
+            for text in (item.path, item.identity, item.kind, item.hash)
+        )
+        statements.append(
+            f"INSERT INTO {private}.sql_object (position, path, identity, kind, hash) "
+            f"VALUES ({position}, {values})"
+        )
+    return statements
+
+
+def _make_roles(
+    connection: sa.Connection, names: Names, result: UpgradeResult, require: bool
+) -> None:
+    roles = [f"{names.schema}_{kind}" for kind in ROLES]
+    existing = set(
+        connection.execute(
+            sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}
+        ).scalars()
+    )
+    missing = [r for r in roles if r not in existing]
+    if missing:
+        may_create = connection.execute(
+            sa.text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
+        ).scalar()
+        if not may_create:
+            if require:
+                raise errors.PermissionMissing(
+                    "you may not create roles: " + ", ".join(missing),
+                    remedy="give the script of `freqdp init --sql` to a role with CREATEROLE",
+                )
+            result.roles_missing = missing
+            return
+        for statement in role_statements(names, existing):
+            connection.exec_driver_sql(statement)
+        result.roles_created = missing
+    if missing or result.changed or require:
+        for statement in grant_statements(names):
+            connection.exec_driver_sql(statement)
+
+
+def script(names: Names, revision: str | None) -> str:
+    """The whole upgrade as a SQL script for a DBA, from this revision (None: from nothing)."""
+    buffer = io.StringIO()
+    config = _config(names)
+    config.output_buffer = buffer
+    parts: list[str] = ["BEGIN;"]
+    if revision is None:
+        for schema in (names.schema, names.release_schema):
+            parts += [s + ";" for s in _schema_statements(names, schema)]
+    else:
+        parts += [f"DROP {render(o.identity, names)};" for o in reversed(load_objects(names))]
+    if revision != head_revision():
+        command.upgrade(config, f"{revision}:head" if revision else "head", sql=True)
+        parts.append(buffer.getvalue().strip())
+    parts += [s.rstrip().rstrip(";") + ";" for s in _version_statements(names)]
+    parts += [s.rstrip().rstrip(";") + ";" for s in _object_statements(names, load_objects(names))]
+    parts.append("DO $roles$ BEGIN")
+    for kind, statement in zip(ROLES, role_statements(names, set())[::2], strict=True):
+        role = f"{names.schema}_{kind}".replace("'", "''")
+        parts.append(
+            f"  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN {statement}; END IF;"
+        )
+    parts.append("END $roles$;")
+    parts += [s + ";" for s in grant_statements(names)]
+    parts.append("COMMIT;")
+    return "\n\n".join(parts) + "\n"
+
+
+def check(database: Database) -> None:
+    """`alembic check`: raises alembic.util.AutogenerateDiffsDetected if tables and metadata differ."""
+    with database.begin() as connection:
+        names = names_of(connection, database)
+    # Reflection leaves out the name of the default schema: with this path none of ours is it.
+    path = f"-c search_path=pg_catalog,{quoted(names.postgis)}".replace(" ", r"\ ").replace(
+        r"-c\ ", "-c "
+    )
+    engine = sa.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(database.conninfo, options=path),
+        poolclass=sa.NullPool,
+    )
+    with engine.connect() as connection:
+        config = _config(names)
+        config.attributes["connection"] = connection
+        command.check(config)

@@ -1,0 +1,356 @@
+"""The user's relation: what it looks like, and its rows as arrays. Read only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import sql
+
+from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+from freqdp_db.storage.copying import Layout, read_records
+from freqdp_db.storage.engine import driver
+
+_INTEGERS = {"int2", "int4", "int8"}
+_NUMBERS = _INTEGERS | {"float4", "float8", "numeric"}
+_TIMES = {"timestamptz", "timestamp", "date"}
+_EPOCH = _NUMBERS
+
+_COLUMNS = sa.text(
+    """
+    SELECT a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = CAST(:oid AS oid) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+    """
+)
+_RELATION = sa.text(
+    """
+    SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    """
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    typmod: int
+    shown: str
+    """The type as PostgreSQL writes it."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view of the user's."""
+
+    schema: str
+    name: str
+    columns: dict[str, Column]
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(self.schema, self.name)
+
+    def column(self, option: str, name: str) -> Column:
+        if name not in self.columns:
+            raise BadInput(
+                f"{option} {name!r}: {self.schema}.{self.name} has no such column",
+                remedy="its columns are: " + ", ".join(self.columns),
+            )
+        return self.columns[name]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Which columns hold what."""
+
+    object: str
+    time: str
+    geom: str | None
+    lon: str | None
+    lat: str | None
+    timezone: str
+    filter: str | None
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What the relation holds, at the snapshot."""
+
+    rows: int
+    null_object: int
+    null_time: int
+    null_position: int
+    not_points: int
+    srids: tuple[int, ...]
+
+
+def find_relation(connection: sa.Connection, schema: str, name: str) -> Relation:
+    """Look the relation up and make sure that we may read it."""
+    found = connection.execute(_RELATION, {"schema": schema, "name": name}).first()
+    if found is None:
+        raise NotFound(
+            f"there is no table or view {name!r} in schema {schema!r}",
+            remedy="check the name given with --from; quote parts that hold capitals or dots",
+        )
+    may_use = connection.execute(
+        sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
+    ).scalar()
+    may_read = (
+        may_use
+        and connection.execute(
+            sa.text("SELECT has_table_privilege(CAST(:oid AS oid), 'SELECT')"), {"oid": found.oid}
+        ).scalar()
+    )
+    if not may_read:
+        user = connection.execute(sa.text("SELECT current_user")).scalar()
+        raise PermissionMissing(
+            f"you may not read {schema}.{name}",
+            remedy=f'its owner can: GRANT USAGE ON SCHEMA "{schema}" TO "{user}"; '
+            f'GRANT SELECT ON "{schema}"."{name}" TO "{user}"',
+        )
+    columns = {
+        row[0]: Column(row[0], row[1], row[2], row[3])
+        for row in connection.execute(_COLUMNS, {"oid": found.oid})
+    }
+    return Relation(schema, name, columns)
+
+
+def check_mapping(relation: Relation, mapping: Mapping) -> None:
+    """Refuse columns that are missing or of a type that cannot hold what they are said to hold."""
+    relation.column("--object", mapping.object)
+    time = relation.column("--time", mapping.time)
+    if time.type not in _TIMES | _EPOCH:
+        raise BadInput(
+            f"--time {mapping.time!r} is of type {time.shown}",
+            remedy="it must be a timestamp (with or without time zone), a date or epoch numbers",
+        )
+    if mapping.geom is not None:
+        geom = relation.column("--geom", mapping.geom)
+        if geom.type not in ("geometry", "geography"):
+            raise BadInput(
+                f"--geom {mapping.geom!r} is of type {geom.shown}",
+                remedy="it must be a PostGIS point; for two number columns use --lon and --lat",
+            )
+        kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper()
+        if kind not in ("", "GEOMETRY", "POINT", "POINTZ", "POINTM", "POINTZM"):
+            raise BadInput(
+                f"--geom {mapping.geom!r} is of type {geom.shown}",
+                remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
+            )
+    for option, name in (("--lon", mapping.lon), ("--lat", mapping.lat)):
+        if name is not None and relation.column(option, name).type not in _NUMBERS:
+            raise BadInput(
+                f"{option} {name!r} is of type {relation.columns[name].shown}",
+                remedy="it must be a number of degrees",
+            )
+
+
+class SourceReader:
+    """Reads one mapped relation inside one snapshot."""
+
+    def __init__(
+        self, connection: sa.Connection, relation: Relation, mapping: Mapping, postgis: str
+    ) -> None:
+        self._connection = connection
+        self._relation = relation
+        self._mapping = mapping
+        self._postgis = postgis
+        self._hash_seed = 0
+        time = relation.columns[mapping.time].type
+        self.epoch = time in _EPOCH
+        self.integer_keys = relation.columns[mapping.object].type in _INTEGERS
+
+    def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
+        return sql.SQL("{}({})").format(sql.Identifier(self._postgis, name), argument)
+
+    def _geometry(self) -> sql.Composable:
+        assert self._mapping.geom is not None
+        column: sql.Composable = sql.Identifier(self._mapping.geom)
+        if self._relation.columns[self._mapping.geom].type == "geography":
+            return sql.SQL("{}::{}").format(column, sql.Identifier(self._postgis, "geometry"))
+        return column
+
+    def _coordinates(self) -> tuple[sql.Composable, sql.Composable]:
+        if self._mapping.geom is not None:
+            geometry = self._geometry()
+            return self._function("st_x", geometry), self._function("st_y", geometry)
+        assert self._mapping.lon is not None and self._mapping.lat is not None
+        return (
+            sql.SQL("{}::float8").format(sql.Identifier(self._mapping.lon)),
+            sql.SQL("{}::float8").format(sql.Identifier(self._mapping.lat)),
+        )
+
+    def _time(self) -> sql.Composable:
+        column = sql.Identifier(self._mapping.time)
+        kind = self._relation.columns[self._mapping.time].type
+        if kind == "timestamptz":
+            return column
+        if self.epoch:
+            return sql.SQL("{}::float8").format(column)
+        return sql.SQL("({}::timestamp AT TIME ZONE {})").format(
+            column, sql.Literal(self._mapping.timezone)
+        )
+
+    def _where(self, *conditions: sql.Composable) -> sql.Composable:
+        parts = list(conditions)
+        if self._mapping.filter:
+            # the newline ends a comment that the filter may close with
+            parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))  # type: ignore[arg-type]
+        return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
+
+    def check_filter(self) -> None:
+        """Let the server parse the filter and the columns; reads no row."""
+        self.count(limit_zero=True)
+
+    def count(self, *, limit_zero: bool = False) -> RowCounts:
+        """Count the rows, those with a NULL by reason, and the SRIDs of the geometries."""
+        here, when = sql.Identifier(self._mapping.object), sql.Identifier(self._mapping.time)
+        x, y = self._coordinates()
+        if self._mapping.geom is not None:
+            geometry = self._geometry()
+            is_point = sql.SQL("{} = 'POINT'").format(self._function("geometrytype", geometry))
+            missing = sql.SQL("{} IS NULL OR ({} AND {})").format(
+                geometry, is_point, self._function("st_isempty", geometry)
+            )
+            not_point = sql.SQL("NOT {}").format(is_point)
+            srid = self._function("st_srid", geometry)
+        else:
+            missing = sql.SQL("{} IS NULL OR {} IS NULL").format(x, y)
+            not_point, srid = sql.SQL("false"), sql.SQL("4326")
+        query = sql.SQL(
+            "SELECT count(*), count(*) FILTER (WHERE {o} IS NULL), "
+            "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NULL), "
+            "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NOT NULL AND ({m})), "
+            "count(*) FILTER (WHERE {np}), min({s}), max({s}) FROM {r}{w}"
+        ).format(
+            o=here,
+            t=when,
+            m=missing,
+            np=not_point,
+            s=srid,
+            r=self._relation.identifier,
+            w=self._where(*([sql.SQL("false")] if limit_zero else [])),
+        )
+        # binary results need the extended protocol, which takes one statement only: a filter that
+        # smuggles in a second one ends here
+        row = driver(self._connection).execute(query, binary=True).fetchone()
+        assert row is not None
+        srids = tuple(sorted({s for s in row[5:7] if s is not None}))
+        return RowCounts(*row[:5], srids=srids)
+
+    def objects(self) -> dict[int, str]:
+        """The distinct object keys: number on the wire -> text. Collisions change the hash's seed."""
+        while True:
+            query = sql.SQL("SELECT DISTINCT {}, {}::text FROM {}{}").format(
+                self._object(),
+                sql.Identifier(self._mapping.object),
+                self._relation.identifier,
+                self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
+            )
+            rows = driver(self._connection).execute(query).fetchall()
+            keys: dict[int, str] = dict(rows)
+            if len(keys) == len(rows):
+                return keys
+            self._hash_seed += 1
+
+    def _object(self) -> sql.Composable:
+        column = sql.Identifier(self._mapping.object)
+        if self.integer_keys:
+            return sql.SQL("{}::int8").format(column)
+        return sql.SQL("hashtextextended({}::text, {})").format(
+            column, sql.Literal(self._hash_seed)
+        )
+
+    def rows(self, on_rows: Callable[[int], None]) -> Iterable[NDArray[Any]]:
+        """All rows without a NULL, in chunks of records: object, at, x, y."""
+        x, y = self._coordinates()
+        layout = Layout(
+            [
+                ("object", "int8"),
+                ("at", "float8" if self.epoch else "timestamptz"),
+                ("x", "float8"),
+                ("y", "float8"),
+            ]
+        )
+        when = self._time()
+        query = sql.SQL("SELECT {}, {}, {}, {} FROM {}{}").format(
+            self._object(),
+            when,
+            x,
+            y,
+            self._relation.identifier,
+            self._where(
+                sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object)),
+                sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.time)),
+                sql.SQL("{} IS NOT NULL").format(x),
+                sql.SQL("{} IS NOT NULL").format(y),
+            ),
+        )
+        yield from read_records(driver(self._connection), query, layout, on_rows)
+
+
+def geometry_srid(column: Column) -> int | None:
+    """The SRID that the column's type declares."""
+    if column.type == "geography":
+        return 4326
+    if "," in column.shown:
+        return int(column.shown.rpartition(",")[2].rstrip(")"))
+    return None
+
+
+def read_points(
+    connection: sa.Connection, relation: Relation, postgis: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """The points of a relation with one geometry column, and their SRID (for `anchors:`)."""
+    geometries = [c for c in relation.columns.values() if c.type == "geometry"]
+    if len(geometries) != 1:
+        raise BadInput(
+            f"anchors:{relation.schema}.{relation.name} has {len(geometries)} geometry columns",
+            remedy="name a table or view with one column of points",
+        )
+    geometry = sql.Identifier(geometries[0].name)
+    point = sql.SQL("{} = 'POINT'").format(
+        sql.SQL("{}({})").format(sql.Identifier(postgis, "geometrytype"), geometry)
+    )
+    x, y = (
+        sql.SQL("{}({})").format(sql.Identifier(postgis, f), geometry) for f in ("st_x", "st_y")
+    )
+    srids = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT DISTINCT {}({}) FROM {} WHERE {} IS NOT NULL").format(
+                sql.Identifier(postgis, "st_srid"), geometry, relation.identifier, geometry
+            )
+        )
+        .fetchall()
+    )
+    bad = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT count(*) FROM {} WHERE NOT ({})").format(relation.identifier, point)
+        )
+        .fetchone()
+    )
+    if len(srids) != 1 or srids[0][0] == 0 or (bad and bad[0]):
+        raise BadInput(
+            f"anchors:{relation.schema}.{relation.name} does not hold points of one SRID",
+            remedy="every row needs a point, all with the same SRID",
+        )
+    layout = Layout([("x", "float8"), ("y", "float8")])
+    query = sql.SQL("SELECT {}, {} FROM {} WHERE {} AND {} IS NOT NULL").format(
+        x, y, relation.identifier, point, x
+    )
+    chunks = list(read_records(driver(connection), query, layout))
+    records = np.concatenate(chunks) if chunks else np.zeros(0, layout.dtype)
+    return (
+        records["x"].astype(np.float64),
+        records["y"].astype(np.float64),
+        int(srids[0][0]),
+    )

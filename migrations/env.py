@@ -1,0 +1,50 @@
+"""Alembic's entry point. The connection and the schema names come from `storage.schema`."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from freqdp_db.storage.tables import metadata_for
+
+config = context.config
+names = config.attributes["names"]
+
+
+def include_name(name: str | None, type_: str, parent_names: dict[str, str | None]) -> bool:
+    """Autogenerate sees our schemas only, and of these what the metadata declares.
+
+    Partitions, staging tables and releases come and go with the data; PostGIS's and the user's
+    tables are none of our business.
+    """
+    if type_ == "schema":
+        return name in (names.schema, names.release_schema)
+    if type_ == "table":
+        declared = {t.name for t in metadata_for(names).tables.values()}
+        return name in declared
+    return True
+
+
+options = {
+    "target_metadata": metadata_for(names),
+    "version_table": "schema_version",
+    "version_table_schema": names.schema,
+    "include_schemas": True,
+    "include_name": include_name,
+    "compare_type": True,
+    "compare_server_default": False,
+    # comments are written in the revisions, once, and not repeated in the metadata
+    "autogenerate_plugins": ["alembic.autogenerate.*", "~alembic.autogenerate.comments"],
+}
+
+if context.is_offline_mode():
+    context.configure(
+        dialect_name="postgresql",
+        as_sql=True,
+        literal_binds=True,
+        transactional_ddl=False,
+        **options,
+    )
+    context.run_migrations()
+else:
+    context.configure(connection=config.attributes["connection"], **options)
+    context.run_migrations()

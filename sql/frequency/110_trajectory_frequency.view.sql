@@ -1,0 +1,16 @@
+CREATE VIEW ${private}.trajectory_frequency AS
+SELECT d.dataset_id, f.location_id, f.tf
+FROM ${private}.dataset AS d
+CROSS JOIN LATERAL (
+    SELECT v.location_id, count(*)::int AS tf
+    FROM (
+        SELECT DISTINCT s.trajectory_id, s.location_id
+        FROM ${private}.sample AS s
+        WHERE s.build_id = d.current_build
+    ) AS v
+    GROUP BY v.location_id
+) AS f;
+
+COMMENT ON VIEW ${private}.trajectory_frequency IS
+'TF: how many trajectories of a dataset''s current build visit each location.';
+COMMENT ON COLUMN ${private}.trajectory_frequency.tf IS 'Number of trajectories with at least one sample at the location.';

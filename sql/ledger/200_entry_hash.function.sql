@@ -1,0 +1,19 @@
+-- identity: FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text)
+CREATE FUNCTION ${private}.entry_hash(
+    account int, entry int, kind text, epsilon numeric, release int,
+    reason text, actor text, at timestamptz, previous_hash text
+) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+    -- Lengths go in with the texts, so that no two entries can be written the same way.
+    SELECT encode(sha256(convert_to(
+        concat_ws(
+            '|', account::text, entry::text, kind, trim_scale(epsilon)::text, coalesce(release::text, '-'),
+            length(reason)::text, reason, length(actor)::text, actor,
+            (extract(epoch FROM at) * 1000000)::bigint::text, previous_hash
+        ), 'UTF8')), 'hex');
+END;
+
+COMMENT ON FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text) IS
+'SHA-256 of a ledger entry and of the entry before it.';
+REVOKE ALL ON FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text) FROM PUBLIC;

@@ -1,0 +1,22 @@
+-- identity: FUNCTION ${private}.grant_budget(int, numeric, text)
+CREATE FUNCTION ${private}.grant_budget(account int, epsilon numeric, reason text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- DEFINER: the ledger can be written through here and nowhere else
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    IF epsilon IS NULL OR epsilon <= 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
+        RAISE EXCEPTION 'a budget can only be raised by a number above 0' USING ERRCODE = 'QF001';
+    END IF;
+    IF coalesce(btrim(reason), '') = '' THEN
+        RAISE EXCEPTION 'raising a budget needs a reason' USING ERRCODE = 'QF001';
+    END IF;
+    RETURN ${private}.append_entry(account, 'grant', epsilon, NULL, reason);
+END;
+$body$;
+
+COMMENT ON FUNCTION ${private}.grant_budget(int, numeric, text) IS
+'Raises a budget: an entry in the ledger, with who and why. Returns the entry''s hash.';
+REVOKE ALL ON FUNCTION ${private}.grant_budget(int, numeric, text) FROM PUBLIC;

@@ -1,0 +1,219 @@
+"""`freqdp load` as a person runs it: tables complete or absent, refusals with a way out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+Query = Callable[..., list[tuple[Any, ...]]]
+CSV_COLUMNS = ("--object", "car", "--time", "when", "--lon", "x", "--lat", "y")
+
+
+@pytest.fixture
+def query(database_url: str) -> Query:
+    def run(statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    return run
+
+
+@pytest.fixture
+def cars(tmp_path: Path) -> Path:
+    path = tmp_path / "cars.csv"
+    path.write_text(
+        "car,when,x,y\na,2024-01-01 12:00:00,4.5,50.5\nb,2024-01-01 12:00:01,4.6,50.6\n"
+    )
+    return path
+
+
+def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def _refused(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert document["remedy"]
+    return document
+
+
+def test_demo(run_cli: Any, query: Query) -> None:
+    small = ("load", "demo", "--objects", "30", "--days", "2", "--json")
+    answer = _answer(run_cli(*small))
+    assert query("SELECT count(*) FROM demo.city") == [(answer["rows"],)]
+    assert query("SELECT count(*) FROM demo.roads") == [(answer["roads"],)]
+    ((nulls, no_time, objects),) = query(
+        "SELECT count(*) FILTER (WHERE geom IS NULL), count(*) FILTER (WHERE at IS NULL),"
+        " count(DISTINCT object_id) FROM demo.city"
+    )
+    assert nulls == answer["unusable"]["no place"]
+    assert no_time == answer["unusable"]["no time"]
+    assert objects == 30
+    assert answer["next"].startswith("freqdp dataset add city --from demo.city")
+
+    fingerprint = "SELECT md5(string_agg(c::text, '|')) FROM demo.city c"
+    before = query(fingerprint)
+    assert _refused(run_cli(*small))["error"] == "AlreadyExists"
+    _answer(run_cli(*small, "--replace"))
+    assert query(fingerprint) == before
+    assert query("SELECT obj_description('demo.city'::regclass) LIKE 'Made-up%'") == [(True,)]
+    indexes = query("SELECT indexname FROM pg_indexes WHERE schemaname = 'demo' ORDER BY 1")
+    assert indexes == [("roads_geom_idx",), ("roads_pkey",)]
+
+
+def test_demo_roads_are_a_graph_of_their_lines(run_cli: Any, query: Query) -> None:
+    _answer(run_cli("load", "demo", "--objects", "1", "--days", "1", "--json"))
+    assert query(
+        "SELECT count(*) FROM demo.roads a JOIN demo.roads b ON a.target = b.source"
+        " WHERE NOT ST_Equals(ST_EndPoint(a.geom), ST_StartPoint(b.geom))"
+    ) == [(0,)]
+    ((worst,),) = query(
+        "SELECT max(abs(length_m / ST_Length(geom::geography) - 1)) FROM demo.roads"
+    )
+    assert worst < 0.002
+
+
+def test_csv(run_cli: Any, query: Query, cars: Path) -> None:
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--timezone", "Asia/Shanghai", "--json")
+    target = '"My Schema"."t.x"'
+    answer = _answer(run_cli(*load, "--into", target))
+    assert answer["rows"] == 2
+    rows = f"SELECT object_id, at AT TIME ZONE 'UTC', ST_AsText(geom) FROM {target} ORDER BY 1"
+    assert [(r[0], str(r[1]), r[2]) for r in query(rows)] == [
+        ("a", "2024-01-01 04:00:00", "POINT(4.5 50.5)"),
+        ("b", "2024-01-01 04:00:01", "POINT(4.6 50.6)"),
+    ]
+    _answer(run_cli(*load, "--into", target, "--append"))
+    assert query(f"SELECT count(*) FROM {target}") == [(4,)]
+    _answer(run_cli(*load, "--into", target, "--replace"))
+    assert query(f"SELECT count(*) FROM {target}") == [(2,)]
+    _refused(run_cli(*load, "--into", target, "--replace", "--append"))
+
+
+def test_bad_rows_leave_nothing_unless_skipped(run_cli: Any, query: Query, cars: Path) -> None:
+    with cars.open("a") as file:
+        file.write("secret,never,4,50\n")
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t", "--json")
+    refused = _refused(run_cli(*load))
+    assert "line 4" in refused["message"]
+    assert "secret" not in refused["message"]
+    assert query("SELECT to_regclass('mine.t'), to_regnamespace('mine')") == [(None, None)]
+    answer = _answer(run_cli(*load, "--skip-bad"))
+    assert (answer["rows"], answer["skipped"]) == (2, {"no such time": 1})
+
+
+def test_a_refused_replacement_keeps_the_old_table(run_cli: Any, query: Query, cars: Path) -> None:
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t", "--json")
+    _answer(run_cli(*load))
+    query("CREATE VIEW mine.v AS SELECT * FROM mine.t")
+    assert "depend" in _refused(run_cli(*load, "--replace"))["message"]
+    query("DROP VIEW mine.v")
+    cars.write_text("car,when,x,y\na,never,1,2\n")
+    _refused(run_cli(*load, "--replace"))
+    assert query("SELECT count(*) FROM mine.t") == [(2,)]
+    assert query("SELECT relname FROM pg_class WHERE relnamespace = 'mine'::regnamespace") == [
+        ("t",)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (("--into", "a.b.c"), "--into"),
+        (("--into", "freqdp.t"), "not for loading"),
+        (("--into", "freqdp_release.t"), "not for loading"),
+        (("--into", "mine.t", "--srid", "999999"), "--srid"),
+        (("--into", "mine.t", "--timezone", "Mars"), "--timezone"),
+        (("--into", "mine.t", "--time-format", "x"), "--time-format"),
+        (("--into", "pg_catalog.pg_tables"), "not a table"),
+    ],
+)
+def test_csv_refusals(run_cli: Any, cars: Path, extra: tuple[str, ...], said: str) -> None:
+    done = run_cli("load", "csv", str(cars), *CSV_COLUMNS, *extra, "--json")
+    assert said in _refused(done)["message"]
+
+
+def test_append_to_a_strange_table(run_cli: Any, query: Query, cars: Path) -> None:
+    query("CREATE TABLE public.other (object_id int)")
+    done = run_cli("load", "csv", str(cars), *CSV_COLUMNS, "--into", "other", "--append", "--json")
+    assert "object_id of type text" in _refused(done)["message"]
+
+
+def test_tdrive_and_geolife(run_cli: Any, query: Query, tmp_path: Path) -> None:
+    for taxi in (1, 2):
+        line = f"{taxi},2008-02-02 15:36:08,116.51172,39.92123\n"
+        (tmp_path / f"{taxi}.txt").write_text(line * taxi)
+    answer = _answer(run_cli("load", "tdrive", str(tmp_path), "--into", "td.taxi", "--json"))
+    assert answer["rows"] == 3
+    assert query(
+        "SELECT taxi_id, to_char(at AT TIME ZONE 'Asia/Shanghai', 'HH24:MI:SS'), ST_SRID(geom)"
+        " FROM td.taxi WHERE taxi_id = 1"
+    ) == [(1, "15:36:08", 4326)]
+
+    place = tmp_path / "Data" / "007" / "Trajectory"
+    place.mkdir(parents=True)
+    row = "39.9,116.3,0,-777,40097.5,2009-10-11,14:04:30\n"
+    (place / "a.plt").write_text("header\n" * 6 + row)
+    _answer(run_cli("load", "geolife", str(tmp_path), "--into", "gl.t", "--json"))
+    assert query("SELECT user_id, altitude, ST_X(geom) FROM gl.t") == [("007", None, 116.3)]
+
+
+def test_roads(run_cli: Any, query: Query, tmp_path: Path) -> None:
+    nodes, edges = tmp_path / "n.csv", tmp_path / "e.csv"
+    nodes.write_text("node_id,lon,lat\n1,4,50\n2,4.01,50\n3,4.02,50\n")
+    edges.write_text(
+        "edge_id,u,v,length_m,wkt\n"
+        '1,1,2,717,"LINESTRING(4 50,4.01 50)"\n'
+        '2,2,1,717,"LINESTRING(4.01 50,4 50)"\n'
+        '3,2,3,717,"LINESTRING(4.01 50,4.02 50)"\n'
+    )
+    made = ("--vertices-into", "r.anchors", "--every", "100")
+    files = (str(nodes), str(edges))
+    answer = _answer(run_cli("load", "roads", *files, "--into", "r.roads", *made, "--json"))
+    # Three junctions, and seven points on each of two streets: both directions give one set.
+    assert (answer["rows"], answer["vertices"]) == (3, 3 + 2 * 7)
+    assert query("SELECT count(DISTINCT geom), count(DISTINCT id) FROM r.anchors") == [(17, 17)]
+
+    query(
+        "CREATE TABLE r.ways AS SELECT id AS gid, source, target, 'x' AS street,"
+        " '50'::text AS maxspeed, 1 AS one_way, ST_Multi(ST_Transform(geom, 3857)) AS the_geom"
+        " FROM r.roads"
+    )
+    answer = _answer(run_cli("load", "roads", "--from", "r.ways", "--into", "r.copy", "--json"))
+    assert (answer["rows"], answer["left_out"]) == (3, 0)
+    assert query("SELECT name, speed_kmh, oneway, round(length_m) FROM r.copy WHERE id = 1") == [
+        ("x", 50.0, True, 717.0)
+    ]
+    _refused(run_cli("load", "roads", "--from", "r.none", "--into", "r.x", "--json"))
+    _refused(run_cli("load", "roads", "--into", "r.x", "--json"))
+    _refused(
+        run_cli("load", "roads", "--from", "r.ways", "--into", "r.ways", "--json", "--replace")
+    )
+
+
+def test_postgis_in_another_schema_and_missing(
+    run_cli: Any, query: Query, empty_database_url: str, cars: Path
+) -> None:
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t", "--json")
+    elsewhere = {"DATABASE_URL": empty_database_url}
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("DROP EXTENSION postgis CASCADE")
+        assert "CREATE EXTENSION postgis" in _refused(run_cli(*load, env=elsewhere))["remedy"]
+        connection.execute("CREATE SCHEMA gis")
+        connection.execute("CREATE EXTENSION postgis SCHEMA gis")
+    _answer(run_cli(*load, env=elsewhere))
+    roads = ("--objects", "1", "--days", "1", "--json")
+    _answer(run_cli("load", "demo", *roads, env=elsewhere))
+    made = ("--into", "r.roads", "--vertices-into", "r.v", "--every", "500", "--json")
+    _answer(run_cli("load", "roads", "--from", "demo.roads", *made, env=elsewhere))

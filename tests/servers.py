@@ -1,0 +1,194 @@
+"""The server that tests run on, one for all workers of a run, and the databases on it.
+
+FREQDP_TEST_DSN names one; else a PostGIS container where a Docker engine runs; else a private
+embedded server. There is no fourth case: without a server the tests fail, they are not skipped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from freqdp_db.settings import Settings
+from freqdp_db.storage.embedded import EmbeddedServer, connection_url
+from freqdp_db.storage.engine import Database
+
+IMAGE = "postgis/postgis:15-3.4"
+
+
+@dataclass(frozen=True)
+class TestServer:
+    """A server and what it takes to be rid of it."""
+
+    __test__ = False
+
+    dsn: str
+    run: str
+    """Marks the databases of this run: a server from FREQDP_TEST_DSN may carry others'."""
+    container: str | None = None
+    data_dir: str | None = None
+
+
+class SharedServer:
+    """Starts the server when the first test of any worker asks for it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._record = directory / "server.json"
+
+    @classmethod
+    def create(cls) -> SharedServer:
+        """For the controlling process. Not in pytest's directory: root's is closed to others."""
+        directory = Path(tempfile.mkdtemp(prefix="freqdp-tests-"))
+        directory.chmod(0o711)
+        return cls(directory)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self.directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def get(self) -> TestServer:
+        with self._locked():
+            if not self._record.exists():
+                self._record.write_text(json.dumps(asdict(_start(self.directory))))
+            return TestServer(**json.loads(self._record.read_text()))
+
+    def template(self, *, schema: bool) -> str:
+        """The name of a database to clone: with PostGIS only, or with our schema too."""
+        server = self.get()
+        name = f"{server.run}_{'schema' if schema else 'postgis'}"
+        made = self.directory / f"{name}.made"
+        with self._locked():
+            if not made.exists():
+                _make_template(server, name, schema=schema)
+                made.touch()
+        return name
+
+    def remove(self) -> None:
+        """End what this run started. For the controlling process, when all workers are done."""
+        try:
+            if self._record.exists():
+                _end(TestServer(**json.loads(self._record.read_text())))
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def cloned(server: TestServer, template: str) -> Iterator[str]:
+    """The URL of a fresh database, dropped afterwards."""
+    name = f"{server.run}_{uuid.uuid4().hex[:12]}"
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    _execute(server, statement.format(sql.Identifier(name), sql.Identifier(template)))
+    try:
+        yield database_url(server, name)
+    finally:
+        _drop(server, name)
+
+
+def database_url(server: TestServer, name: str) -> str:
+    return connection_url(make_conninfo(server.dsn, dbname=name))
+
+
+def _start(directory: Path) -> TestServer:
+    run = f"freqdp_test_{uuid.uuid4().hex[:8]}"
+    given = os.environ.get("FREQDP_TEST_DSN")
+    if given:
+        return TestServer(given, run)
+    return _start_container(run) or _start_embedded(run, directory / "server")
+
+
+def _start_container(run: str) -> TestServer | None:
+    with warnings.catch_warnings():
+        # testcontainers warns about its own modules being moved.
+        warnings.simplefilter("ignore")
+        from testcontainers.core.config import testcontainers_config
+        from testcontainers.postgres import PostgresContainer
+
+        # Its reaper ends the container with the process that started it: the first worker to
+        # finish would take the server from all others. `remove` ends it instead.
+        testcontainers_config.ryuk_disabled = True
+        container = None
+        with suppress(_docker().errors.DockerException):
+            container = PostgresContainer(IMAGE, driver=None)
+        if container is None:
+            # The refused client leaves a socket to the collector, which would warn in some test.
+            gc.collect()
+            return None
+        container.start()
+        return TestServer(
+            container.get_connection_url(), run, container=container.get_wrapped_container().id
+        )
+
+
+def _docker() -> Any:
+    """The client library; by name, because the checkout has a folder that is called the same."""
+    return importlib.import_module("docker")
+
+
+def _start_embedded(run: str, data_dir: Path) -> TestServer:
+    server = TestServer(EmbeddedServer(data_dir).ensure_running(), run, data_dir=str(data_dir))
+    # Thrown away after the run: waiting for the disk would double the time of every test.
+    _execute(server, sql.SQL("ALTER SYSTEM SET fsync = off").format())
+    _execute(server, sql.SQL("SELECT pg_reload_conf()").format())
+    return server
+
+
+def _end(server: TestServer) -> None:
+    if server.data_dir is not None:
+        EmbeddedServer(Path(server.data_dir)).destroy()
+    elif server.container is not None:
+        client = _docker().from_env()
+        client.containers.get(server.container).remove(force=True, v=True)
+        client.close()
+    else:
+        for template in ("schema", "postgis"):
+            _drop(server, f"{server.run}_{template}")
+
+
+def _make_template(server: TestServer, name: str, *, schema: bool) -> None:
+    _drop(server, name)
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'")
+    _execute(server, statement.format(sql.Identifier(name)))
+    url = database_url(server, name)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
+    if schema and importlib.util.find_spec("freqdp_db.storage.schema"):
+        from freqdp_db.storage.schema import upgrade
+
+        database = Database(url, Settings(dsn=url), "tests")
+        try:
+            upgrade(database)
+        finally:
+            # A template that somebody is connected to cannot be cloned.
+            database.close()
+
+
+def _drop(server: TestServer, name: str) -> None:
+    statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+    _execute(server, statement.format(sql.Identifier(name)))
+
+
+def _execute(server: TestServer, statement: sql.Composed) -> None:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute(statement)
