@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def ranges(offsets: Ints) -> list[tuple[int, int]]:
     parts = min(max(groups, 1), cores() * _RANGES_PER_CORE)
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], parts + 1)[1:-1])
     edges = np.unique(np.concatenate([[0], cuts, [groups]]))
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def over_ranges(kernel: Callable[..., Any], offsets: Ints, *arguments: Any) -> list[Any]:

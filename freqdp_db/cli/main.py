@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         unacceptable = (
             isinstance(error, typer.BadParameter) and "Missing" not in type(error).__name__
         )
-        text = str(getattr(error, "format_message", lambda: error)())
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
         _show_error(
             {"error": type(error).__name__, "message": text, "remedy": "see --help"}, as_json
         )

@@ -169,5 +169,5 @@ def _fingerprint(dataset: DatasetRow, built: Built) -> str:
         built.trajectories.location,
         built.trajectories.at,
     ):
-        digest.update(memoryview(np.ascontiguousarray(column)).cast("B"))
+        digest.update(np.ascontiguousarray(column).view(np.uint8).data)
     return digest.hexdigest()

@@ -17,11 +17,9 @@ _EARLIEST_US = -100 * 365 * 86_400 * US_PER_S
 _LATEST_US = 200 * 365 * 86_400 * US_PER_S
 
 # The steps that sources keep their times in, longest first.
-_STEPS_US = tuple(s * US_PER_S for s in (3600, 1800, 900, 600, 300, 60, 30, 15, 10, 5, 1)) + (
-    100_000,
-    10_000,
-    1_000,
-    1,
+_STEPS_US = (
+    *(s * US_PER_S for s in (3600, 1800, 900, 600, 300, 60, 30, 15, 10, 5, 1)),
+    *(100_000, 10_000, 1_000, 1),
 )
 _ON_STEP_SHARE = 0.999
 

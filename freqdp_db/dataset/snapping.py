@@ -94,7 +94,8 @@ def snap_grid(x: Metres, y: Metres, metres: float) -> Snapped:
     height = int(iy.max() - iy.min()) + 1
     key = (ix - ix.min()) * height + (iy - iy.min())
     of_row, row = _number(key, ix.astype(np.float64), iy.astype(np.float64), 1.0)
-    centres = Locations((ix[row] + 0.5) * metres, (iy[row] + 0.5) * metres)
+    u, v = ix[row].astype(np.float64), iy[row].astype(np.float64)
+    centres = Locations((u + 0.5) * metres, (v + 0.5) * metres)
     return Snapped(centres, of_row, row)
 
 

@@ -78,7 +78,7 @@ def edit(
 def require_targets(frequencies: Frequencies, targets: Targets, step: int) -> None:
     """Refuse unless every target holds exactly."""
     if isinstance(targets, TfTargets):
-        reached = frequencies.tf[targets.location]
+        reached = frequencies.tf[targets.location].astype(np.int64)
     else:
         reached = point_frequency(frequencies, targets)
     missed = int((reached != targets.target).sum())
@@ -104,7 +104,7 @@ def digest(trajectories: Trajectories) -> str:
     """SHA-256 of trajectories: what a resumed run must arrive at again."""
     result = hashlib.sha256()
     for column in (trajectories.offsets, trajectories.location, trajectories.at):
-        result.update(memoryview(np.ascontiguousarray(column)).cast("B"))
+        result.update(np.ascontiguousarray(column).view(np.uint8).data)
     return result.hexdigest()
 
 

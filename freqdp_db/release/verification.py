@@ -159,7 +159,7 @@ def _compare(
     query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
         sql.SQL(columns),
         sql.Identifier(*relation),
-        sql.SQL(order),  # type: ignore[arg-type]
+        sql.SQL(order),
     )
     found = copy_bytes(raw, query)
     left = right = b""

@@ -69,18 +69,10 @@ def find_build(database: Database, build_id: int) -> BuildRow:
 
 def next_build_number(database: Database) -> int:
     with database.begin() as connection:
-        number: int = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT nextval({}::regclass)").format(
-                    sql.Literal(
-                        sql.Identifier(database.settings.schema, "build_number").as_string(None)
-                    )
-                )
-            )
-            .fetchone()[0]
-        )  # type: ignore[index]
-    return number
+        sequence = sql.Identifier(database.settings.schema, "build_number").as_string(None)
+        row = driver(connection).execute("SELECT nextval(%s::regclass)", [sequence]).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def part_name(part: str, build_id: int) -> str:

@@ -115,7 +115,7 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
             "the disk of the database server is full",
             remedy="free space on the server, then run the command again",
         )
-    if state.startswith(("08", "57P")) or isinstance(error, psycopg.OperationalError) and not state:
+    if state.startswith(("08", "57P")) or (isinstance(error, psycopg.OperationalError) and not state):
         first = text.splitlines()[0] if text else "connection lost"
         return errors.ConnectionFailed(
             f"the database cannot be reached: {first}",

@@ -103,8 +103,10 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
         SELECT account_id, entry, fault FROM (
             SELECT s.account_id, s.entry,
                 CASE
-                    WHEN s.entry <> 1 + coalesce(lag(s.entry) OVER chain, 0) THEN 'an entry is missing before it'
-                    WHEN s.previous_hash <> coalesce(lag(s.hash) OVER chain, '') THEN 'does not follow the entry before it'
+                    WHEN s.entry <> 1 + coalesce(lag(s.entry) OVER chain, 0)
+                    THEN 'an entry is missing before it'
+                    WHEN s.previous_hash <> coalesce(lag(s.hash) OVER chain, '')
+                    THEN 'does not follow the entry before it'
                     WHEN s.hash <> {hash}(s.account_id, s.entry, s.kind, s.epsilon, s.release_id,
                         s.reason, s.actor, s.at, s.previous_hash) THEN 'was changed'
                 END AS fault

@@ -234,7 +234,7 @@ def _of_release(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.Identifier(database.settings.schema, name),
         sql.SQL(" AND ").join(conditions),
-        sql.SQL(order),  # type: ignore[arg-type]
+        sql.SQL(order),
     )
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from alembic import command, op
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from psycopg import sql
 
 from freqdp_db import errors
 from freqdp_db.storage.engine import Database, driver
@@ -102,16 +103,22 @@ def current_revision(connection: sa.Connection, schema: str) -> str | None:
     ).scalar()
     if not known:
         return None
-    revision: str | None = connection.exec_driver_sql(
-        f"SELECT version_num FROM {quoted(schema)}.schema_version"
-    ).scalar()
-    return revision
+    row = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT version_num FROM {}").format(sql.Identifier(schema, "schema_version"))
+        )
+        .fetchone()
+    )
+    return None if row is None else str(row[0])
 
 
 def recorded_objects(connection: sa.Connection, schema: str) -> list[tuple[str, str, str]]:
     """(path, identity, hash) of the applied objects, in order."""
-    rows = connection.exec_driver_sql(
-        f"SELECT path, identity, hash FROM {quoted(schema)}.sql_object ORDER BY position"
+    rows = driver(connection).execute(
+        sql.SQL("SELECT path, identity, hash FROM {} ORDER BY position").format(
+            sql.Identifier(schema, "sql_object")
+        )
     )
     return [(path, identity, hash_) for path, identity, hash_ in rows]
 
@@ -211,18 +218,18 @@ def _version_statements(names: Names) -> list[str]:
 
 
 def _object_statements(names: Names, objects: list[SqlObject]) -> list[str]:
-    private = quoted(names.schema)
-    statements = [f"DELETE FROM {private}.sql_object"]
+    table = sql.Identifier(names.schema, "sql_object")
+    statements = [sql.SQL("DELETE FROM {}").format(table).as_string(None)]
     for position, item in enumerate(objects):
-        statements.append(item.text)
-        values = ", ".join(
-            "'" + text.replace("'", "''") + "'"
-            for text in (item.path, item.identity, item.kind, item.hash)
+        record = sql.SQL(
+            "INSERT INTO {} (position, path, identity, kind, hash) VALUES ({})"
+        ).format(
+            table,
+            sql.SQL(", ").join(
+                map(sql.Literal, (position, item.path, item.identity, item.kind, item.hash))
+            ),
         )
-        statements.append(
-            f"INSERT INTO {private}.sql_object (position, path, identity, kind, hash) "
-            f"VALUES ({position}, {values})"
-        )
+        statements += [item.text, record.as_string(None)]
     return statements
 
 

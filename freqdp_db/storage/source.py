@@ -202,7 +202,7 @@ class SourceReader:
         parts = list(conditions)
         if self._mapping.filter:
             # the newline ends a comment that the filter may close with
-            parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))  # type: ignore[arg-type]
+            parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
 
     def check_filter(self) -> None:
@@ -223,7 +223,8 @@ class SourceReader:
             srid = self._function("st_srid", geometry)
         else:
             missing = sql.SQL("{} IS NULL OR {} IS NULL").format(x, y)
-            not_point, srid = sql.SQL("false"), sql.SQL("4326")
+            not_point = sql.SQL("false").format()
+            srid = sql.SQL("4326")
         query = sql.SQL(
             "SELECT count(*), count(*) FILTER (WHERE {o} IS NULL), "
             "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NULL), "
@@ -243,7 +244,7 @@ class SourceReader:
         row = driver(self._connection).execute(query, binary=True).fetchone()
         assert row is not None
         srids = tuple(sorted({s for s in row[5:7] if s is not None}))
-        return RowCounts(*row[:5], srids=srids)
+        return RowCounts(row[0], row[1], row[2], row[3], row[4], srids)
 
     def objects(self) -> dict[int, str]:
         """The distinct object keys: number on the wire -> text. Collisions change the hash's seed."""

@@ -88,7 +88,7 @@ def fill_staging(
 
     def index(statement: str) -> None:
         with database.begin() as connection:
-            driver(connection).execute(sql.SQL(statement).format(relation))  # type: ignore[arg-type]
+            driver(connection).execute(sql.SQL(statement).format(relation))
 
     def write_lines() -> None:
         with database.begin() as connection:
@@ -138,7 +138,7 @@ def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
     return sql.SQL("{}({}, {})").format(
         sql.Identifier(postgis, "geometry"),
         sql.SQL(kind),
-        sql.Literal(srid),  # type: ignore[arg-type]
+        sql.Literal(srid),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 from geoalchemy2 import Geometry
@@ -25,19 +26,17 @@ class Names:
         return cls(settings.schema, settings.release_schema, postgis)
 
 
-def _column(
-    name: str, kind: sa.types.TypeEngine[object] | type, *, null: bool = False, **more: object
-) -> sa.Column[object]:
-    return sa.Column(name, kind, nullable=null, **more)  # type: ignore[arg-type]
+def _column(name: str, kind: Any, *, null: bool = False, **more: Any) -> sa.Column[object]:
+    return sa.Column(name, kind, nullable=null, **more)
 
 
 def _geometry() -> Geometry:
     return Geometry(geometry_type=None, spatial_index=False)
 
 
-_DOUBLE = sa.Double()
+_DOUBLE: sa.Double[float] = sa.Double()
 _AT = sa.DateTime(timezone=True)
-_PARTITIONED = {"postgresql_partition_by": "LIST (build_id)"}
+_PARTITIONED: dict[str, Any] = {"postgresql_partition_by": "LIST (build_id)"}
 
 
 @lru_cache
@@ -147,7 +146,7 @@ def _data_tables(meta: sa.MetaData) -> None:
         _column("object_key", sa.Text),
         _column("samples", sa.Integer),
         _column("places", sa.Integer),
-        **_PARTITIONED,  # type: ignore[arg-type]
+        **_PARTITIONED,
     )
     sa.Table(
         "location",
@@ -157,7 +156,7 @@ def _data_tables(meta: sa.MetaData) -> None:
         _column("y_m", _DOUBLE),
         _column("tf", sa.Integer),
         _column("geom", _geometry()),
-        **_PARTITIONED,  # type: ignore[arg-type]
+        **_PARTITIONED,
     )
     sa.Table(
         "sample",
@@ -165,7 +164,7 @@ def _data_tables(meta: sa.MetaData) -> None:
         *_build_key("trajectory_id", "seq"),
         _column("location_id", sa.Integer),
         _column("at", _AT),
-        **_PARTITIONED,  # type: ignore[arg-type]
+        **_PARTITIONED,
     )
     sa.Table(
         "segment",
@@ -179,7 +178,7 @@ def _data_tables(meta: sa.MetaData) -> None:
         _column("occurrences", sa.Integer),
         _column("geom", _geometry()),
         sa.Index("segment_cell_idx", "build_id", "cell_id"),
-        **_PARTITIONED,  # type: ignore[arg-type]
+        **_PARTITIONED,
     )
     bounds = [
         f"{tree}{axis}_{end}" for tree in ("", "tree_") for end in ("min", "max") for axis in "xy"
@@ -194,7 +193,7 @@ def _data_tables(meta: sa.MetaData) -> None:
         *(_column(name, _DOUBLE) for name in bounds),
         _column("segments", sa.Integer),
         _column("tree_segments", sa.Integer),
-        **_PARTITIONED,  # type: ignore[arg-type]
+        **_PARTITIONED,
     )
 
 

@@ -82,7 +82,7 @@ def encode_runs(runs: EditRuns, release_id: int, step: int) -> memoryview:
         runs.position,
         (runs.loss_mm / 1000.0).view(np.int64),
     )
-    return memoryview(buffer)
+    return buffer.data
 
 
 @njit(nogil=True, cache=True)
@@ -178,4 +178,4 @@ def encode_lines(
         y.view(np.int64),
         seconds.view(np.int64),
     )
-    return memoryview(buffer)
+    return buffer.data
