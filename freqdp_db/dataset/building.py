@@ -92,12 +92,13 @@ def _discretise(
     snapped, source_x, source_y = _snap(database, dataset, source, rows, x, y, raw, plane)
     present, owner = np.unique(rows.object, return_inverse=True)
     offsets = offsets_of(owner, len(present))
+    step = cleaning.time_step(rows.at)
     return Built(
         trajectories=Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]]),
         locations=snapped.locations,
         source_x=source_x,
         source_y=source_y,
-        clock=Clock(cleaning.time_step(rows.at), cleaning.median_gap(rows.at, owner)),
+        clock=Clock(step, cleaning.median_gap(rows.at, owner, step)),
         srid=srid,
         keys=[source.keys[k] for k in present],
     )

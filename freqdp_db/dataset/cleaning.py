@@ -142,7 +142,12 @@ def time_step(at: Ints) -> int:
     return 1
 
 
-def median_gap(at: Ints, owner: Ints) -> int:
-    """Median time between consecutive samples of one object; a minute if there are none."""
+def median_gap(at: Ints, owner: Ints, step: int) -> int:
+    """Median time between consecutive samples of one object; a minute if there are none.
+
+    In whole time steps, at least one: it dates samples that are appended, and a fraction would
+    give them away.
+    """
     gaps = np.diff(at)[owner[1:] == owner[:-1]]
-    return max(int(np.median(gaps)), 1) if len(gaps) else 60 * US_PER_S
+    median = int(np.median(gaps)) if len(gaps) else 60 * US_PER_S
+    return max((median + step // 2) // step, 1) * step

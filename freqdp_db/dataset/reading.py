@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
@@ -53,17 +51,24 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
             counts = reader.count()
             stage.advance(counts.rows)
             _refuse_unreadable(dataset, counts)
-            keys = reader.objects()
         with progress.stage("read rows", counts.rows) as stage:
-            rows = _concatenate([_rows(r, reader.epoch) for r in reader.rows(stage.advance)])
-        if reader.epoch:
-            rows = Rows(rows.object, cleaning.epoch_to_us(rows.at.view(np.float64)), rows.x, rows.y)
+            keys = reader.objects()
+            chunks = list(reader.rows(stage.advance))
+            columns = {
+                name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)])
+                for name in ("object", "at", "x", "y")
+            }
         anchors = None
         if snap.relation is not None:
             anchors = read_points(connection, find_relation(connection, *snap.relation), postgis)
     order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
     return Source(
-        rows=Rows(_number(rows.object, order), rows.at, rows.x, rows.y),
+        rows=Rows(
+            _number(columns["object"].astype(np.int64), order),
+            cleaning.epoch_to_us(columns["at"]) if reader.epoch else columns["at"].astype(np.int64),
+            columns["x"],
+            columns["y"],
+        ),
         counted=counts.rows,
         excluded={
             "null_object": counts.null_object,
@@ -73,28 +78,6 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         keys=[keys[k] for k in order],
         snapshot_at=snapshot_at,
         anchors=anchors,
-    )
-
-
-def _rows(records: NDArray[Any], epoch: bool) -> Rows:
-    at = records["at"]
-    return Rows(
-        records["object"].astype(np.int64),
-        # epoch numbers travel as floats in the same column until all of them are known
-        at.astype(np.float64).view(np.int64) if epoch else at.astype(np.int64),
-        records["x"].astype(np.float64),
-        records["y"].astype(np.float64),
-    )
-
-
-def _concatenate(parts: list[Rows]) -> Rows:
-    columns = ("object", "at", "x", "y")
-    kinds = (np.int64, np.int64, np.float64, np.float64)
-    return Rows(
-        *(
-            np.concatenate([getattr(p, name) for p in parts]) if parts else np.zeros(0, kind)
-            for name, kind in zip(columns, kinds, strict=True)
-        )
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,14 +47,11 @@ def write_build(
     """Fill the standalone tables, two at a time: samples beside everything else."""
     with (
         progress.stage("write samples", built.trajectories.samples) as samples,
-        ThreadPoolExecutor(1) as pool,
+        database.side_by_side(1) as start,
     ):
-        others = pool.submit(
-            _write_others, database, number, source_srid, built, frequencies, index
-        )
+        start(_write_others, database, number, source_srid, built, frequencies, index)
         with builds.filling(database, "sample", number) as part:
             part.copy(SAMPLE, _sample_chunks(number, built.trajectories, samples))
-        others.result()
 
 
 SAMPLE = Layout(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.edits.applying import apply_edits, coarsen_times
@@ -49,7 +50,7 @@ class Loaded:
     build: BuildRow
     trajectories: Trajectories
     world: World
-    geometry: np.typing.NDArray[np.void]
+    geometry: NDArray[np.void]
 
 
 def load_build(database: Database, build_id: int, progress: Progress) -> Loaded:
@@ -106,11 +107,11 @@ def verify(
             points,
             "trajectory_id, seq, at, geom",
             "trajectory_id, seq",
-            (chunk.tobytes() for chunk in table.points()),
+            (chunk.view(np.uint8) for chunk in table.points()),
         ):
             stage.advance(advanced // POINTS.dtype.itemsize)
         for _ in _compare(c, lines, "trajectory_id, geom", "trajectory_id",
-                          (bytes(chunk) for chunk in table.lines())):  # fmt: skip
+                          (np.frombuffer(chunk, np.uint8) for chunk in table.lines())):  # fmt: skip
             pass
     return Verified(table.rows, len(table.order), targets_checked, edits_replayed)
 
@@ -150,7 +151,7 @@ def _compare(
     relation: tuple[str, str],
     columns: str,
     order: str,
-    expected: Iterator[bytes],
+    expected: Iterator[NDArray[np.uint8]],
 ) -> Iterator[int]:
     """Compare a table with the bytes that COPY would send for the expected rows."""
     raw = driver(connection)
@@ -162,14 +163,14 @@ def _compare(
         sql.SQL(order),
     )
     found = copy_bytes(raw, query)
-    left = right = b""
+    left = right = np.zeros(0, np.uint8)
     while True:
-        left = left or next(found, b"")
-        right = right or next(expected, b"")
-        if not left and not right:
-            return
+        left = left if len(left) else next(found, left)
+        right = right if len(right) else next(expected, right)
         size = min(len(left), len(right))
-        if size == 0 or left[:size] != right[:size]:
+        if size == 0 and len(left) == len(right):
+            return
+        if size == 0 or not np.array_equal(left[:size], right[:size]):
             found.close()
             raise VerificationFailed(
                 f"{relation[0]}.{relation[1]} does not hold the rows that its edit log gives",

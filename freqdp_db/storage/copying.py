@@ -7,7 +7,6 @@ them, and the length fields are checked.
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
 
 from freqdp_db.errors import BadData
+from freqdp_db.storage.libpq import RowStream
 
 ColumnType = Literal["int2", "int4", "int8", "float8", "timestamptz", "point", "line"]
 
@@ -33,7 +33,6 @@ _WIRE: dict[str, str] = {
 }
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
-_CHUNK_ROWS = 1 << 17
 
 # PostgreSQL counts time from 2000-01-01 UTC, in microseconds.
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -110,12 +109,12 @@ def read_records(
     layout: Layout,
     on_rows: Callable[[int], None] | None = None,
 ) -> Iterator[NDArray[Any]]:
-    """Run COPY (query) TO STDOUT and yield record arrays of up to 131,072 rows."""
+    """Run COPY (query) TO STDOUT and yield record arrays, some megabytes each."""
     width = layout.dtype.itemsize
     for data in copy_bytes(connection, query):
         if len(data) % width:
             raise BadData("the server sent a NULL or a value of another width than declared")
-        records = np.frombuffer(data, layout.dtype)
+        records = data.view(layout.dtype)
         layout.check(records)
         if on_rows is not None:
             on_rows(len(records))
@@ -145,11 +144,10 @@ def read_arrays(
 
 def copy_bytes(
     connection: psycopg.Connection[Any], query: sql.Composable
-) -> Generator[bytes, None, None]:
+) -> Generator[NDArray[np.uint8], None, None]:
     """The rows of a binary COPY, many at a time, without the stream's header and trailer.
 
-    Below psycopg's cursor, which hands out row by row. Waits on the socket, so that an interrupt
-    gets through; whatever ends the reading early cancels the query and leaves a usable connection.
+    Whatever ends the reading early cancels the query and leaves a usable connection.
     """
     pgconn = connection.pgconn
     if pgconn.transaction_status == TransactionStatus.IDLE:
@@ -158,31 +156,18 @@ def copy_bytes(
     result = pgconn.exec_(statement.as_bytes(connection))
     if result.status != ExecStatus.COPY_OUT:
         raise psycopg.errors.error_from_result(result, connection.info.encoding)
-    ended = False
+    stream = RowStream(connection)
     try:
         first = True
-        while not ended:
-            messages: list[memoryview] = []
-            while len(messages) < _CHUNK_ROWS:
-                size, message = pgconn.get_copy_data(1)
-                if size > 0:
-                    messages.append(message)
-                elif size == 0:
-                    select.select([pgconn.socket], [], [])
-                    pgconn.consume_input()
-                else:
-                    ended = True
-                    break
-            if ended and messages and bytes(messages[-1]) == _TRAILER:
-                messages.pop()
-            data = b"".join(messages)
-            if first:
-                data = data.removeprefix(_HEADER)
-                first = False
-            if data and data != _TRAILER:  # no rows: header and trailer in one message
-                yield data
+        for rows in stream:
+            # the header comes with the first row, the trailer is the last message
+            begin = len(_HEADER) if first else 0
+            end = len(rows) - (len(_TRAILER) if stream.ended else 0)
+            first = False
+            if end > begin:
+                yield rows[begin:end]
     finally:
-        if not ended:
+        if not stream.ended:
             connection.cancel_safe()
             while pgconn.get_copy_data(0)[0] > 0:
                 pass
@@ -190,7 +175,7 @@ def copy_bytes(
         while (outcome := pgconn.get_result()) is not None:
             if outcome.status != ExecStatus.COMMAND_OK:
                 failed = outcome
-        if failed is not None and ended:
+        if failed is not None and stream.ended:
             raise psycopg.errors.error_from_result(failed, connection.info.encoding)
 
 

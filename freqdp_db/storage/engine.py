@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
 
 from freqdp_db import errors
@@ -23,6 +25,8 @@ _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
     "QF004": errors.Busy,
     "QF005": errors.VerificationFailed,
 }
+_CANCEL_SECONDS = 5.0
+_SECONDS_BETWEEN_CANCELS = 0.1
 
 
 class Database:
@@ -39,6 +43,7 @@ class Database:
             max_overflow=8,
             pool_reset_on_return="rollback",
         )
+        self._at_work: set[psycopg.Connection[Any]] = set()
 
     def _connect(self) -> psycopg.Connection[Any]:
         # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
@@ -54,8 +59,44 @@ class Database:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            with connection.begin():
-                yield connection
+            raw = driver(connection)
+            self._at_work.add(raw)
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                self._at_work.discard(raw)
+
+    def cancel_running(self) -> None:
+        """Cancel the statements that sessions of this process are waiting for."""
+        for raw in list(self._at_work):
+            if raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                with suppress(psycopg.Error):
+                    raw.cancel_safe(timeout=_CANCEL_SECONDS)
+
+    @contextmanager
+    def side_by_side(self, threads: int) -> Iterator[Callable[..., None]]:
+        """Gives a function that starts work in a thread with a session of its own.
+
+        The block ends when all of it is done. If one part fails, or the block is interrupted, the
+        statements of the others are cancelled: Ctrl-C does not wait for an index.
+        """
+        started: list[Future[None]] = []
+        with ThreadPoolExecutor(threads) as pool:
+
+            def start(work: Callable[..., None], *arguments: Any) -> None:
+                started.append(pool.submit(work, *arguments))
+
+            try:
+                yield start
+                for part in wait(started, return_when=FIRST_EXCEPTION).done:
+                    part.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                # more than once: a thread may be between two statements
+                while wait(started, timeout=_SECONDS_BETWEEN_CANCELS).not_done:
+                    self.cancel_running()
+                raise
 
     def close(self) -> None:
         self.engine.dispose()
@@ -115,7 +156,9 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
             "the disk of the database server is full",
             remedy="free space on the server, then run the command again",
         )
-    if state.startswith(("08", "57P")) or (isinstance(error, psycopg.OperationalError) and not state):
+    if state.startswith(("08", "57P")) or (
+        isinstance(error, psycopg.OperationalError) and not state
+    ):
         first = text.splitlines()[0] if text else "connection lost"
         return errors.ConnectionFailed(
             f"the database cannot be reached: {first}",

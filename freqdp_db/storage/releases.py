@@ -281,6 +281,6 @@ def load_edits(connection: Connection, database: Database, release_id: int, step
             step=step,
             operation=operation,
         )
-        return decode_runs(b"".join(copy_bytes(driver(connection), query)), operation)
+        return decode_runs(list(copy_bytes(driver(connection), query)), operation)
 
     return Edits(runs("d"), runs("i"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,15 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
-from freqdp_db.storage.copying import Layout, read_records
+from freqdp_db.storage.copying import ColumnType, Layout, point_coordinates, read_records
 from freqdp_db.storage.engine import driver
 
 _INTEGERS = {"int2", "int4", "int8"}
 _NUMBERS = _INTEGERS | {"float4", "float8", "numeric"}
 _TIMES = {"timestamptz", "timestamp", "date"}
 _EPOCH = _NUMBERS
+
+_PLAIN_POINT = re.compile(r"(?:.+\.)?geometry\(Point,[1-9][0-9]*\)")
 
 _COLUMNS = sa.text(
     """
@@ -165,6 +168,10 @@ class SourceReader:
         self._hash_seed = 0
         time = relation.columns[mapping.time].type
         self.epoch = time in _EPOCH
+        # a column of plain points of one SRID is read as it is: its binary form has a fixed width
+        self.raw_points = mapping.geom is not None and bool(
+            _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
+        )
         self.integer_keys = relation.columns[mapping.object].type in _INTEGERS
 
     def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
@@ -212,19 +219,20 @@ class SourceReader:
     def count(self, *, limit_zero: bool = False) -> RowCounts:
         """Count the rows, those with a NULL by reason, and the SRIDs of the geometries."""
         here, when = sql.Identifier(self._mapping.object), sql.Identifier(self._mapping.time)
-        x, y = self._coordinates()
+        not_point: sql.Composable = sql.SQL("false")
+        srid: sql.Composable = sql.SQL("4326")
         if self._mapping.geom is not None:
             geometry = self._geometry()
-            is_point = sql.SQL("{} = 'POINT'").format(self._function("geometrytype", geometry))
-            missing = sql.SQL("{} IS NULL OR ({} AND {})").format(
-                geometry, is_point, self._function("st_isempty", geometry)
-            )
-            not_point = sql.SQL("NOT {}").format(is_point)
-            srid = self._function("st_srid", geometry)
+            missing = sql.SQL("{} IS NULL").format(geometry)
+            if self.raw_points:
+                srid = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
+            else:
+                not_point = sql.SQL("{} <> 'POINT'").format(
+                    self._function("geometrytype", geometry)
+                )
+                srid = self._function("st_srid", geometry)
         else:
-            missing = sql.SQL("{} IS NULL OR {} IS NULL").format(x, y)
-            not_point = sql.SQL("false").format()
-            srid = sql.SQL("4326")
+            missing = sql.SQL("{} IS NULL OR {} IS NULL").format(*self._coordinates())
         query = sql.SQL(
             "SELECT count(*), count(*) FILTER (WHERE {o} IS NULL), "
             "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NULL), "
@@ -269,32 +277,50 @@ class SourceReader:
             column, sql.Literal(self._hash_seed)
         )
 
-    def rows(self, on_rows: Callable[[int], None]) -> Iterable[NDArray[Any]]:
-        """All rows without a NULL, in chunks of records: object, at, x, y."""
-        x, y = self._coordinates()
-        layout = Layout(
-            [
-                ("object", "int8"),
-                ("at", "float8" if self.epoch else "timestamptz"),
-                ("x", "float8"),
-                ("y", "float8"),
+    def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
+        """All rows without a NULL, in chunks of columns: object, at, x, y.
+
+        An empty point has coordinates that are not numbers.
+        """
+        needed: list[sql.Composable] = [
+            sql.Identifier(self._mapping.object),
+            sql.Identifier(self._mapping.time),
+        ]
+        when: tuple[str, ColumnType] = ("at", "float8" if self.epoch else "timestamptz")
+        if self.raw_points:
+            assert self._mapping.geom is not None
+            position: list[sql.Composable] = [sql.Identifier(self._mapping.geom)]
+            needed += position
+            layout = Layout([("object", "int8"), when, ("geom", "point")])
+        elif self._mapping.geom is not None:
+            not_a_number = sql.SQL("'NaN'::float8")
+            position = [
+                sql.SQL("coalesce({}, {})").format(c, not_a_number) for c in self._coordinates()
             ]
-        )
-        when = self._time()
-        query = sql.SQL("SELECT {}, {}, {}, {} FROM {}{}").format(
-            self._object(),
-            when,
-            x,
-            y,
+            needed.append(sql.Identifier(self._mapping.geom))
+            layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
+        else:
+            position = list(self._coordinates())
+            needed += position
+            layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
+        query = sql.SQL("SELECT {} FROM {}{}").format(
+            sql.SQL(", ").join([self._object(), self._time(), *position]),
             self._relation.identifier,
-            self._where(
-                sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object)),
-                sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.time)),
-                sql.SQL("{} IS NOT NULL").format(x),
-                sql.SQL("{} IS NOT NULL").format(y),
-            ),
+            self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed)),
         )
-        yield from read_records(driver(self._connection), query, layout, on_rows)
+        for records in read_records(driver(self._connection), query, layout, on_rows):
+            x, y = (
+                point_coordinates(records["geom"])
+                if self.raw_points
+                else (records["x"].astype(np.float64), records["y"].astype(np.float64))
+            )
+            at = records["at"]
+            yield {
+                "object": records["object"].astype(np.int64),
+                "at": at.astype(at.dtype.newbyteorder("=")),
+                "x": x,
+                "y": y,
+            }
 
 
 def geometry_srid(column: Column) -> int | None:

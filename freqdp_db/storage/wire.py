@@ -118,9 +118,9 @@ def _decode_runs(buffer, trajectory, location, offsets, position, loss_bits):  #
         offsets[r + 1] = e
 
 
-def decode_runs(data: bytes, operation: Operation) -> EditRuns:
+def decode_runs(chunks: list[NDArray[np.uint8]], operation: Operation) -> EditRuns:
     """Runs from a COPY of (trajectory_id, location_id, seq, loss_m), in order of these ids."""
-    buffer = np.frombuffer(data, np.uint8)
+    buffer = np.concatenate(chunks) if chunks else np.zeros(0, np.uint8)
     runs, edits = _count_runs(buffer)
     trajectory, location = np.empty(runs, np.int32), np.empty(runs, np.int32)
     offsets = np.zeros(runs + 1, np.int64)
