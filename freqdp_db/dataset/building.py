@@ -18,7 +18,7 @@ from freqdp_db.errors import BadData
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.model import Clock, Metres, Trajectories, offsets_of
 from freqdp_db.progress import Progress
-from freqdp_db.search.nearest import index_segments
+from freqdp_db.search.filing import file_trajectories
 from freqdp_db.storage import builds
 from freqdp_db.storage.datasets import DatasetRow
 from freqdp_db.storage.engine import Database
@@ -43,7 +43,7 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
             built = _discretise(database, dataset, source, excluded)
         with progress.stage("file segments", built.trajectories.samples):
             frequencies = count_frequencies(built.trajectories, len(built.locations))
-            index = index_segments(built.trajectories, built.locations)
+            index = file_trajectories(built.trajectories, built.locations, cut=False)
         write_build(database, number, dataset.source_srid, built, frequencies, index, progress)
         with progress.stage("attach"):
             builds.attach_build(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.model import Clock, Locations, Metres, Trajectories
 from freqdp_db.progress import Progress, Stage
+from freqdp_db.search.filing import Filed, cells_of
 from freqdp_db.search.grid import levels_of
-from freqdp_db.search.nearest import SegmentIndex
 from freqdp_db.storage import builds
 from freqdp_db.storage.copying import Layout, line_bytes, point_bytes
 from freqdp_db.storage.engine import Database
@@ -41,7 +41,7 @@ def write_build(
     source_srid: int,
     built: Built,
     frequencies: Frequencies,
-    index: SegmentIndex,
+    index: Filed,
     progress: Progress,
 ) -> None:
     """Fill the standalone tables, two at a time: samples beside everything else."""
@@ -86,7 +86,7 @@ def _write_others(
     source_srid: int,
     built: Built,
     frequencies: Frequencies,
-    index: SegmentIndex,
+    index: Filed,
 ) -> None:
     with builds.filling(database, "segment", number) as part:
         part.copy(SEGMENT, _segment_chunks(number, built, index))
@@ -143,23 +143,24 @@ GRID_COLUMNS = [
 ]  # fmt: skip
 
 
-def _segment_chunks(number: int, built: Built, index: SegmentIndex) -> Iterator[NDArray[Any]]:
-    cell = np.repeat(index.grid.cell, np.diff(index.grid.segment_offsets))
-    for begin in range(0, len(index.segments), _CHUNK):
+def _segment_chunks(number: int, built: Built, index: Filed) -> Iterator[NDArray[Any]]:
+    cell, segments = cells_of(index), index.segments
+    for begin in range(0, len(index), _CHUNK):
         part = slice(begin, begin + _CHUNK)
+        row = index.row[part]
         yield SEGMENT.pack(
             build_id=number,
-            trajectory_id=index.segments.trajectory[part],
-            seq=index.segments.position[part] + 1,
+            trajectory_id=segments.trajectory[row],
+            seq=segments.position[row] + 1,
             cell_id=cell[part],
-            from_location=index.segments.tail[part],
-            to_location=index.segments.head[part],
-            occurrences=index.segments.occurrences[part],
+            from_location=segments.tail[row],
+            to_location=segments.head[row],
+            occurrences=segments.occurrences[row],
             geom=line_bytes(index.ends[part], built.srid),
         )
 
 
-def _cell_rows(number: int, index: SegmentIndex) -> Iterator[tuple[Any, ...]]:
+def _cell_rows(number: int, index: Filed) -> Iterator[tuple[Any, ...]]:
     grid = index.grid
     columns = zip(
         grid.cell.tolist(),

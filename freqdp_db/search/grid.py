@@ -1,32 +1,29 @@
-"""The hierarchical grid: which cell a segment is filed in, and the directory of occupied cells.
+"""The hierarchical grid: the square it divides, and the directory of its occupied cells.
 
-A segment is filed by its extent: at the finest level whose cells are at least as long as it, in
-the cell of its midpoint. Cells are numbered so that the root is 1 and the children of c are
-4c .. 4c+3, along the Z-order curve. Every cell keeps the tight box of its own segments and of its
-subtree, which is what the search prunes by.
+Cells are numbered so that the root is 1 and the children of c are 4c .. 4c+3, along the Z-order
+curve. Every cell keeps the tight box of its own segments and of its subtree, which is what the
+search prunes by.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from freqdp_db.model import Ints, Locations, Metres
+from freqdp_db.model import Ints, Locations, Metres, offsets_from
 from freqdp_db.parallel import over_ranges
-from freqdp_db.search.segments import Segments
 
-MAX_LEVEL = 14
-_SEGMENTS_PER_CELL = 8
-_PERCENTILES = (0.1, 99.9)
+MAX_LEVEL = 24
+_CROWDING = 1.5
 ROOT = 1
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The square that the grid divides. What lies outside is filed at the root."""
+    """The square that the grid divides."""
 
     x: float
     y: float
@@ -53,31 +50,45 @@ class Grid:
     tree_segments: Ints
 
 
-def choose_frame(locations: Locations, used: Ints, segments: int) -> Frame:
-    """The box of the 0.1 to 99.9 percentiles of the samples, as fine as the segments are dense.
+def choose_frame(locations: Locations, used: Ints) -> Frame:
+    """A square around all locations in use, divided until dividing helps no more.
 
-    `used` counts the samples at each location.
+    `used` counts the samples at each location. Far outliers stretch the square, so the finest
+    level follows from the crowd and not from the square: cells are halved while that still thins
+    out the cell that a typical sample is in.
     """
-    x_low, x_high = _weighted_percentiles(locations.x, used)
-    y_low, y_high = _weighted_percentiles(locations.y, used)
-    side = max(x_high - x_low, y_high - y_low, 1.0)
-    levels = math.ceil(math.log2(max(math.sqrt(segments / _SEGMENTS_PER_CELL), 1.0)))
-    return Frame(
-        x=(x_low + x_high - side) / 2,
-        y=(y_low + y_high - side) / 2,
-        side=side,
-        levels=min(max(levels, 1), MAX_LEVEL),
-    )
+    seen = np.flatnonzero(used)
+    if len(seen) == 0:
+        return Frame(0.0, 0.0, 1.0, 1)
+    px, py, weight = locations.x[seen], locations.y[seen], used[seen]
+    x, y = float(px.min()), float(py.min())
+    side = max(float(px.max()) - x, float(py.max()) - y, 1.0)
+    alone = _crowding(np.arange(len(seen)), weight)
+    levels = MAX_LEVEL
+    while levels > 1:
+        size = side / (1 << (levels - 1))
+        u = ((px - x) / size).astype(np.int64)
+        v = ((py - y) / size).astype(np.int64)
+        if _crowding((u << 32) + v, weight) > _CROWDING * alone:
+            break
+        levels -= 1
+    return Frame(x, y, side, levels)
 
 
-def _weighted_percentiles(values: Metres, weights: Ints) -> tuple[float, float]:
-    if len(values) == 0:
-        return 0.0, 0.0
-    order = np.argsort(values, kind="stable")
-    total = np.cumsum(weights[order])
-    at = np.searchsorted(total, np.asarray(_PERCENTILES) / 100 * total[-1])
-    low, high = values[order[np.minimum(at, len(values) - 1)]]
-    return float(low), float(high)
+def _crowding(cell: Ints, used: Ints) -> float:
+    """How many samples share the cell of a sample, on average."""
+    _, group = np.unique(cell, return_inverse=True)
+    together = np.bincount(group, weights=used)
+    return float((together**2).sum() / together.sum())
+
+
+@njit(cache=True, inline="always")
+def piece_of(ax, ay, bx, by, nth, count):  # type: ignore[no-untyped-def]
+    """The nth of `count` equal pieces of a segment."""
+    if count == 1:
+        return ax, ay, bx, by
+    dx, dy = (bx - ax) / count, (by - ay) / count
+    return ax + nth * dx, ay + nth * dy, ax + (nth + 1) * dx, ay + (nth + 1) * dy
 
 
 @njit(cache=True)
@@ -90,71 +101,42 @@ def interleave(ix, iy):  # type: ignore[no-untyped-def]
     return z
 
 
-@njit(nogil=True, cache=True)
-def _file(first, last, tail, head, x, y, frame_x, frame_y, side, levels, cell):  # type: ignore[no-untyped-def]
-    for i in range(first, last):
-        ax, ay = x[tail[i]], y[tail[i]]
-        bx, by = x[head[i]], y[head[i]]
-        extent = max(abs(ax - bx), abs(ay - by))
-        level = levels
-        size = side / (1 << levels)
-        while level > 0 and size < extent:
-            level -= 1
-            size *= 2.0
-        u = math.floor(((ax + bx) / 2 - frame_x) / size)
-        v = math.floor(((ay + by) / 2 - frame_y) / size)
-        cells = 1 << level
-        if u < 0 or v < 0 or u >= cells or v >= cells:
-            cell[i] = ROOT
-        else:
-            cell[i] = (np.int64(1) << (2 * level)) | interleave(np.int64(u), np.int64(v))
-
-
-def file_segments(segments: Segments, locations: Locations, frame: Frame) -> Ints:
-    """Cell id of each segment."""
-    cell = np.empty(len(segments), np.int64)
-    over_ranges(
-        _file,
-        np.arange(len(segments) + 1),
-        segments.tail,
-        segments.head,
-        locations.x,
-        locations.y,
-        frame.x,
-        frame.y,
-        frame.side,
-        frame.levels,
-        cell,
-    )
-    return cell
-
-
-def build_grid(frame: Frame, filed: Ints, boxes: Metres) -> Grid:
-    """The directory over segments in order of their cells; boxes: x_min, y_min, x_max, y_max each."""
-    occupied, begin = np.unique(filed, return_index=True)
-    cells = occupied
-    parents = occupied
-    while len(parents) and parents[-1] > ROOT:
-        parents = np.unique(parents[parents > ROOT] >> 2)
-        cells = np.union1d(cells, parents)
-    if len(cells) == 0:
-        cells = np.array([ROOT])
-    at = np.searchsorted(cells, occupied)
-    box = np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf]), (len(cells), 1))
-    if len(occupied):
-        box[at, :2] = np.minimum.reduceat(boxes[:, :2], begin)
-        box[at, 2:] = np.maximum.reduceat(boxes[:, 2:], begin)
+def build_directory(frame: Frame, filed: Ints, ends: Metres, part: NDArray[np.int16]) -> Grid:
+    """The directory over rows in order of their cells (`filed`)."""
+    begin = np.flatnonzero(np.diff(filed, prepend=-1))
+    occupied = filed[begin]
+    # shifting keeps ascending ids ascending, so that repeats stand side by side
+    generations = [np.array([ROOT]), occupied]
+    while len(generations[-1]) and generations[-1][-1] > ROOT:
+        parents = generations[-1][generations[-1] > ROOT] >> 2
+        generations.append(parents[np.diff(parents, prepend=0) > 0])
+    cells = np.unique(np.concatenate(generations))
     own = np.zeros(len(cells), np.int64)
-    own[at] = np.diff(np.append(begin, len(filed)))
+    own[np.searchsorted(cells, occupied)] = np.diff(np.append(begin, len(filed)))
+    segment_offsets = offsets_from(own)
+    box = np.empty((len(cells), 4))
+    over_ranges(_boxes, segment_offsets, segment_offsets, ends, part, box)
     tree_box, tree_segments = box.copy(), own.copy()
     # a parent's id is smaller than its children's: one pass from the end gathers all subtrees
     _gather(cells, np.searchsorted(cells, cells >> 2), tree_box, tree_segments)
-    segment_offsets = np.zeros(len(cells) + 1, np.int64)
-    np.cumsum(own, out=segment_offsets[1:])
     children = np.searchsorted(cells, np.stack([cells << 2, (cells << 2) + 4], axis=1))
     return Grid(
         frame, cells, segment_offsets, children.astype(np.int64), box, tree_box, tree_segments
     )
+
+
+@njit(nogil=True, cache=True)
+def _boxes(first, last, offsets, ends, part, box):  # type: ignore[no-untyped-def]
+    for c in range(first, last):
+        x_min = y_min = np.inf
+        x_max = y_max = -np.inf
+        for s in range(offsets[c], offsets[c + 1]):
+            ax, ay, bx, by = piece_of(
+                ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3], part[s, 0], part[s, 1]
+            )
+            x_min, x_max = min(x_min, ax, bx), max(x_max, ax, bx)
+            y_min, y_max = min(y_min, ay, by), max(y_max, ay, by)
+        box[c, 0], box[c, 1], box[c, 2], box[c, 3] = x_min, y_min, x_max, y_max
 
 
 @njit(cache=True)

@@ -14,20 +14,20 @@ from numba import njit
 
 from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
+from freqdp_db.search.bundles import Bundles, strip_squared_distance, tie_bundles
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
-from freqdp_db.search.grid import Grid, build_grid, choose_frame, file_segments
-from freqdp_db.search.segments import Segments, distinct_segments
+from freqdp_db.search.filing import Filed, file_trajectories
 
 
 @dataclass(frozen=True)
 class SegmentIndex:
-    """All segments of a set of trajectories, filed in the grid and laid out in its order."""
+    """All segments of a set of trajectories, filed in pieces and bundled."""
 
-    grid: Grid
-    segments: Segments
-    ends: Metres
-    """ax, ay, bx, by of each segment."""
-    trajectories: int
+    filed: Filed
+    bundles: Bundles
+    owner: Ids
+    position: Ids
+    """Trajectory of each row, and where in it the segment begins."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,11 @@ class Nearest:
 
 
 def index_segments(trajectories: Trajectories, locations: Locations) -> SegmentIndex:
-    """File every distinct segment and build the directory."""
-    segments = distinct_segments(trajectories)
-    used = np.bincount(trajectories.location, minlength=len(locations))
-    frame = choose_frame(locations, used, len(segments))
-    cell = file_segments(segments, locations, frame)
-    order = np.argsort(cell, kind="stable")
-    segments = segments.take(order)
-    ends = np.empty((len(segments), 4))
-    ends[:, 0], ends[:, 1] = locations.x[segments.tail], locations.y[segments.tail]
-    ends[:, 2], ends[:, 3] = locations.x[segments.head], locations.y[segments.head]
-    grid = build_grid(frame, cell[order], segment_boxes(ends))
-    return SegmentIndex(grid, segments, ends, len(trajectories))
-
-
-def segment_boxes(ends: Metres) -> Metres:
-    """x_min, y_min, x_max, y_max of segments given as ax, ay, bx, by."""
-    return np.concatenate(
-        [np.minimum(ends[:, :2], ends[:, 2:]), np.maximum(ends[:, :2], ends[:, 2:])], axis=1
+    """File every distinct segment and tie the bundles."""
+    filed = file_trajectories(trajectories, locations, cut=True)
+    segments = filed.segments
+    return SegmentIndex(
+        filed, tie_bundles(filed), segments.trajectory[filed.row], segments.position[filed.row]
     )
 
 
@@ -79,7 +66,7 @@ def nearest_trajectories(
     trajectory = np.full(size, -1, np.int32)
     position = np.full(size, -1, np.int32)
     loss = np.zeros(size, np.int64)
-    grid = index.grid
+    grid = index.filed.grid
     counts = over_ranges(
         _search_range,
         offsets,
@@ -93,9 +80,12 @@ def nearest_trajectories(
         grid.child_offsets,
         grid.box,
         grid.tree_box,
-        index.ends,
-        index.segments.trajectory,
-        index.segments.position,
+        index.bundles.of_cell,
+        index.bundles.offsets,
+        index.bundles.strip,
+        index.filed.ends,
+        index.owner,
+        index.position,
         trajectory,
         position,
         loss,
@@ -106,7 +96,8 @@ def nearest_trajectories(
 @njit(nogil=True, cache=True)
 def _search_range(  # type: ignore[no-untyped-def]
     first, last, query_x, query_y, offsets, skip_offsets, skip, rank,
-    segment_offsets, child_offsets, box, tree_box, ends, owner, begin,
+    segment_offsets, child_offsets, box, tree_box, bundle_of_cell, bundle_offsets, strip,
+    ends, owner, begin,
     out_trajectory, out_position, out_loss,
 ):  # fmt: skip
     trajectories = len(rank)
@@ -129,7 +120,9 @@ def _search_range(  # type: ignore[no-untyped-def]
         best_d = out_loss[offsets[q] : offsets[q + 1]]
         held = 0
         limit2 = np.inf
-        # nodes to visit, nearest first: n for the subtree of cell n, -1 - n for its own segments
+        # Nodes to visit: n for the subtree of cell n, -1 - n for its own segments. Nearest first,
+        # and of equally near ones (0 for all cells around q) subtrees before segments and fine
+        # cells before coarse: a tight bound is found before the long segments are looked at.
         size = 0
         size, queue_d, queue_n = _push(queue_d, queue_n, size, 0.0, 0)
         while size > 0:
@@ -152,36 +145,39 @@ def _search_range(  # type: ignore[no-untyped-def]
                         size, queue_d, queue_n = _push(queue_d, queue_n, size, d2, c)
                 continue
             cell = -1 - node
-            for s in range(segment_offsets[cell], segment_offsets[cell + 1]):
-                t = owner[s]
-                if skipped[t] == q:
+            for b in range(bundle_of_cell[cell], bundle_of_cell[cell + 1]):
+                if strip_squared_distance(px, py, strip, b) > limit2:
                     continue
-                computed += 1
-                d2 = squared_distance(px, py, ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3])
-                if d2 > limit2:
-                    continue
-                loss = to_mm(d2)
-                if listed[t] == q:
-                    at = slot[t]
-                    if loss < best_d[at] or (loss == best_d[at] and begin[s] < best_p[at]):
-                        best_d[at] = loss
-                        best_p[at] = begin[s]
-                        _sink(best_t, best_p, best_d, slot, rank, held, at)
-                elif held < k:
-                    best_t[held], best_p[held], best_d[held] = t, begin[s], loss
-                    slot[t] = held
-                    listed[t] = q
-                    held += 1
-                    _rise(best_t, best_p, best_d, slot, rank, held - 1)
-                elif loss < best_d[0] or (loss == best_d[0] and rank[t] < rank[best_t[0]]):
-                    listed[best_t[0]] = -1
-                    best_t[0], best_p[0], best_d[0] = t, begin[s], loss
-                    slot[t] = 0
-                    listed[t] = q
-                    _sink(best_t, best_p, best_d, slot, rank, held, 0)
-                if held == k:
-                    limit = (best_d[0] + 1) / 1000.0
-                    limit2 = limit * limit
+                for s in range(bundle_offsets[b], bundle_offsets[b + 1]):
+                    t = owner[s]
+                    if skipped[t] == q:
+                        continue
+                    computed += 1
+                    d2 = squared_distance(px, py, ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3])
+                    if d2 > limit2:
+                        continue
+                    loss = to_mm(d2)
+                    if listed[t] == q:
+                        at = slot[t]
+                        if loss < best_d[at] or (loss == best_d[at] and begin[s] < best_p[at]):
+                            best_d[at] = loss
+                            best_p[at] = begin[s]
+                            _sink(best_t, best_p, best_d, slot, rank, held, at)
+                    elif held < k:
+                        best_t[held], best_p[held], best_d[held] = t, begin[s], loss
+                        slot[t] = held
+                        listed[t] = q
+                        held += 1
+                        _rise(best_t, best_p, best_d, slot, rank, held - 1)
+                    elif loss < best_d[0] or (loss == best_d[0] and rank[t] < rank[best_t[0]]):
+                        listed[best_t[0]] = -1
+                        best_t[0], best_p[0], best_d[0] = t, begin[s], loss
+                        slot[t] = 0
+                        listed[t] = q
+                        _sink(best_t, best_p, best_d, slot, rank, held, 0)
+                    if held == k:
+                        limit = (best_d[0] + 1) / 1000.0
+                        limit2 = limit * limit
         _sort_best(best_t, best_p, best_d, slot, rank, held)
     return computed
 
@@ -231,16 +227,26 @@ def _sort_best(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-unt
         _sink(best_t, best_p, best_d, slot, rank, end, 0)
 
 
+@njit(cache=True, inline="always")
+def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
+    """Order of visits: by distance; then subtrees (n >= 0) first; then the finer cell."""
+    if d_a != d_b:
+        return d_a < d_b
+    if (n_a >= 0) != (n_b >= 0):
+        return n_a >= 0
+    return n_a > n_b if n_a >= 0 else n_a < n_b
+
+
 @njit(cache=True)
 def _push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-def]
-    """Add to the queue (a heap, nearest on top), growing it when full."""
+    """Add to the queue (a heap, first to visit on top), growing it when full."""
     if size == len(queue_d):
         queue_d = np.concatenate((queue_d, np.empty_like(queue_d)))
         queue_n = np.concatenate((queue_n, np.empty_like(queue_n)))
     i = size
     while i > 0:
         up = (i - 1) // 2
-        if queue_d[up] <= distance2:
+        if not _before(distance2, node, queue_d[up], queue_n[up]):
             break
         queue_d[i], queue_n[i] = queue_d[up], queue_n[up]
         i = up
@@ -250,7 +256,7 @@ def _push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-d
 
 @njit(cache=True)
 def _pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
-    """Take the nearest from the queue; the caller has read it at 0."""
+    """Take the first from the queue; the caller has read it at 0."""
     size -= 1
     distance2, node = queue_d[size], queue_n[size]
     i = 0
@@ -258,9 +264,11 @@ def _pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
         child = 2 * i + 1
         if child >= size:
             break
-        if child + 1 < size and queue_d[child + 1] < queue_d[child]:
+        if child + 1 < size and _before(
+            queue_d[child + 1], queue_n[child + 1], queue_d[child], queue_n[child]
+        ):
             child += 1
-        if queue_d[child] >= distance2:
+        if not _before(queue_d[child], queue_n[child], distance2, node):
             break
         queue_d[i], queue_n[i] = queue_d[child], queue_n[child]
         i = child

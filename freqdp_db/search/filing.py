@@ -1,0 +1,147 @@
+"""Filing: segments in the order of the grid, with its directory.
+
+A segment goes to the finest level whose cells are at least as long as it, into the cell of its
+midpoint; inside a cell, segments that lie along each other stand together (see `bundles`). For the
+search, very long segments are cut and filed in pieces: whole, they would be near every query. Each
+piece stands for its whole segment; only where it is filed follows from the piece.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
+from freqdp_db.parallel import over_ranges
+from freqdp_db.search.grid import Grid, build_directory, choose_frame, interleave, piece_of
+from freqdp_db.search.segments import Segments, distinct_segments
+
+_LONGEST_CELLS = 128
+_MOST_PIECES = 64
+# Direction and offset of a segment's line take so many bits each; with the cell id they fill 63.
+_LINE_BITS = 7
+
+
+@dataclass(frozen=True)
+class Filed:
+    """Rows in the order of the grid: each is a segment, or a piece of a long one."""
+
+    grid: Grid
+    segments: Segments
+    row: Ids
+    """Which of the segments a row is."""
+    part: NDArray[np.int16]
+    """Which piece of how many."""
+    ends: Metres
+    """ax, ay, bx, by of the whole segment of each row."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def file_trajectories(trajectories: Trajectories, locations: Locations, *, cut: bool) -> Filed:
+    """File every distinct segment: whole, as a build stores them, or cut, as the search wants them."""
+    segments = distinct_segments(trajectories)
+    used = np.bincount(trajectories.location, minlength=len(locations))
+    frame = choose_frame(locations, used)
+    plane = (segments.tail, segments.head, locations.x, locations.y)
+    everything = np.arange(len(segments) + 1)
+    count = np.ones(len(segments), np.int16)
+    if cut:
+        longest = frame.side / 2**frame.levels * _LONGEST_CELLS
+        over_ranges(_count_pieces, everything, *plane, longest, count)
+    offsets = offsets_from(count)
+    row = np.repeat(np.arange(len(segments), dtype=np.int32), count)
+    part = np.empty((len(row), 2), np.int16)
+    part[:, 0] = np.arange(len(row)) - offsets[row]
+    part[:, 1] = count[row]
+    rows = np.arange(len(row) + 1)
+    key = np.empty(len(row), np.int64)
+    box = (frame.x, frame.y, frame.side, frame.levels)
+    over_ranges(_keys, rows, row, part, *plane, *box, key)
+    order = np.argsort(key)
+    ends = np.empty((len(row), 4))
+    filed_row, filed_part = np.empty_like(row), np.empty_like(part)
+    over_ranges(_lay_out, rows, order, row, part, *plane, filed_row, filed_part, ends)
+    cell = key[order] >> (2 * _LINE_BITS)
+    return Filed(
+        build_directory(frame, cell, ends, filed_part), segments, filed_row, filed_part, ends
+    )
+
+
+@njit(nogil=True, cache=True)
+def _count_pieces(first, last, tail, head, x, y, longest, count):  # type: ignore[no-untyped-def]
+    for i in range(first, last):
+        extent = max(abs(x[tail[i]] - x[head[i]]), abs(y[tail[i]] - y[head[i]]))
+        if extent > longest:
+            count[i] = min(math.ceil(extent / longest), _MOST_PIECES)
+
+
+@njit(cache=True, inline="always")
+def clamp(share, steps):  # type: ignore[no-untyped-def]
+    """Which of so many steps a share from 0 to 1 falls into."""
+    return min(max(np.int64(share * steps), 0), steps - 1)
+
+
+@njit(nogil=True, cache=True)
+def _keys(  # type: ignore[no-untyped-def]
+    first, last, row, part, tail, head, x, y, frame_x, frame_y, side, levels, key
+):
+    """Cell id, then direction and offset of the line by turns of their bits."""
+    steps = 1 << _LINE_BITS
+    for i in range(first, last):
+        a, b = tail[row[i]], head[row[i]]
+        ax, ay, bx, by = piece_of(x[a], y[a], x[b], y[b], part[i, 0], part[i, 1])
+        extent = max(abs(ax - bx), abs(ay - by))
+        level = levels
+        size = side / (1 << levels)
+        while level > 0 and size < extent:
+            level -= 1
+            size *= 2.0
+        # the far edges of the square belong to the last cells
+        mx, my = (ax + bx) / 2 - frame_x, (ay + by) / 2 - frame_y
+        u = min(np.int64(mx / size), (1 << level) - 1)
+        v = min(np.int64(my / size), (1 << level) - 1)
+        cell = (np.int64(1) << (2 * level)) | interleave(u, v)
+        # the line, seen from the middle of the cell
+        mx -= (u + 0.5) * size
+        my -= (v + 0.5) * size
+        dx, dy = bx - ax, by - ay
+        if dx < 0.0 or (dx == 0.0 and dy < 0.0):
+            dx, dy = -dx, -dy
+        length = math.sqrt(dx * dx + dy * dy)
+        if length > 0.0:
+            turn = math.atan2(dy, dx) / math.pi + 0.5
+            across = (my * dx - mx * dy) / length
+        else:
+            # a stay has no direction: by its place, then
+            turn = mx / (1.5 * size) + 0.5
+            across = my
+        p = clamp(turn, steps)
+        q = clamp(across / (1.5 * size) + 0.5, steps)
+        z = np.int64(0)
+        for bit in range(_LINE_BITS - 1, -1, -1):
+            z = (z << 2) | (((q >> bit) & 1) << 1) | ((p >> bit) & 1)
+        key[i] = (cell << (2 * _LINE_BITS)) | z
+
+
+@njit(nogil=True, cache=True)
+def _lay_out(  # type: ignore[no-untyped-def]
+    first, last, order, row, part, tail, head, x, y, out_row, out_part, ends
+):
+    for r in range(first, last):
+        i = order[r]
+        s = row[i]
+        out_row[r] = s
+        out_part[r, 0], out_part[r, 1] = part[i, 0], part[i, 1]
+        a, b = tail[s], head[s]
+        ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3] = x[a], y[a], x[b], y[b]
+
+
+def cells_of(filed: Filed) -> Ints:
+    """Cell id of each row."""
+    return np.repeat(filed.grid.cell, np.diff(filed.grid.segment_offsets))
