@@ -72,22 +72,18 @@ def _spread_out(  # type: ignore[no-untyped-def]
 def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
     """Segments to use, in the order of use: by (loss, position).
 
-    With a spread: those within it, at least the nearest one. Segments without a free time step
-    between their ends are left out while there is any other. Paper: all, those without a free
-    step last.
+    With a spread: those within it, at least the nearest one; of these, segments without a free
+    time step between their ends only if there is no other. Paper: all, those without a free step
+    last.
     """
     if spread_mm < 0:
         nearest = np.argsort(cost, kind="mergesort")
         return nearest[np.argsort(~room[nearest], kind="mergesort")]
-    open_ = room if room.any() else ~room
-    usable = np.flatnonzero(open_ & (cost <= spread_mm))
-    if len(usable) > 0:
-        return usable[np.argsort(cost[usable], kind="mergesort")]
-    best = -1
-    for i in range(len(cost)):
-        if open_[i] and (best < 0 or cost[i] < cost[best]):
-            best = i
-    return np.array([best])
+    usable = np.flatnonzero(cost <= max(spread_mm, cost.min()))
+    with_room = usable[room[usable]]
+    if len(with_room) > 0:
+        usable = with_room
+    return usable[np.argsort(cost[usable], kind="mergesort")]
 
 
 def insert_locally(

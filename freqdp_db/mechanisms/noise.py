@@ -51,8 +51,9 @@ class SeededSource:
 
     private = False
 
-    def __init__(self, seed: int) -> None:
-        self._generator = np.random.default_rng(seed)
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        """`stream` separates the draws of one seed, so that they do not depend on their order."""
+        self._generator = np.random.default_rng([seed, stream])
 
     def discrete_laplace(self, scale: float, count: int) -> Ints:
         stop = -math.expm1(-1.0 / scale)

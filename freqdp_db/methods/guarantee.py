@@ -11,7 +11,7 @@ _INCIDENCE = "one (object, location) incidence added or removed"
 _OCCURRENCE = "one occurrence of a listed location in one trajectory added or removed"
 _TABLE_NOT_DP = (
     "The table of trajectories itself is not differentially private: samples that were not edited "
-    "are published as they are, at their exact place and time."
+    "are published as they are, with their place and time."
 )
 _NOT_PROTECTED = [
     "untouched samples, with their times and the gaps that deletions leave",

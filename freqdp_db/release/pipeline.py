@@ -195,15 +195,15 @@ def run(database: Database, release: ReleaseRow, progress: Progress) -> Verified
     with hold(database, "release", release.release_id, f"release {release.name!r}"):
         # somebody else may have finished it while we waited for nothing but the lock
         if releases.get_release(database, release.release_id).state != "running":
-            raise Busy(f"release {release.name!r} was finished by another session")
+            raise Busy(
+                f"release {release.name!r} was finished by another session",
+                remedy=f"look at it: freqdp release show {release.name}",
+            )
         staging.sweep_staging(database)
         staging.drop_staging(database, release.release_id)
         request = request_of(release)
-        source: RandomSource = (
-            SecureSource() if request.seed is None else SeededSource(request.seed)
-        )
         loaded = load_build(database, release.build_id, progress)
-        state, key, costs = _mechanisms(database, release, request, loaded, source, progress)
+        state, key, costs = _mechanisms(database, release, request, loaded, progress)
         if request.time_step_us is not None:
             state = coarsen_times(state, request.time_step_us)
         released = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
@@ -227,6 +227,10 @@ def run(database: Database, release: ReleaseRow, progress: Progress) -> Verified
             _publish(database, release, request, released.rows)
     sweep_builds(database)
     return verified
+
+
+def _source(request: Request, step: int) -> RandomSource:
+    return SecureSource() if request.seed is None else SeededSource(request.seed, step)
 
 
 def _counted(chunks: Any, stage: Any) -> Any:
@@ -253,7 +257,6 @@ def _mechanisms(
     release: ReleaseRow,
     request: Request,
     loaded: Loaded,
-    source: RandomSource,
     progress: Progress,
 ) -> tuple[Trajectories, Ints, dict[str, Any]]:
     """Run the method's mechanisms one after the other; committed draws are taken as they are."""
@@ -262,6 +265,8 @@ def _mechanisms(
     _require_same_software(release, committed)
     with database.begin() as connection:
         key = releases.load_key(connection, database, release.release_id)
+    if len(key) != (len(state) if committed else 0):
+        raise _not_what_was_drawn(release, "the key of released ids is not whole")
     costs: dict[str, Any] = {}
     for number, mechanism in enumerate(request.method.steps, start=1):
         with progress.stage(f"{mechanism} frequencies", state.samples) as stage:
@@ -270,6 +275,8 @@ def _mechanisms(
         known = committed.get(number)
         with progress.stage(f"{mechanism} noise"):
             if known is None:
+                # a stream of its own for each step: a resumed run draws what it would have drawn
+                source = _source(request, number)
                 first = len(key) == 0
                 if first:
                     key = released_ids(source, len(state))
@@ -287,6 +294,12 @@ def _mechanisms(
                 with database.begin() as connection:
                     targets = releases.load_targets(
                         connection, database, release.release_id, number, mechanism
+                    )
+                if len(targets) != known.targets:
+                    raise _not_what_was_drawn(release, f"step {number} has lost or gained targets")
+                if not steps.drawn_from(frequencies, targets):
+                    raise _not_what_was_drawn(
+                        release, f"step {number}: its targets were drawn from other data"
                     )
         costs[mechanism] = steps.user_level(frequencies, targets, request)
         with progress.stage(f"{mechanism} edits", len(targets), "targets") as stage:
@@ -325,11 +338,17 @@ def _log(
         return
     counts = (edits.deletions.edits, edits.insertions.edits, len(targets))
     if counts != (known.deletions, known.insertions, known.targets) or result != known.digest:
-        raise ResumeRefused(
-            f"release {release.name!r}, step {number}: the edits recomputed from the stored targets "
-            "are not the recorded ones",
-            remedy=f"give it up (freqdp release withdraw {release.name}) and ask for a new draw",
+        raise _not_what_was_drawn(
+            release,
+            f"step {number}: the edits recomputed from the stored targets are not the recorded ones",
         )
+
+
+def _not_what_was_drawn(release: ReleaseRow, what: str) -> ResumeRefused:
+    return ResumeRefused(
+        f"release {release.name!r}: {what}",
+        remedy=f"give it up (freqdp release withdraw {release.name}) and ask for a new draw",
+    )
 
 
 def _publish(database: Database, release: ReleaseRow, request: Request, rows: int) -> None:
@@ -370,15 +389,20 @@ def _publish(database: Database, release: ReleaseRow, request: Request, rows: in
 def withdraw(database: Database, release: ReleaseRow) -> None:
     """Take a release back, or give up one that is not finished. Refunds nothing."""
     with hold(database, "release", release.release_id, f"release {release.name!r}"):
-        if release.state == "published":
+        # looked at again under the lock: somebody may have finished it or taken it back
+        state = releases.get_release(database, release.release_id).state
+        if state == "published":
             staging.withdraw_tables(database, release.release_id, release.name)
-        elif release.state == "running":
+        elif state == "running":
             staging.drop_staging(database, release.release_id)
             releases.update_release(
                 database, release.release_id, state="abandoned", withdrawn_at=sa.func.now()
             )
         else:
-            raise NotFound(f"release {release.name!r} was withdrawn before")
+            raise NotFound(
+                f"release {release.name!r} was withdrawn before",
+                remedy="`freqdp release list` shows what there is",
+            )
     sweep_builds(database)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from freqdp_db.dataset.registration import check_name, positive_decimal
+from freqdp_db.dataset.registration import check_name, epsilon_number, positive_decimal
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.registry import DEFAULT_METHOD, Method, find_method
@@ -120,15 +120,7 @@ def check_release_name(name: str) -> str:
 
 
 def _epsilon(option: str, text: str | None) -> Decimal | None:
-    if text is None:
-        return None
-    value = positive_decimal(option, text)
-    if value > MAX_EPSILON or value.as_tuple().exponent < -9:  # type: ignore[operator]
-        raise BadInput(
-            f"{option} {text} is not between 0.000000001 and {MAX_EPSILON}",
-            remedy=f"for example {option} 1.0",
-        )
-    return value
+    return None if text is None else epsilon_number(option, text, MAX_EPSILON)
 
 
 def _spread(text: str) -> str:

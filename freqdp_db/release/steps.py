@@ -75,6 +75,15 @@ def edit(
     return Edits(deletions, insertions), insert(thinned, insertions, locations, clock)
 
 
+def drawn_from(frequencies: Frequencies, targets: Targets) -> bool:
+    """Whether these are the frequencies that the targets were drawn from."""
+    if isinstance(targets, TfTargets):
+        if len(targets) and int(targets.location.max()) >= len(frequencies.tf):
+            return False
+        return bool((frequencies.tf[targets.location] == targets.tf).all())
+    return bool((point_frequency(frequencies, targets) == targets.pf).all())
+
+
 def require_targets(frequencies: Frequencies, targets: Targets, step: int) -> None:
     """Refuse unless every target holds exactly."""
     if isinstance(targets, TfTargets):

@@ -35,7 +35,7 @@ class Bundles:
     """Direction (x, y), then the bounds along it and across it."""
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _forward(ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """The vector of a segment, turned so that it does not point left."""
     dx, dy = bx - ax, by - ay
@@ -72,7 +72,7 @@ def _strips(first, last, offsets, ends, part, strip):  # type: ignore[no-untyped
         strip[b, 4], strip[b, 5] = across_min - _SLACK_M, across_max + _SLACK_M
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def strip_squared_distance(px, py, strip, b):  # type: ignore[no-untyped-def]
     """Squared distance from a point to the turned box of bundle b."""
     along = px * strip[b, 0] + py * strip[b, 1]

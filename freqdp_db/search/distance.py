@@ -10,7 +10,7 @@ from numba import njit
 # mypy cannot see through numba's decorators; the kernels below take and return scalars.
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """Squared distance in metres from a point to the segment from a to b."""
     dx = bx - ax
@@ -28,7 +28,7 @@ def squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     return ex * ex + ey * ey
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def to_mm(squared_m):  # type: ignore[no-untyped-def]
     """Loss in whole millimetres from a squared distance in metres."""
     return np.int64(math.floor(math.sqrt(squared_m) * 1000.0 + 0.5))
@@ -46,7 +46,7 @@ def projection(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     return min(1.0, max(0.0, t))
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def box_squared_distance(px, py, x_min, y_min, x_max, y_max):  # type: ignore[no-untyped-def]
     """MINdist (paper, Def. "Point-Grid Cell Distance"), squared."""
     dx = max(x_min - px, 0.0, px - x_max)

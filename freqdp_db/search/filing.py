@@ -81,7 +81,7 @@ def _count_pieces(first, last, tail, head, x, y, longest, count):  # type: ignor
             count[i] = min(math.ceil(extent / longest), _MOST_PIECES)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def clamp(share, steps):  # type: ignore[no-untyped-def]
     """Which of so many steps a share from 0 to 1 falls into."""
     return min(max(np.int64(share * steps), 0), steps - 1)

@@ -82,7 +82,7 @@ def _crowding(cell: Ints, used: Ints) -> float:
     return float((together**2).sum() / together.sum())
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def piece_of(ax, ay, bx, by, nth, count):  # type: ignore[no-untyped-def]
     """The nth of `count` equal pieces of a segment."""
     if count == 1:

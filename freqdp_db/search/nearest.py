@@ -182,7 +182,7 @@ def _search_range(  # type: ignore[no-untyped-def]
     return computed
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _worse(best_t, best_d, rank, i, j):  # type: ignore[no-untyped-def]
     return best_d[i] > best_d[j] or (best_d[i] == best_d[j] and rank[best_t[i]] > rank[best_t[j]])
 
@@ -227,7 +227,7 @@ def _sort_best(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-unt
         _sink(best_t, best_p, best_d, slot, rank, end, 0)
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True)
 def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
     """Order of visits: by distance; then subtrees (n >= 0) first; then the finer cell."""
     if d_a != d_b:

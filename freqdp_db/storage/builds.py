@@ -19,9 +19,10 @@ from freqdp_db.model import Locations, Trajectories, offsets_of
 from freqdp_db.storage.copying import Layout, read_arrays, write_records
 from freqdp_db.storage.datasets import table
 from freqdp_db.storage.engine import Database, driver
+from freqdp_db.storage.grants import PARTITIONED, hand_over
 from freqdp_db.storage.locks import is_free
 
-PARTS = ("trajectory", "location", "sample", "segment", "grid_cell")
+PARTS = PARTITIONED
 _PARTITION = re.compile(rf"^({'|'.join(PARTS)})_(\d+)$")
 _LOCK_TIMEOUT = "5s"
 
@@ -97,6 +98,7 @@ def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter
                 relation, sql.Literal(f"Build {build_id}: {part} rows.")
             )
         )
+        hand_over(connection, database, relation)
         yield PartWriter(raw, relation)
         if part in KEYS:
             raw.execute(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.storage.engine import Connection, Database, driver
 from freqdp_db.storage.objects import quoted
 from freqdp_db.storage.tables import Names
 
@@ -23,6 +27,28 @@ _READ_ALSO = (
 )  # fmt: skip
 
 
+PARTITIONED = ("trajectory", "location", "sample", "segment", "grid_cell")
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def hand_over(connection: Connection, database: Database, relation: sql.Identifier) -> None:
+    """Give a new table to the group of runners, so that any of them can look after it."""
+    runner = database.settings.role("runner")
+    member = connection.execute(
+        sa.text(
+            "SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = :runner"
+        ),
+        {"runner": runner},
+    ).scalar()
+    if member:
+        driver(connection).execute(
+            sql.SQL("ALTER TABLE {} OWNER TO {}").format(relation, sql.Identifier(runner))
+        )
+
+
 def role_statements(names: Names, existing: set[str]) -> list[str]:
     """Create the group roles that do not exist yet."""
     statements = []
@@ -41,12 +67,21 @@ def grant_statements(names: Names) -> list[str]:
     work = ", ".join(f"{private}.{quoted(t)}" for t in _WORK_TABLES)
     read = ", ".join(f"{private}.{quoted(t)}" for t in _READ_ALSO)
     workers = f"{role['admin']}, {role['runner']}"
+    # Attaching and dropping need the owner, so the runners own what builds and releases are made
+    # of, as a group; administrators are runners too, and so is whoever installed this.
+    installer = (
+        "DO $$ BEGIN IF NOT pg_has_role(current_user, {name}, 'MEMBER') THEN "
+        "GRANT {role} TO CURRENT_USER; END IF; END $$"
+    ).format(name=literal(f"{names.schema}_runner"), role=role["runner"])
     return [
+        f"GRANT {role['runner']} TO {role['admin']}",
+        installer,
         f"REVOKE ALL ON SCHEMA {private}, {release} FROM PUBLIC",
         f"REVOKE ALL ON ALL TABLES IN SCHEMA {private} FROM PUBLIC",
         f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA {private} FROM PUBLIC",
         f"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {private} FROM PUBLIC",
         f"GRANT USAGE, CREATE ON SCHEMA {private}, {release} TO {workers}",
+        *(f"ALTER TABLE {private}.{t} OWNER TO {role['runner']}" for t in PARTITIONED),
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON {work} TO {workers}",
         f"GRANT SELECT ON {read} TO {workers}",
         f"GRANT INSERT, UPDATE ON {private}.account TO {workers}",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy, SchemaInUse
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.copying import Layout, write_records
 from freqdp_db.storage.datasets import table
 from freqdp_db.storage.engine import Connection, Database, driver
+from freqdp_db.storage.grants import hand_over
 from freqdp_db.storage.locks import is_free
 from freqdp_db.storage.schema import names_of
 
@@ -22,6 +24,7 @@ POINTS = Layout(
     [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
 )
 _STAGING = re.compile(r"^staging_(\d+)(_line)?$")
+_INDEXES = ("_pkey", "_geom_idx")
 _LOCK_TIMEOUT = "2s"
 _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
@@ -32,13 +35,19 @@ def staging_names(release_id: int) -> tuple[str, str]:
 
 
 def drop_staging(database: Database, release_id: int) -> None:
+    """For the holder of the release's lock."""
     with database.begin() as connection:
-        for name in staging_names(release_id):
-            driver(connection).execute(
-                sql.SQL("DROP TABLE IF EXISTS {}").format(
-                    sql.Identifier(database.settings.schema, name)
-                )
+        # without a timeout: the server may still be at the last statement of a killed run
+        _drop_staged(connection, database, release_id)
+
+
+def _drop_staged(connection: Connection, database: Database, release_id: int) -> None:
+    for name in staging_names(release_id):
+        driver(connection).execute(
+            sql.SQL("DROP TABLE IF EXISTS {}").format(
+                sql.Identifier(database.settings.schema, name)
             )
+        )
 
 
 def sweep_staging(database: Database) -> list[int]:
@@ -54,12 +63,19 @@ def sweep_staging(database: Database) -> list[int]:
         left = {int(m[1]) for name in names if (m := _STAGING.match(name))}
     swept = []
     for release_id in sorted(left):
-        with database.begin() as connection:
-            free = is_free(connection, database, "release", release_id)
-        if free:
-            drop_staging(database, release_id)
-            swept.append(release_id)
+        # what is busy is left to the next run
+        with suppress(Busy), database.begin() as connection:
+            if is_free(connection, database, "release", release_id):
+                _limit_waiting(connection)
+                _drop_staged(connection, database, release_id)
+                swept.append(release_id)
     return swept
+
+
+def _limit_waiting(connection: Connection) -> None:
+    driver(connection).execute(
+        sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT))
+    )
 
 
 def fill_staging(
@@ -84,6 +100,7 @@ def fill_staging(
                 "at timestamptz NOT NULL, geom {} NOT NULL)"
             ).format(relation, point)
         )
+        hand_over(connection, database, relation)
         write_records(raw, relation, POINTS.names, points)
 
     def index(statement: str) -> None:
@@ -103,6 +120,7 @@ def fill_staging(
                     line_relation
                 )
             )
+            hand_over(connection, database, line_relation)
             write_records(raw, line_relation, ["trajectory_id", "geom"], lines())
             raw.execute(
                 sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(line_relation)
@@ -110,13 +128,11 @@ def fill_staging(
             raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(line_relation))
             raw.execute(sql.SQL("ANALYZE {}").format(line_relation))
 
-    with ThreadPoolExecutor(2) as pool:
+    with database.side_by_side(2) as start:
         # the lines follow the primary key, which is the shorter of the two index builds
-        gist = pool.submit(index, "CREATE INDEX ON {} USING gist (geom)")
-        key = pool.submit(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
-        rest = pool.submit(write_lines)
-        for task in (key, rest, gist):
-            task.result()
+        start(index, "CREATE INDEX ON {} USING gist (geom)")
+        start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
+        start(write_lines)
     with database.begin() as connection:
         raw = driver(connection)
         unique = raw.execute(
@@ -143,13 +159,18 @@ def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
 
 
 def require_free_name(connection: Connection, database: Database, name: str) -> None:
-    """Refuse a name that a relation of the release schema has already."""
+    """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
+    wanted = [
+        _whole(relation + suffix)
+        for relation in (name, f"{name}_line")
+        for suffix in ("", *_INDEXES)
+    ]
     taken = connection.execute(
         sa.text(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname IN (:name, :line)"
+            "WHERE n.nspname = :schema AND c.relname = ANY(:wanted)"
         ),
-        {"schema": database.settings.release_schema, "name": name, "line": f"{name}_line"},
+        {"schema": database.settings.release_schema, "wanted": wanted},
     ).first()
     if taken is not None:
         raise AlreadyExists(
@@ -190,7 +211,7 @@ def _publish_once(
     releases = table(database, "release")
     with database.begin() as connection:
         raw = driver(connection)
-        raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+        _limit_waiting(connection)
         require_free_name(connection, database, name)
         for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
             raw.execute(
@@ -250,12 +271,17 @@ def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
         ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
     ).fetchall()
     for index, primary in rows:
-        final = f"{relation}_pkey" if primary else f"{relation}_geom_idx"
+        final = _whole(relation + _INDEXES[0 if primary else 1])
         raw.execute(
             sql.SQL("ALTER INDEX {} RENAME TO {}").format(
-                sql.Identifier(schema, index), sql.Identifier(final[:63])
+                sql.Identifier(schema, index), sql.Identifier(final)
             )
         )
+
+
+def _whole(name: str) -> str:
+    """A name as PostgreSQL keeps it: cut off after its last whole character."""
+    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
 
 
 def role_exists(database: Database, kind: str) -> bool:
@@ -296,7 +322,7 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
     releases, catalog = table(database, "release"), table(database, "catalog", released=True)
     with database.begin() as connection:
         raw = driver(connection)
-        raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+        _limit_waiting(connection)
         hanging = [
             view
             for relation in (name, f"{name}_line")

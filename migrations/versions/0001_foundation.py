@@ -266,7 +266,7 @@ CREATE TABLE ${private}.spend (
     hash text NOT NULL,
     UNIQUE (account_id, entry)
 );
-COMMENT ON TABLE ${private}.spend IS 'The ledger: append-only, hash-chained per account, written only through ${private}.book_entry. It limits draws; it does not bound what the tables reveal.';
+COMMENT ON TABLE ${private}.spend IS 'The ledger: append-only, hash-chained per account, written only through ${private}.book_spend and ${private}.grant_budget. It limits draws; it does not bound what the tables reveal.';
 
 CREATE TABLE ${private}.metric (
     release_id int NOT NULL REFERENCES ${private}.release,

@@ -1,0 +1,129 @@
+"""The README.txt beside an exported file: what it is, what it guarantees, who may use it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+_WIDTH = 80
+
+_COLUMNS = {
+    "trajectory_id": "fresh random id; says nothing about the object behind it",
+    "seq": "position in the trajectory, from 1, in time order",
+    "at": "time of the sample, in UTC",
+    "at_us": "the exact time: microseconds since 1970-01-01 UTC (`at` has milliseconds only)",
+    "lon": "longitude of the location's point",
+    "lat": "latitude of the location's point",
+    "x": "easting of the location's point",
+    "y": "northing of the location's point",
+    "geometry": "the location's point, as WKB",
+    "geom": "the location's point",
+    "fid": "row number; needed by the format",
+}
+
+_ARTEFACTS = {
+    "tf_vector": "How many objects visit each signature place (TF)",
+    "pf_vectors": "How often each object visits its listed places (PF)",
+    "both_vectors": "Both of these together",
+    "trajectories": "The table of trajectories",
+}
+
+_TERMS = (
+    "Rights in these data stay with the owner of the data, who decides who may use them and for "
+    "what. The program that anonymized them adds no terms of its own. If you do not know what the "
+    "owner allows, ask before you use or pass on this file."
+)
+
+_PAPER = (
+    "Method: F. Jin, W. Hua, B. Ruan, X. Zhou, Frequency-based Randomization for Guaranteeing "
+    "Differential Privacy in Spatial Trajectories, ICDE 2022. What is claimed here is narrower "
+    "than that title."
+)
+
+
+def readme(document: dict[str, Any]) -> str:
+    """The text for a file that `document` (the guarantee beside it) describes."""
+    file, guarantee = document["file"], document["guarantee"]
+    parameters = ", ".join(
+        f"{name} {value}"
+        for name, value in sorted(document["parameters"].items())
+        if value is not None
+    )
+    blocks = [
+        f"{file['name']}: release {document['name']}, version {document['version']}, "
+        f"of dataset {document['dataset']}, published {document['published_at']}. "
+        f"{document['rows']:,} samples. Method {document['method']}: {parameters}.",
+        f"Reference system: {file['reference_system']} (SRID {file['srid']}).",
+    ]
+    if file["format"] == "gpkg":
+        blocks.append(
+            "Two layers: `samples`, and `lines` with one line for each trajectory of at least two "
+            "samples; the M of a line's points is the time in seconds since 1970-01-01 UTC."
+        )
+    lines = [_title("What this is"), *_paragraphs(blocks)]
+    lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])
+    if not document["private"]:
+        lines += [
+            _title("NOT PRIVATE"),
+            *_paragraphs(
+                [
+                    "The noise of this release was seeded: whoever knows the seed can subtract "
+                    "it. It was made for tests. Do not hand it out."
+                ]
+            ),
+        ]
+    lines += [_title("What is guaranteed"), *_paragraphs([guarantee["plain"]])]
+    lines += _items(_artefact(key, a) for key, a in guarantee["artefacts"].items())
+    lines += [_title("What is not protected"), *_items(guarantee["not_protected"])]
+    lines += [_title("Terms of use"), *_paragraphs([_TERMS])]
+    lines += [
+        _title("Where it comes from"),
+        *_paragraphs(
+            [
+                _PAPER,
+                f"Written by {file['software']}. {file['name']}.guarantee.json has all of this as "
+                f"data. SHA-256 of the file: {file['sha256']}",
+            ]
+        ),
+    ]
+    return "\n".join(lines).strip() + "\n"
+
+
+def _artefact(key: str, artefact: dict[str, Any]) -> str:
+    if artefact["claimed_epsilon"] is None:
+        return f"{_ARTEFACTS[key]}: nothing is claimed."
+    accounted = artefact["accounted_epsilon"]
+    words = (
+        f"{_ARTEFACTS[key]}: claimed epsilon {artefact['claimed_epsilon']}, accounted epsilon "
+        f"{'none' if accounted is None else accounted}, for {artefact['unit']}; assumes that "
+        f"{artefact['assumes']}."
+    )
+    if "whole_user" in artefact:
+        words += f" For a whole user: {artefact['whole_user']}."
+    return words
+
+
+def _title(text: str) -> str:
+    return f"{text}\n{'-' * len(text)}"
+
+
+def _paragraphs(texts: Any) -> list[str]:
+    return [
+        textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
+        for text in texts
+    ]
+
+
+def _items(texts: Any) -> list[str]:
+    items = [
+        textwrap.fill(
+            text,
+            _WIDTH,
+            initial_indent="- ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for text in texts
+    ]
+    return [*items, ""]

@@ -1,0 +1,513 @@
+"""`release export`: every format gives the table's rows exactly, with the guarantee beside them."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import hashlib
+import json
+import os
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyproj
+import pytest
+from library import opened, release
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from servers import SharedServer, cloned
+
+from freqdp_db.dataset.building import build
+from freqdp_db.dataset.registration import Registration, register
+from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
+from freqdp_db.progress import Progress
+from freqdp_db.release.exporting import FORMATS, export_release
+from freqdp_db.release.pipeline import withdraw
+from freqdp_db.settings import Settings
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.export import ReleaseReader
+from freqdp_db.storage.releases import ReleaseRow, find_release
+from freqdp_db.storage.staging import POINTS
+
+Row = tuple[int, int, datetime, float, float]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OWN_SRID = 990001
+"""A system that no authority knows: a transverse Mercator on a meridian of its own."""
+
+RELEASES = {
+    # name: source, whether its times have fractions of a second
+    "degrees": ("world.degrees", True),
+    "metres": ("world.metres", False),
+    'odd "name" é': ("world.own", False),
+}
+
+
+class Notes(Progress):
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def url(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+    """A database with a release in each kind of reference system, and a seeded one."""
+    with cloned(shared_server.get(), template_db) as found:
+        _make_world(found)
+        with opened(found) as database:
+            for name, (source, _) in RELEASES.items():
+                _build(database, name, source)
+                release(database, name, name, signature=3)
+            release(database, "metres", "seeded", signature=3, seed=1)
+        yield found
+
+
+def _make_world(url: str) -> None:
+    """Three tables of the same walks: in degrees, in metres, and in a system of one's own."""
+    walk = np.random.default_rng(5)
+    rows = []
+    for number in range(12):
+        steps = 1 if number == 0 else 40
+        x, y = 4.35 + 0.02 * walk.standard_normal((2, steps)).cumsum(axis=1) / 10
+        seconds = np.cumsum(walk.integers(20, 90, steps))
+        fractions = walk.integers(0, 10**6, steps)
+        rows += [
+            (f"object {number}", int(s), int(f), float(a), float(b) + 46.5)
+            for s, f, a, b in zip(seconds, fractions, x, y, strict=True)
+        ]
+    own = "+proj=tmerc +lon_0=4.1 +k=0.9999 +x_0=0 +datum=WGS84 +units=m +no_defs"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO spatial_ref_sys (srid, srtext, proj4text) VALUES (%s, %s, %s)",
+            (OWN_SRID, pyproj.CRS.from_proj4(own).to_wkt("WKT1_GDAL"), own),
+        )
+        connection.execute("CREATE SCHEMA world")
+        connection.execute(
+            "CREATE TABLE world.walk (who text, second int, us int, lon float8, lat float8)"
+        )
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO world.walk VALUES (%s, %s, %s, %s, %s)", rows)
+        for name, srid, unit in (("degrees", 4326, 1), ("metres", 32631, 0), ("own", OWN_SRID, 0)):
+            connection.execute(
+                sql.SQL(
+                    "CREATE TABLE {} AS SELECT who, timestamptz '2024-03-01 08:00:00+00' "
+                    "+ second * interval '1 s' + {} * us * interval '1 us' AS at, "
+                    "ST_Transform(ST_SetSRID(ST_MakePoint(lon, lat), 4326), {}) AS geom "
+                    "FROM world.walk"
+                ).format(sql.Identifier("world", name), sql.Literal(unit), sql.Literal(srid))
+            )
+
+
+def _build(database: Database, name: str, source: str) -> None:
+    wanted = Registration(
+        name, source, object="who", time="at", geom="geom", snap="grid:50", budget="100"
+    )
+    build(database, register(database, wanted)[0], Progress())
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    with opened(url) as found:
+        yield found
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the release's tables hold, asked in SQL."""
+
+    rows: list[Row]
+    lines: dict[int, list[tuple[float, float, float]]]
+    srid: int
+
+
+def _table(url: str, name: str) -> Table:
+    points, lines = (sql.Identifier("freqdp_release", n) for n in (name, f"{name}_line"))
+    with psycopg.connect(url) as connection:
+        connection.execute("SET timezone = 'UTC'")
+        rows = connection.execute(
+            sql.SQL(
+                "SELECT trajectory_id, seq, at, ST_X(geom), ST_Y(geom) FROM {} ORDER BY 1, 2"
+            ).format(points)
+        ).fetchall()
+        dumped = connection.execute(
+            sql.SQL(
+                "SELECT trajectory_id, ST_X(d.geom), ST_Y(d.geom), ST_M(d.geom) "
+                "FROM {}, LATERAL ST_DumpPoints(geom) AS d ORDER BY trajectory_id, d.path"
+            ).format(lines)
+        ).fetchall()
+        srid = connection.execute(
+            sql.SQL("SELECT ST_SRID(geom) FROM {} LIMIT 1").format(points)
+        ).fetchone()
+    assert srid is not None
+    found: dict[int, list[tuple[float, float, float]]] = {}
+    for trajectory_id, x, y, m in dumped:
+        found.setdefault(trajectory_id, []).append((x, y, m))
+    return Table(rows, found, srid[0])
+
+
+def _export(
+    database: Database, name: str, format_name: str, out: Path, **options: Any
+) -> tuple[Path, ...]:
+    exported = export_release(
+        database, find_release(database, name), format_name, out, Notes(), **options
+    )
+    assert [f.exists() for f in exported.files] == [True] * 3
+    return exported.files
+
+
+@pytest.fixture(autouse=True)
+def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks, so that a file is put together from several."""
+    monkeypatch.setattr("freqdp_db.storage.libpq._BUFFER", 100 * POINTS.dtype.itemsize)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_csv_has_the_rows(database: Database, url: str, name: str, tmp_path: Path) -> None:
+    table, fractions = _table(url, name), RELEASES[name][1]
+    path, *_ = _export(database, name, "csv", tmp_path / "out.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    places = ["lon", "lat"] if table.srid == 4326 else ["x", "y"]
+    assert header == ["trajectory_id", "seq", "at", *places]
+    assert {len(line[2]) for line in lines} == {27 if fractions else 20}
+    assert all(line[2].endswith("Z") and line[2][10] == "T" for line in lines)
+    rows = [
+        (int(i), int(s), datetime.fromisoformat(at), float(x), float(y)) for i, s, at, x, y in lines
+    ]
+    assert rows == table.rows
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_geoparquet_has_the_rows(database: Database, url: str, name: str, tmp_path: Path) -> None:
+    table = _table(url, name)
+    path, *_ = _export(database, name, "geoparquet", tmp_path / "out.parquet")
+    file = pq.ParquetFile(path)
+    assert file.metadata.num_row_groups > 2
+    assert file.schema_arrow.field("at").type == pa.timestamp("us", tz="UTC")
+    columns = [file.read()[c].to_pylist() for c in ("trajectory_id", "seq", "at", "geometry")]
+    rows = [(i, s, at, *_point(wkb)) for i, s, at, wkb in zip(*columns, strict=True)]
+    assert rows == table.rows
+    geo = json.loads(file.schema_arrow.metadata[b"geo"])
+    column = geo["columns"]["geometry"]
+    assert (geo["version"], geo["primary_column"]) == ("1.1.0", "geometry")
+    assert (column["encoding"], column["geometry_types"]) == ("WKB", ["Point"])
+    assert column["bbox"] == _box(table)
+    crs = pyproj.CRS.from_json_dict(column["crs"])
+    assert crs.to_epsg() == (None if table.srid == OWN_SRID else table.srid)
+    assert json.loads(file.schema_arrow.metadata[b"freqdp"])["name"] == name
+
+
+def _point(wkb: bytes) -> tuple[float, float]:
+    order, kind, x, y = struct.unpack("<BIdd", wkb)
+    assert (order, kind) == (1, 1)
+    return x, y
+
+
+def _box(table: Table) -> list[float]:
+    x, y = [r[3] for r in table.rows], [r[4] for r in table.rows]
+    return [min(x), min(y), max(x), max(y)]
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_gpkg_has_the_rows(database: Database, url: str, name: str, tmp_path: Path) -> None:
+    table = _table(url, name)
+    path, *_ = _export(database, name, "gpkg", tmp_path / "out.gpkg")
+    with closing(sqlite3.connect(path)) as file:
+        rows = []
+        for i, s, at, us, blob in file.execute(
+            "SELECT trajectory_id, seq, at, at_us, geom FROM samples ORDER BY fid"
+        ):
+            exact = EPOCH + timedelta(microseconds=us)
+            assert datetime.fromisoformat(at) == exact - timedelta(microseconds=us % 1000)
+            assert len(at) == len("2024-03-01T08:00:00.000Z")
+            assert struct.unpack("<2sBBi", blob[:8]) == (b"GP", 0, 1, table.srid)
+            rows.append((i, s, exact, *_point(blob[8:])))
+        assert rows == table.rows
+        lines = {}
+        for trajectory_id, blob in file.execute("SELECT trajectory_id, geom FROM lines"):
+            lines[trajectory_id] = points = _line(blob, table.srid)
+            x, y, _ = zip(*points, strict=True)
+            assert struct.unpack("<4d", blob[8:40]) == (min(x), max(x), min(y), max(y))
+        assert lines == table.lines
+
+
+def _line(blob: bytes, srid: int) -> list[tuple[float, float, float]]:
+    assert struct.unpack("<2sBBi", blob[:8]) == (b"GP", 0, 3, srid)
+    order, kind, count = struct.unpack("<BII", blob[40:49])
+    assert (order, kind) == (1, 2002)  # ISO WKB: LineString with M
+    assert len(blob) == 49 + 24 * count
+    return list(struct.iter_unpack("<ddd", blob[49:]))
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_gpkg_is_one(database: Database, url: str, name: str, tmp_path: Path) -> None:
+    table = _table(url, name)
+    path, *_ = _export(database, name, "gpkg", tmp_path / "out.gpkg")
+    with closing(sqlite3.connect(path)) as file:
+
+        def ask(statement: str) -> list[Any]:
+            return file.execute(statement).fetchall()
+
+        assert ask("PRAGMA application_id") == [(0x47504B47,)]
+        assert ask("PRAGMA user_version") == [(10300,)]
+        assert ask("PRAGMA integrity_check") == [("ok",)]
+        assert ask("PRAGMA foreign_key_check") == []
+        contents = ask(
+            "SELECT table_name, data_type, identifier, min_x, min_y, max_x, max_y, srs_id "
+            "FROM gpkg_contents ORDER BY 1"
+        )
+        assert contents == [
+            ("lines", "features", f"{name} (lines)", *_box(table), table.srid),
+            ("samples", "features", name, *_box(table), table.srid),
+        ]
+        assert ask("SELECT * FROM gpkg_geometry_columns ORDER BY 1") == [
+            ("lines", "geom", "LINESTRING", table.srid, 0, 1),
+            ("samples", "geom", "POINT", table.srid, 0, 0),
+        ]
+        systems = dict(ask("SELECT srs_id, organization FROM gpkg_spatial_ref_sys"))
+        wanted = {-1: "NONE", 0: "NONE", 4326: "EPSG", table.srid: "EPSG"}
+        assert systems == wanted | ({OWN_SRID: "NONE"} if table.srid == OWN_SRID else {})
+        for layer in ("samples", "lines"):
+            assert ask(f"SELECT rtreecheck('rtree_{layer}_geom')") == [("ok",)]
+            # every geometry lies in its box, which has 32 bits a side and is rounded outwards
+            assert ask(f"SELECT count(*) FROM rtree_{layer}_geom") == ask(
+                f"SELECT count(*) FROM {layer}"
+            )
+            assert ask(
+                f"SELECT scope FROM gpkg_extensions WHERE table_name = '{layer}' "
+                "AND column_name = 'geom' AND extension_name = 'gpkg_rtree_index'"
+            ) == [("write-only",)]
+            triggers = ask(
+                f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = '{layer}'"
+            )
+            assert {t for (t,) in triggers} == {
+                f"rtree_{layer}_geom_{event}"
+                for event in ("insert", "update1", "update2", "update3", "update4", "delete")
+            }
+        for fid, blob, min_x, max_x, min_y, max_y in ask(
+            "SELECT fid, geom, minx, maxx, miny, maxy FROM samples "
+            "JOIN rtree_samples_geom ON id = fid"
+        ):
+            x, y = _point(blob[8:])
+            assert min_x <= x <= max_x and min_y <= y <= max_y, fid
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_guarantee_stands_beside_the_file(
+    database: Database, url: str, format_name: str, tmp_path: Path
+) -> None:
+    data, guarantee, notice = _export(database, "degrees", format_name, tmp_path / "a.file")
+    assert guarantee == tmp_path / "a.file.guarantee.json"
+    assert notice == tmp_path / "a.file.README.txt"
+    document = json.loads(guarantee.read_text("utf-8"))
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT to_jsonb(c) - 'published_at' FROM freqdp_release.catalog c "
+            "WHERE name = 'degrees'"
+        ).fetchone()
+    assert row is not None
+    file = document.pop("file")
+    assert datetime.fromisoformat(document.pop("published_at")).tzinfo is not None
+    assert document == row[0]
+    assert file["sha256"] == hashlib.sha256(data.read_bytes()).hexdigest()
+    assert file["bytes"] == data.stat().st_size
+    assert (file["name"], file["format"], file["srid"]) == ("a.file", format_name, 4326)
+    words = " ".join(notice.read_text("utf-8").split())
+    assert document["guarantee"]["plain"] in words
+    assert "is not differentially private" in words
+    assert "Rights in these data stay with the owner" in words
+    assert all(f"- {thing}" in words for thing in document["guarantee"]["not_protected"])
+    assert "NOT PRIVATE" not in words
+
+
+def test_seeded_release_is_marked(database: Database, tmp_path: Path) -> None:
+    notes = Notes()
+    row = find_release(database, "seeded")
+    exported = export_release(database, row, "csv", tmp_path / "s.csv", notes)
+    assert any("NOT private" in note for note in notes.notes)
+    assert "NOT PRIVATE" in exported.files[2].read_text("utf-8")
+    assert json.loads(exported.files[1].read_text("utf-8"))["private"] is False
+
+
+def test_default_name(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = find_release(database, 'odd "name" é')
+    for name, chosen in FORMATS.items():
+        export_release(database, row, name, None, Progress())
+        assert (tmp_path / f'odd "name" é{chosen.suffix}').is_file()
+    assert len(list(tmp_path.iterdir())) == 3 * len(FORMATS)
+
+
+def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    beside = tmp_path / "a.csv.README.txt"
+    beside.write_text("mine")
+    with pytest.raises(AlreadyExists, match="README") as refused:
+        _export(database, "metres", "csv", out)
+    assert "--force" in str(refused.value.remedy)
+    assert beside.read_text() == "mine" and not out.exists()
+    _export(database, "metres", "csv", out, overwrite=True)
+    first = out.read_bytes()
+    _export(database, "metres", "csv", out, overwrite=True)
+    assert out.read_bytes() == first
+
+
+def test_refusals(database: Database, tmp_path: Path) -> None:
+    row = find_release(database, "metres")
+    file = tmp_path / "file"
+    file.write_text("")
+    for format_name, out, words in (
+        ("shp", tmp_path / "a.shp", "--format 'shp'"),
+        ("csv", tmp_path, "is a directory"),
+        ("csv", Path(), "is a directory"),
+        ("csv", tmp_path / "no" / "a.csv", "there is no directory"),
+        ("csv", file / "a.csv", "there is no directory"),
+        ("csv", Path("/dev/null"), "not a plain file"),
+    ):
+        with pytest.raises(BadInput, match=words) as refused:
+            export_release(database, row, format_name, out, Progress(), overwrite=True)
+        assert refused.value.remedy, words
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_folder_that_may_not_be_written(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # root may write anywhere, so the system's answer is made up
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(BadInput, match="you may not write"):
+        _export(database, "metres", "csv", tmp_path / "a.csv")
+
+
+def test_name_that_is_no_file_name(database: Database, tmp_path: Path) -> None:
+    release(database, "metres", "a/b", signature=3, spread="100")
+    row = find_release(database, "a/b")
+    with pytest.raises(BadInput, match="cannot give a file its name"):
+        export_release(database, row, "csv", None, Progress())
+    export_release(database, row, "csv", tmp_path / "a.csv", Progress())
+
+
+def test_only_published_releases(database: Database, tmp_path: Path) -> None:
+    row = release(database, "metres", "short", signature=3, spread="200")
+    withdraw(database, row)
+    with pytest.raises(NotFound):  # it went between the look-up and the export
+        export_release(database, row, "csv", tmp_path / "a.csv", Progress())
+    with pytest.raises(BadInput, match="is withdrawn, not published"):
+        _export(database, "short", "csv", tmp_path / "a.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), FreqdpError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+    ids=["disk full", "Ctrl-C"],
+)
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_failure_leaves_nothing(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format_name: str,
+    fault: BaseException,
+    told: type[BaseException],
+) -> None:
+    out = tmp_path / "a"
+    out.write_text("the last export")
+    whole = ReleaseReader.samples
+
+    def broken(self: ReleaseReader) -> Iterator[Any]:
+        yield next(whole(self))
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReleaseReader, "samples", broken)
+        with pytest.raises(told) as raised:
+            _export(database, "metres", format_name, out, overwrite=True)
+    if isinstance(raised.value, FreqdpError):
+        assert "No space left on device" in raised.value.message and raised.value.remedy
+    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("a", "the last export")]
+    _export(database, "metres", format_name, out, overwrite=True)
+
+
+def test_changed_table_is_not_exported(database: Database, url: str, tmp_path: Path) -> None:
+    release(database, "metres", "changed", signature=3, spread="300")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DELETE FROM freqdp_release.changed WHERE seq = 1")
+    with pytest.raises(VerificationFailed, match="were published"):
+        _export(database, "changed", "csv", tmp_path / "a.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:
+    """Nothing is left of objects that the edits emptied: a table of no rows is still a table."""
+    release(database, "metres", "empty", signature=3, spread="400")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("TRUNCATE freqdp_release.empty, freqdp_release.empty_line")
+        connection.execute("UPDATE freqdp_release.catalog SET rows = 0 WHERE name = 'empty'")
+    for format_name in FORMATS:
+        _export(database, "empty", format_name, tmp_path / format_name)
+    assert (tmp_path / "csv").read_text() == "trajectory_id,seq,at,x,y\n"
+    assert pq.read_table(tmp_path / "geoparquet").num_rows == 0
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_reads_the_release_schema_only(
+    database: Database, url: str, tmp_path: Path, format_name: str
+) -> None:
+    """With the analyst's rights, which end at the release schema, the export goes through."""
+    row: ReleaseRow = find_release(database, "degrees")
+    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    other = Database(analyst, Settings(dsn=analyst), "tests")
+    try:
+        with pytest.raises(FreqdpError), other.begin() as connection:
+            connection.exec_driver_sql("SELECT FROM freqdp.release")
+        _ = export_release(other, row, format_name, tmp_path / "a", Progress())
+    finally:
+        other.close()
+
+
+@pytest.fixture
+def run_cli_on(url: str) -> Any:
+    """The command as a person runs it, on this module's database."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "freqdp_db", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "DATABASE_URL": url},
+        )
+
+    return run
+
+
+def test_command(run_cli_on: Any, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+    words = ("release", "export", "degrees", "--format", "csv", "--out", str(out), "--json")
+    done = run_cli_on(*words)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["files"][0] == str(out)
+    assert answer["rows"] == len(out.read_text().splitlines()) - 1
+    refused = run_cli_on(*words)
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["error"] == "AlreadyExists"
+    assert "Traceback" not in refused.stderr
