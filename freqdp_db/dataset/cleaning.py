@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.model import Flags, Ints, Metres
+from freqdp_db.sorting import sortable, stable_order
 
 US_PER_S = 1_000_000
 _EPOCH_2000_S = 946_684_800
@@ -96,8 +97,8 @@ def sort_rows(rows: Rows) -> Rows:
 @njit(cache=True)
 def _by_position(x, y):  # type: ignore[no-untyped-def]
     """Order by (x, y)."""
-    order = np.argsort(y, kind="mergesort")
-    return order[np.argsort(x[order], kind="mergesort")]
+    order = stable_order(sortable(y))
+    return order[stable_order(sortable(x[order]))]
 
 
 @njit(cache=True)

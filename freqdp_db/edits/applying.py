@@ -20,6 +20,7 @@ from freqdp_db.model import (
 )
 from freqdp_db.parallel import over_ranges
 from freqdp_db.search.distance import projection
+from freqdp_db.sorting import sortable, stable_order
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ def _insert_range(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                 n += 1
         # by (segment, projection, location); runs are in order of location already
-        order = np.argsort(share, kind="mergesort")
-        order = order[np.argsort(after[order], kind="mergesort")]
+        order = stable_order(sortable(share))
+        order = order[stable_order(after[order])]
         e = 0
         if hi - lo == 0:
             for e in range(new):

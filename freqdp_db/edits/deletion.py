@@ -25,6 +25,7 @@ from freqdp_db.model import (
 )
 from freqdp_db.parallel import over_ranges
 from freqdp_db.search.distance import squared_distance, to_mm
+from freqdp_db.sorting import stable_order
 
 
 @njit(cache=True)
@@ -100,7 +101,7 @@ def _cheapest(  # type: ignore[no-untyped-def]
                     which[n], where[n], cost[n] = run, i - lo, price
                     n += 1
             begin = end
-        by_run = np.argsort(which[:n], kind="mergesort")
+        by_run = stable_order(which[:n])
         i = 0
         while i < n:
             run = which[by_run[i]]
@@ -110,8 +111,8 @@ def _cheapest(  # type: ignore[no-untyped-def]
             mine = by_run[i:j]
             taken = slots[run + 1] - slots[run]
             if taken < j - i:
-                mine = mine[np.argsort(cost[mine], kind="mergesort")[:taken]]
-                mine = np.sort(mine)
+                mine = mine[stable_order(cost[mine])[:taken]]
+                mine = mine[stable_order(mine)]
             for s in range(taken):
                 position[slots[run] + s] = where[mine[s]]
                 loss[slots[run] + s] = cost[mine[s]]

@@ -24,6 +24,7 @@ from freqdp_db.model import (
 from freqdp_db.parallel import over_ranges
 from freqdp_db.search.distance import squared_distance, to_mm
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
+from freqdp_db.sorting import stable_order
 
 PAPER_SPREAD_MM = -1
 """Stands for `--spread paper`: the K nearest segments, however far."""
@@ -77,13 +78,13 @@ def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
     last.
     """
     if spread_mm < 0:
-        nearest = np.argsort(cost, kind="mergesort")
-        return nearest[np.argsort(~room[nearest], kind="mergesort")]
+        nearest = stable_order(cost)
+        return np.concatenate((nearest[room[nearest]], nearest[~room[nearest]]))
     usable = np.flatnonzero(cost <= max(spread_mm, cost.min()))
     with_room = usable[room[usable]]
     if len(with_room) > 0:
         usable = with_room
-    return usable[np.argsort(cost[usable], kind="mergesort")]
+    return usable[stable_order(cost[usable])]
 
 
 def insert_locally(

@@ -12,6 +12,7 @@ from numba import njit
 
 from freqdp_db.model import Ids, Ints, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
+from freqdp_db.sorting import sort_ids
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def _sort_places(first, last, offsets, ordered, distinct):  # type: ignore[no-un
     """Sort each trajectory's places in place and count the distinct ones."""
     for t in range(first, last):
         part = ordered[offsets[t] : offsets[t + 1]]
-        part.sort()
+        sort_ids(part)
         count = 0
         for i in range(len(part)):
             if i == 0 or part[i] != part[i - 1]:

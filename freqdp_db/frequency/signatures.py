@@ -14,6 +14,7 @@ from numba import njit
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.model import Flags, Ints
 from freqdp_db.parallel import over_ranges
+from freqdp_db.sorting import stable_order
 
 # Scores are compared in whole units of 1e-9, so that mathematically equal weights are ties
 # whichever way the last bit of a logarithm fell.
@@ -42,7 +43,7 @@ def _rank(first, last, offsets, place, pf, tf, order):  # type: ignore[no-untype
             weight = pf[i] * math.log(trajectories / tf[place[i]])
             score[i - lo] = -np.int64(math.floor(weight * _SCORE_UNITS + 0.5))
         # stable, and the places are in ascending order: ties by location id
-        order[lo:hi] = lo + np.argsort(score, kind="mergesort")
+        order[lo:hi] = lo + stable_order(score)
 
 
 def rank_places(frequencies: Frequencies, size: int) -> Signatures:

@@ -12,6 +12,7 @@ from freqdp_db.frequency.signatures import Signatures
 from freqdp_db.mechanisms.noise import RandomSource, scale_for
 from freqdp_db.model import Ints, PfTargets, offsets_from
 from freqdp_db.parallel import over_ranges
+from freqdp_db.sorting import stable_order
 
 SENSITIVITY = 1
 
@@ -53,7 +54,7 @@ def _fill_lists(  # type: ignore[no-untyped-def]
                 if not candidates[place[order[i]]]:
                     rest[r] = order[i]
                     r += 1
-            picked = np.argsort(keys[key_offsets[t] : key_offsets[t + 1]])
+            picked = stable_order(keys[key_offsets[t] : key_offsets[t + 1]])
             for j in range(end - k):
                 entry[k + j] = rest[picked[j]]
 

@@ -9,6 +9,7 @@ from numba import njit
 
 from freqdp_db.model import Ids, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
+from freqdp_db.sorting import stable_order
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _group(first, last, offsets, location, room, position, count, found):  # typ
         key = np.empty(steps, np.int64)
         for i in range(steps):
             key[i] = (np.int64(location[lo + i]) << 32) | np.int64(location[lo + i + 1])
-        order = np.argsort(key, kind="mergesort")
+        order = stable_order(key)
         times = np.zeros(steps, np.int32)
         head = 0
         for j in range(steps):
