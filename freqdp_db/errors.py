@@ -17,6 +17,7 @@
       ResumeRefused              stored targets and recomputed edits disagree
       ServerRefused              the server said no for a reason of its own (disk full, cancelled)
     VerificationFailed           exit code 3: a release is not what its log says
+    Interrupted                  exit code 130: Ctrl-C or SIGTERM
 
 A message says what was wrong and with which value; `remedy` says what to do about it.
 """
@@ -96,6 +97,15 @@ class ResumeRefused(FreqdpError):
 
 class ServerRefused(FreqdpError):
     """The database server refused the statement."""
+
+
+class Interrupted(FreqdpError):
+    """interrupted; nothing partial is visible"""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__(remedy="the same command again goes on where it stopped, or starts anew")
 
 
 class VerificationFailed(FreqdpError):

@@ -51,10 +51,11 @@ def load_settings(
         ("--schema", settings.schema),
         ("--release-schema", settings.release_schema),
     ):
-        if not name or "\x00" in name or len(name.encode()) > MAX_SCHEMA_BYTES:
+        # % stands for a parameter, in names too, wherever a statement has parameters
+        if not name or {"\x00", "%"} & set(name) or len(name.encode()) > MAX_SCHEMA_BYTES:
             raise BadInput(
                 f"{option} {name!r} is not a usable schema name",
-                remedy=f"give a name of 1 to {MAX_SCHEMA_BYTES} bytes",
+                remedy=f"give a name of 1 to {MAX_SCHEMA_BYTES} bytes, without %",
             )
         if name == "public" or name.startswith("pg_"):
             raise BadInput(

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
+from freqdp_db.errors import Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 from freqdp_db.storage.engine import Database, connect
@@ -23,6 +24,7 @@ from freqdp_db.storage.engine import Database, connect
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ClickException: type[Exception] = UsageError.__bases__[0]
 
+PROGRAM = "freqdp"
 _ROOT: dict[str, Any] = {}
 """Common options given before the command's name; those given after it win."""
 
@@ -163,7 +165,8 @@ def command(
         @wraps(function)
         def run(**arguments: Any) -> None:
             common = {key: arguments.pop(key) or _ROOT.get(key) for key in _COMMON}
-            group = app.info.name
+            # the root has the program's name, which every session carries anyway
+            group = app.info.name if app.info.name != PROGRAM else None
             session = Session(
                 settings=load_settings(
                     dsn=common["dsn"],
@@ -175,6 +178,9 @@ def command(
             )
             try:
                 function(session, **arguments)
+            except KeyboardInterrupt:
+                # typer would end without a word
+                raise Interrupted from None
             finally:
                 if session._database is not None:
                     session._database.close()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from freqdp_db.cli.console import Session, command
-from freqdp_db.errors import FreqdpError
+from freqdp_db.errors import FreqdpError, Interrupted
 
 _NAME = "city"
 
@@ -36,6 +36,8 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             # with --json the steps' answers are talk: the document is the last release's
             with redirect_stdout(sys.stderr) if session.json else nullcontext():
                 code = run([*arguments, *_connection_options(session)])
+            if code == Interrupted.exit_code:
+                raise Interrupted
             if code != 0:
                 raise FreqdpError(f"the demo stopped at: freqdp {shlex.join(arguments)}")
 

@@ -25,7 +25,7 @@ def register(root: typer.Typer) -> None:
         ] = None,
     ) -> None:
         """What a dataset's source may spend, has spent and has left, and by which releases."""
-        from freqdp_db.dataset.registration import positive_decimal
+        from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
         from freqdp_db.errors import BadInput
         from freqdp_db.storage import ledger
         from freqdp_db.storage.datasets import find_dataset
@@ -36,7 +36,10 @@ def register(root: typer.Typer) -> None:
             raise BadInput("--raise and --reason go together", remedy="give both")
         if raise_ is not None:
             ledger.grant_budget(
-                database, row.account_id, positive_decimal("--raise", raise_), reason or ""
+                database,
+                row.account_id,
+                epsilon_number("--raise", raise_, MAX_BUDGET),
+                reason or "",
             )
         account = ledger.find_budget(database, row.account_id)
         entries = ledger.entries(database, row.account_id)

@@ -13,14 +13,13 @@ import typer
 
 from freqdp_db import __version__
 from freqdp_db.cli import anonymize, console, dataset, db, demo, ledger, load, release, setup
-from freqdp_db.errors import FreqdpError
+from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
-    name="freqdp",
+    name=console.PROGRAM,
     help="Anonymize trajectories that sit in PostgreSQL/PostGIS and publish them as versioned tables.",
     no_args_is_help=True,
     add_completion=True,
@@ -52,22 +51,31 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _require_text(arguments: Sequence[str]) -> None:
+    """Refuse bytes that are not UTF-8: no name in the database could be meant by them."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise BadInput(
+                f"the argument {argument!a} is not valid UTF-8",
+                remedy="check the encoding of the terminal or the script",
+            ) from None
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 refused, 2 usage, 3 not verified."""
     as_json = "--json" in arguments
     try:
+        _require_text(arguments)
         result: Any = app(args=list(arguments), standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FreqdpError as error:
         _show_error(error.as_dict(), as_json)
         return error.exit_code
-    except KeyboardInterrupt:
-        _show_error(
-            {"error": "Interrupted", "message": "interrupted; nothing partial is visible"}, as_json
-        )
-        return EXIT_INTERRUPTED
-    except typer.Abort:
-        return EXIT_INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
+        _show_error(Interrupted().as_dict(), as_json)
+        return Interrupted.exit_code
     except console.ClickException as error:
         unacceptable = (
             isinstance(error, typer.BadParameter) and "Missing" not in type(error).__name__

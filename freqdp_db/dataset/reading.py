@@ -60,7 +60,8 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
             }
         anchors = None
         if snap.relation is not None:
-            anchors = read_points(connection, find_relation(connection, *snap.relation), postgis)
+            points = find_relation(connection, *snap.relation, option="--snap anchors:")
+            anchors = read_points(connection, points, postgis)
     order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
     return Source(
         rows=Rows(

@@ -24,7 +24,8 @@ from freqdp_db.storage.source import (
 )
 from freqdp_db.storage.timezones import require_timezone
 
-DEFAULT_BUDGET = Decimal(10)
+DEFAULT_BUDGET = "10"
+MAX_BUDGET = Decimal(1_000_000)
 DEFAULT_SNAP = "grid:100"
 _WGS84 = 4326
 
@@ -47,7 +48,7 @@ class Registration:
     budget: str | None = None
 
 
-def positive_decimal(option: str, text: str | Decimal) -> Decimal:
+def positive_decimal(option: str, text: str) -> Decimal:
     """An exact number above 0, or a refusal that names the option."""
     try:
         value = Decimal(text)
@@ -56,6 +57,17 @@ def positive_decimal(option: str, text: str | Decimal) -> Decimal:
     if not value.is_finite() or value <= 0:
         raise BadInput(
             f"{option} {text} is not a number above 0", remedy=f"for example {option} 1.0"
+        )
+    return value
+
+
+def epsilon_number(option: str, text: str, largest: Decimal) -> Decimal:
+    """An epsilon that the ledger can keep exactly and a person can read."""
+    value = positive_decimal(option, text)
+    if value > largest or value.as_tuple().exponent < -9:  # type: ignore[operator]
+        raise BadInput(
+            f"{option} {text} is not between 0.000000001 and {largest:,}, with up to 9 decimals",
+            remedy=f"for example {option} 1.0",
         )
     return value
 
@@ -72,7 +84,9 @@ def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str
 def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool]:
     """Check everything that can be checked without reading the data, then register."""
     check_name("the dataset's name", wanted.name)
-    budget = positive_decimal("--budget", wanted.budget or DEFAULT_BUDGET)
+    budget = epsilon_number(
+        "--budget", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
+    )
     snap = Snap.parse(wanted.snap)
     if (wanted.geom is None) == (wanted.lon is None and wanted.lat is None) or (
         (wanted.lon is None) != (wanted.lat is None)
@@ -100,7 +114,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
                     "to 32760), or leave --srid out",
                 )
         if snap.relation is not None:
-            find_relation(connection, *snap.relation)
+            find_relation(connection, *snap.relation, option="--snap anchors:")
         source_srid = _source_srid(connection, relation, mapping, postgis)
         definition_of(connection, postgis, source_srid, "the SRID of the source")
     return insert_dataset(

@@ -31,7 +31,7 @@ class Snap:
         if kind == "exact" and not value:
             return cls("exact")
         if kind == "anchors" and value:
-            return cls("anchors", relation=parse_relation(value))
+            return cls("anchors", relation=parse_relation(value, "--snap anchors:"))
         if kind == "grid":
             try:
                 metres = float(value)

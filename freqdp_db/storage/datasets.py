@@ -8,9 +8,10 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, NotFound
-from freqdp_db.storage.engine import Database
+from freqdp_db.storage.engine import Database, driver
 from freqdp_db.storage.source import Mapping
 from freqdp_db.storage.tables import Names, metadata_for
 
@@ -96,7 +97,6 @@ def insert_dataset(
 ) -> tuple[DatasetRow, bool]:
     """Register a dataset; opens its source's budget unless it has one. True: the budget is new."""
     datasets, accounts = table(database, "dataset"), table(database, "account")
-    private = database.settings.schema.replace('"', '""')
     with database.begin() as connection:
         account = {
             "source_schema": source[0],
@@ -110,9 +110,11 @@ def insert_dataset(
             .returning(accounts.c.account_id)
         ).scalar()
         if created is not None:
-            connection.execute(
-                sa.text(f'SELECT "{private}".grant_budget(:account, :epsilon, :reason)'),
-                {"account": created, "epsilon": budget, "reason": "opening budget"},
+            driver(connection).execute(
+                sql.SQL("SELECT {}(%s, %s, %s)").format(
+                    sql.Identifier(database.settings.schema, "grant_budget")
+                ),
+                [created, budget, "opening budget"],
             )
         account_id = connection.execute(
             sa.select(accounts.c.account_id).filter_by(**account)

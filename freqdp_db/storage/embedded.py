@@ -234,6 +234,12 @@ class EmbeddedServer:
             with psycopg.connect(self.conninfo(), autocommit=True) as connection:
                 connection.execute("SET client_min_messages = warning")
                 connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
+                # the user is called as our private schema is: "$user" would put people's tables there
+                connection.execute(
+                    sql.SQL("ALTER DATABASE {} SET search_path = public").format(
+                        sql.Identifier(DATABASE)
+                    )
+                )
         except psycopg.Error as error:
             raise ServerFailed(
                 f"the embedded server started but cannot be used: {last_line(str(error))}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -9,6 +10,7 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
 
@@ -25,6 +27,11 @@ _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
     "QF004": errors.Busy,
     "QF005": errors.VerificationFailed,
 }
+# Classes of errors whose message speaks of statements, objects and the server. Others (a value that
+# does not fit, a constraint, a function of the user's or of PostGIS) can quote a row.
+_ABOUT_NO_ROW = (
+    "0A", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58",
+)  # fmt: skip
 _CANCEL_SECONDS = 5.0
 _SECONDS_BETWEEN_CANCELS = 0.1
 
@@ -92,9 +99,9 @@ class Database:
                 for part in wait(started, return_when=FIRST_EXCEPTION).done:
                     part.result()
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
+                running = [part for part in started if not part.cancel()]
                 # more than once: a thread may be between two statements
-                while wait(started, timeout=_SECONDS_BETWEEN_CANCELS).not_done:
+                while wait(running, timeout=_SECONDS_BETWEEN_CANCELS).not_done:
                     self.cancel_running()
                 raise
 
@@ -113,6 +120,7 @@ def connect(settings: Settings, command: str = "library") -> Database:
     """Reach the database: the given DSN, else libpq's own configuration, else the embedded server."""
     if settings.dsn is not None:
         conninfo = settings.dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+        _require_readable(conninfo)
     elif libpq_is_configured():
         conninfo = ""
     else:
@@ -123,6 +131,30 @@ def connect(settings: Settings, command: str = "library") -> Database:
     with database.begin() as connection:
         connection.execute(sa.text("SELECT 1"))
     return database
+
+
+def _require_readable(conninfo: str) -> None:
+    """Refuse what libpq would misread. Nothing of it is repeated: it may hold a password."""
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        raise errors.BadInput(
+            "--dsn (or DATABASE_URL) is not a connection string",
+            remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
+        ) from None
+    scheme, _, rest = conninfo.partition("://")
+    place = re.split(r"[/?]", rest, maxsplit=1)[0]
+    user, _, hosts = place.rpartition("@")
+    ports = re.sub(r"\[[^]]*\]", "", hosts).split(",")
+    if scheme in ("postgresql", "postgres") and (
+        "@" in user or any(not re.fullmatch(r"[^:]*(:\d*)?", part) for part in ports)
+    ):
+        # libpq would take a part of the password for the host or the port, and name it in its error
+        raise errors.BadInput(
+            "--dsn (or DATABASE_URL) is not a URL of the form postgresql://user:password@host:port/db",
+            remedy="write special characters of the password as %40 (@), %2F (/), %3A (:), %3F (?), "
+            "or keep it in ~/.pgpass",
+        )
 
 
 @contextmanager
@@ -150,7 +182,10 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
     if state == "55P03":
         return errors.Busy(text, remedy="wait for the other session, or try again")
     if state == "57014":
-        return errors.ServerRefused(f"the statement was cancelled: {text}")
+        return errors.ServerRefused(
+            f"the statement was cancelled: {text}",
+            remedy="somebody cancelled it, or a timeout did; run the command again",
+        )
     if state == "53100":
         return errors.ServerRefused(
             "the disk of the database server is full",
@@ -166,7 +201,11 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
         )
     if not state:
         raise error  # a mistake of ours in using the driver, not the server's answer
-    if state.startswith(("22", "23")):
-        # The primary message of a data error can quote a value of the user's row.
-        return errors.BadData(f"the server could not use a value (SQLSTATE {state})")
-    return errors.ServerRefused(f"{text} (SQLSTATE {state})")
+    if state.startswith(_ABOUT_NO_ROW):
+        return errors.ServerRefused(
+            f"{text} (SQLSTATE {state})", remedy="the server's log has the statement"
+        )
+    return errors.BadData(
+        f"the server could not use a value (SQLSTATE {state})",
+        remedy="check the columns, --where and the view behind --from; the server's log has the value",
+    )

@@ -158,14 +158,35 @@ def upgrade(database: Database, *, require_roles: bool = False) -> UpgradeResult
     return result
 
 
+def _run(connection: sa.Connection, statement: str) -> None:
+    # not through SQLAlchemy: without parameters a % in a name or a text stays what it is
+    driver(connection).execute(statement)
+
+
 def _create_schemas(connection: sa.Connection, names: Names) -> None:
     for schema in (names.schema, names.release_schema):
         exists = connection.execute(
             sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": schema}
         ).scalar()
         if not exists:
+            _require_may_create(connection, schema)
             for statement in _schema_statements(names, schema):
-                connection.exec_driver_sql(statement)
+                _run(connection, statement)
+
+
+def _require_may_create(connection: sa.Connection, schema: str) -> None:
+    may, database, user = connection.execute(
+        sa.text(
+            "SELECT has_database_privilege(current_database(), 'CREATE'), "
+            "current_database(), current_user"
+        )
+    ).one()
+    if not may:
+        raise errors.PermissionMissing(
+            f"you may not create schema {schema!r} in database {database!r}",
+            remedy=f"its owner can: GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(user)}; "
+            "or give the script of `freqdp init --sql` to the DBA",
+        )
 
 
 def _schema_statements(names: Names, schema: str) -> list[str]:
@@ -193,17 +214,15 @@ def _upgrade_objects(connection: sa.Connection, names: Names, result: UpgradeRes
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
     for statement in _version_statements(names) + _object_statements(names, objects):
-        driver(connection).execute(statement)  # without parameters, so % stays what it is
+        _run(connection, statement)
 
 
 def _drop(connection: sa.Connection, identity: str) -> None:
     try:
-        connection.exec_driver_sql(f"DROP {identity}")
-    except sa.exc.DBAPIError as error:
-        if not isinstance(error.orig, psycopg.errors.DependentObjectsStillExist):
-            raise
+        _run(connection, f"DROP {identity}")
+    except psycopg.errors.DependentObjectsStillExist as error:
         # Names of relations only: the detail of this error never holds a row.
-        dependants = (error.orig.diag.message_detail or "").splitlines()
+        dependants = (error.diag.message_detail or "").splitlines()
         raise errors.SchemaInUse(
             f"the upgrade replaces {identity}, but: " + "; ".join(dependants),
             remedy="drop that object (keep its definition), upgrade, create it again",
@@ -256,11 +275,11 @@ def _make_roles(
             result.roles_missing = missing
             return
         for statement in role_statements(names, existing):
-            connection.exec_driver_sql(statement)
+            _run(connection, statement)
         result.roles_created = missing
     if missing or result.changed or require:
         for statement in grant_statements(names):
-            connection.exec_driver_sql(statement)
+            _run(connection, statement)
 
 
 def script(names: Names, revision: str | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import psycopg
 import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
@@ -94,13 +95,15 @@ class RowCounts:
     srids: tuple[int, ...]
 
 
-def find_relation(connection: sa.Connection, schema: str, name: str) -> Relation:
-    """Look the relation up and make sure that we may read it."""
+def find_relation(
+    connection: sa.Connection, schema: str, name: str, *, option: str = "--from"
+) -> Relation:
+    """Look the relation up and make sure that we may read it; `option` is where it was named."""
     found = connection.execute(_RELATION, {"schema": schema, "name": name}).first()
     if found is None:
         raise NotFound(
-            f"there is no table or view {name!r} in schema {schema!r}",
-            remedy="check the name given with --from; quote parts that hold capitals or dots",
+            f"{option}: there is no table or view {name!r} in schema {schema!r}",
+            remedy=f"check the name given with {option}; quote parts that hold capitals or dots",
         )
     may_use = connection.execute(
         sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
@@ -112,11 +115,14 @@ def find_relation(connection: sa.Connection, schema: str, name: str) -> Relation
         ).scalar()
     )
     if not may_read:
-        user = connection.execute(sa.text("SELECT current_user")).scalar()
+        user = connection.execute(sa.text("SELECT current_user")).scalar_one()
         raise PermissionMissing(
-            f"you may not read {schema}.{name}",
-            remedy=f'its owner can: GRANT USAGE ON SCHEMA "{schema}" TO "{user}"; '
-            f'GRANT SELECT ON "{schema}"."{name}" TO "{user}"',
+            f"{option}: you may not read {schema}.{name}",
+            remedy=sql.SQL(
+                "its owner can: GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}"
+            )
+            .format(sql.Identifier(schema), sql.Identifier(schema, name), u=sql.Identifier(user))
+            .as_string(),
         )
     columns = {
         row[0]: Column(row[0], row[1], row[2], row[3])
@@ -141,8 +147,8 @@ def check_mapping(relation: Relation, mapping: Mapping) -> None:
                 f"--geom {mapping.geom!r} is of type {geom.shown}",
                 remedy="it must be a PostGIS point; for two number columns use --lon and --lat",
             )
-        kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper()
-        if kind not in ("", "GEOMETRY", "POINT", "POINTZ", "POINTM", "POINTZM"):
+        kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper().rstrip("ZM")
+        if kind not in ("", "GEOMETRY", "POINT"):
             raise BadInput(
                 f"--geom {mapping.geom!r} is of type {geom.shown}",
                 remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
@@ -214,7 +220,19 @@ class SourceReader:
 
     def check_filter(self) -> None:
         """Let the server parse the filter and the columns; reads no row."""
-        self.count(limit_zero=True)
+        condition = self._mapping.filter
+        if condition is not None and not condition.strip():
+            raise BadInput("--where is empty", remedy="give a condition, or leave --where out")
+        try:
+            self.count(limit_zero=True)
+        except psycopg.Error as error:
+            if condition is None or error.sqlstate is None:
+                raise
+            # no row was read: the message speaks of nothing but the condition
+            raise BadInput(
+                f"--where {condition!r}: {error.diag.message_primary}",
+                remedy="give one condition, as it would stand after WHERE, without a semicolon",
+            ) from None
 
     def count(self, *, limit_zero: bool = False) -> RowCounts:
         """Count the rows, those with a NULL by reason, and the SRIDs of the geometries."""
@@ -227,7 +245,7 @@ class SourceReader:
             if self.raw_points:
                 srid = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
             else:
-                not_point = sql.SQL("{} <> 'POINT'").format(
+                not_point = sql.SQL("{} NOT IN ('POINT', 'POINTM')").format(
                     self._function("geometrytype", geometry)
                 )
                 srid = self._function("st_srid", geometry)
@@ -325,11 +343,9 @@ class SourceReader:
 
 def geometry_srid(column: Column) -> int | None:
     """The SRID that the column's type declares."""
-    if column.type == "geography":
-        return 4326
     if "," in column.shown:
         return int(column.shown.rpartition(",")[2].rstrip(")"))
-    return None
+    return 4326 if column.type == "geography" else None
 
 
 def read_points(

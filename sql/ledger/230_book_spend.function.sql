@@ -20,7 +20,7 @@ BEGIN
         RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, short by %',
             trim_scale(book_spend.epsilon), trim_scale(state.spent), trim_scale(state.granted),
             trim_scale(state.remaining), trim_scale(book_spend.epsilon - state.remaining)
-            USING ERRCODE = 'QF003';
+            USING ERRCODE = 'QF003', HINT = 'an administrator can raise it: freqdp budget DATASET --raise EPSILON --reason TEXT';
     END IF;
     RETURN ${private}.append_entry(account, 'spend', epsilon, release, reason);
 END;
