@@ -76,13 +76,14 @@ def _insert_range(  # type: ignore[no-untyped-def]
         r0, r1 = run_offsets[t], run_offsets[t + 1]
         k = out_offsets[t]
         if r0 == r1:
-            out_location[k : k + hi - lo] = location[lo:hi]
-            out_at[k : k + hi - lo] = at[lo:hi]
+            for i in range(lo, hi):
+                out_location[k + i - lo], out_at[k + i - lo] = location[i], at[i]
             continue
         new = slots[r1] - slots[r0]
         place = np.empty(new, np.int32)
         after = np.empty(new, np.int64)  # sample of the thinned trajectory it follows
         share = np.empty(new, np.float64)
+        followed = np.empty(new, np.int64)
         n = 0
         for run in range(r0, r1):
             for e in range(slots[run], slots[run + 1]):
@@ -99,8 +100,12 @@ def _insert_range(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                 n += 1
         # by (segment, projection, location); runs are in order of location already
-        order = stable_order(sortable(share))
-        order = order[stable_order(after[order])]
+        by_share = stable_order(sortable(share))
+        for e in range(new):
+            followed[e] = after[by_share[e]]
+        order = stable_order(followed)
+        for e in range(new):
+            order[e] = by_share[order[e]]
         e = 0
         if hi - lo == 0:
             for e in range(new):

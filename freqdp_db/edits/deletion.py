@@ -108,14 +108,21 @@ def _cheapest(  # type: ignore[no-untyped-def]
             j = i
             while j < n and which[by_run[j]] == run:
                 j += 1
-            mine = by_run[i:j]
+            # the cheapest go; then back into the order of their positions
+            price_of = np.empty(j - i, np.int64)
+            for s in range(j - i):
+                price_of[s] = cost[by_run[i + s]]
+            cheapest = stable_order(price_of)
             taken = slots[run + 1] - slots[run]
-            if taken < j - i:
-                mine = mine[stable_order(cost[mine])[:taken]]
-                mine = mine[stable_order(mine)]
+            go = np.zeros(j - i, np.bool_)
             for s in range(taken):
-                position[slots[run] + s] = where[mine[s]]
-                loss[slots[run] + s] = cost[mine[s]]
+                go[cheapest[s]] = True
+            k = slots[run]
+            for s in range(j - i):
+                if go[s]:
+                    position[k] = where[by_run[i + s]]
+                    loss[k] = price_of[s]
+                    k += 1
             i = j
 
 

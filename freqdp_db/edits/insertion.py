@@ -42,8 +42,8 @@ def _spread_out(  # type: ignore[no-untyped-def]
             continue
         lo, hi = offsets[t], offsets[t + 1]
         if hi == lo:
-            position[slots[r0] : slots[r1]] = -1
-            loss[slots[r0] : slots[r1]] = 0
+            for k in range(slots[r0], slots[r1]):
+                position[k], loss[k] = -1, 0
             continue
         segments = max(hi - lo - 1, 1)
         room = np.ones(segments, np.bool_)
@@ -77,14 +77,21 @@ def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
     time step between their ends only if there is no other. Paper: all, those without a free step
     last.
     """
-    if spread_mm < 0:
-        nearest = stable_order(cost)
-        return np.concatenate((nearest[room[nearest]], nearest[~room[nearest]]))
-    usable = np.flatnonzero(cost <= max(spread_mm, cost.min()))
-    with_room = usable[room[usable]]
-    if len(with_room) > 0:
-        usable = with_room
-    return usable[stable_order(cost[usable])]
+    reach = cost[0]
+    for i in range(len(cost)):
+        reach = min(reach, cost[i])
+    reach = max(reach, spread_mm)
+    order = stable_order(cost)
+    chosen = np.empty(len(cost), np.int64)
+    n = 0
+    for with_room in (True, False):
+        for i in order:
+            if room[i] == with_room and (spread_mm < 0 or cost[i] <= reach):
+                chosen[n] = i
+                n += 1
+        if n > 0 and spread_mm >= 0:
+            break
+    return chosen[:n]
 
 
 def insert_locally(

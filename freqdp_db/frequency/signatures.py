@@ -43,7 +43,9 @@ def _rank(first, last, offsets, place, pf, tf, order):  # type: ignore[no-untype
             weight = pf[i] * math.log(trajectories / tf[place[i]])
             score[i - lo] = -np.int64(math.floor(weight * _SCORE_UNITS + 0.5))
         # stable, and the places are in ascending order: ties by location id
-        order[lo:hi] = lo + stable_order(score)
+        ranked = stable_order(score)
+        for i in range(hi - lo):
+            order[lo + i] = lo + ranked[i]
 
 
 def rank_places(frequencies: Frequencies, size: int) -> Signatures:
