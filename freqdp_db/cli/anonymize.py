@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.console import Session, command, whole_number
 
 Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 MethodOption = Annotated[
@@ -22,7 +22,10 @@ EpsilonGlobal = Annotated[
 EpsilonLocal = Annotated[
     str | None, typer.Option("--epsilon-local", help="For the point frequencies.")
 ]
-Signature = Annotated[int, typer.Option("--signature", help="m: size of a signature.")]
+Signature = Annotated[
+    int,
+    typer.Option("--signature", help="m: size of a signature.", parser=whole_number("--signature")),
+]
 Spread = Annotated[
     str,
     typer.Option("--spread", help="Metres within which a place is inserted, or `paper`."),
@@ -32,7 +35,11 @@ TimeStep = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", help="Reproducible noise, for tests: the release is NOT private."),
+    typer.Option(
+        "--seed",
+        help="Reproducible noise, for tests: the release is NOT private.",
+        parser=whole_number("--seed"),
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.errors import Interrupted
+from freqdp_db.errors import BadInput, Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 from freqdp_db.storage.engine import Database, connect
@@ -133,6 +133,20 @@ _COMMON = {
         ),
     ),
 }
+
+
+def whole_number(option: str) -> Callable[[str | int], int]:
+    """Reads an option's number, and refuses in our own words: typer's leave out the value."""
+
+    def integer(text: str | int) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise BadInput(
+                f"{option} {text!r} is not a whole number", remedy="write digits only"
+            ) from None
+
+    return integer
 
 
 def common_parameters() -> list[inspect.Parameter]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.console import Session, command, whole_number
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 
@@ -32,7 +32,11 @@ def add(
     ] = "grid:100",
     srid: Annotated[
         int | None,
-        typer.Option("--srid", help="Projected SRID in metres. Default: the data's UTM zone."),
+        typer.Option(
+            "--srid",
+            help="Projected SRID in metres. Default: the data's UTM zone.",
+            parser=whole_number("--srid"),
+        ),
     ] = None,
     timezone: Annotated[
         str, typer.Option("--timezone", help="Zone of times that have none, and of days and hours.")

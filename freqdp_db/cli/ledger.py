@@ -34,6 +34,8 @@ def register(root: typer.Typer) -> None:
         row = find_dataset(database, dataset)
         if (raise_ is None) != (reason is None):
             raise BadInput("--raise and --reason go together", remedy="give both")
+        if reason is not None and not reason.strip():
+            raise BadInput("--reason is empty", remedy="say why: it goes into the ledger")
         if raise_ is not None:
             ledger.grant_budget(
                 database,

@@ -75,7 +75,9 @@ def verify(session: Session, name: Name) -> None:
     if row.state != "published":
         raise BadInput(
             f"release {name!r} is {row.state}, not published",
-            remedy=f"freqdp release resume {name}" if row.state == "running" else None,
+            remedy=f"finish it: freqdp release resume {name}"
+            if row.state == "running"
+            else "what was taken back can no longer be verified",
         )
     progress = session.progress()
     loaded = load_build(database, row.build_id, progress)
@@ -100,7 +102,10 @@ def resume(session: Session, name: Name) -> None:
     database = session.database()
     row = find_release(database, name)
     if row.state != "running":
-        raise BadInput(f"release {name!r} is {row.state}: there is nothing to resume")
+        raise BadInput(
+            f"release {name!r} is {row.state}: there is nothing to resume",
+            remedy="`freqdp release list` shows which are running",
+        )
     progress = session.progress()
     verified = run(database, row, progress)
     outcome = Outcome(get_release(database, row.release_id), False, True, verified)

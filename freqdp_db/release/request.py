@@ -62,7 +62,10 @@ class Request:
                 remedy="the paper uses 10",
             )
         if seed is not None and not 0 <= seed < 2**63:
-            raise BadInput(f"--seed {seed} is not a whole number from 0 to 2^63 - 1")
+            raise BadInput(
+                f"--seed {seed} is not a whole number from 0 to 2^63 - 1",
+                remedy="for example --seed 1",
+            )
         return cls(
             chosen, *parts, signature, _spread(spread), _duration_us("--time-step", time_step), seed
         )
@@ -126,7 +129,13 @@ def _epsilon(option: str, text: str | None) -> Decimal | None:
 def _spread(text: str) -> str:
     if text == "paper":
         return text
-    metres = positive_decimal("--spread", text.removesuffix("m").strip())
+    try:
+        metres = positive_decimal("--spread", text.removesuffix("m").strip())
+    except BadInput:
+        raise BadInput(
+            f"--spread {text!r} is not a number of metres above 0, nor `paper`",
+            remedy="for example --spread 500",
+        ) from None
     if metres > Decimal(10_000_000):
         raise BadInput(f"--spread {text} is wider than the Earth", remedy="use --spread paper")
     return format(metres.normalize(), "f")
@@ -136,10 +145,14 @@ def _duration_us(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     match = _DURATION.match(text)
-    if match is None:
-        raise BadInput(f"{option} {text!r} is not a duration", remedy=f"for example {option} 60s")
-    seconds = positive_decimal(option, match[1]) * _UNITS_S[match[2] or "s"]
-    us = seconds * 1_000_000
+    try:
+        number = positive_decimal(option, match[1] if match else "")
+    except BadInput:
+        raise BadInput(
+            f"{option} {text!r} is not a duration above 0",
+            remedy=f"for example {option} 60s, 5min or 1h",
+        ) from None
+    us = number * _UNITS_S[(match and match[2]) or "s"] * 1_000_000
     if us != us.to_integral_value() or us > 366 * 86_400 * 1_000_000:
         raise BadInput(
             f"{option} {text!r} is not a whole number of microseconds up to a year",

@@ -78,9 +78,8 @@ def edit(
 def drawn_from(frequencies: Frequencies, targets: Targets) -> bool:
     """Whether these are the frequencies that the targets were drawn from."""
     if isinstance(targets, TfTargets):
-        if len(targets) and int(targets.location.max()) >= len(frequencies.tf):
-            return False
-        return bool((frequencies.tf[targets.location] == targets.tf).all())
+        known = (targets.location >= 0) & (targets.location < len(frequencies.tf))
+        return bool(known.all() and (frequencies.tf[targets.location] == targets.tf).all())
     return bool((point_frequency(frequencies, targets) == targets.pf).all())
 
 

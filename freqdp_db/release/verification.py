@@ -11,9 +11,9 @@ from psycopg import sql
 
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.model import Clock, EditRuns, Ints, Trajectories
+from freqdp_db.model import Clock, EditRuns, Edits, Ids, Ints, Trajectories
 from freqdp_db.progress import Progress
-from freqdp_db.release.steps import World, count, require_targets
+from freqdp_db.release.steps import World, count, digest, drawn_from, require_targets
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.builds import (
     BuildRow,
@@ -25,6 +25,7 @@ from freqdp_db.storage.copying import copy_bytes
 from freqdp_db.storage.engine import Connection, Database, driver
 from freqdp_db.storage.releases import (
     ReleaseRow,
+    StepRow,
     list_steps,
     load_edits,
     load_key,
@@ -84,15 +85,22 @@ def verify(
     with progress.stage("replay edits") as stage, database.begin(snapshot=True) as connection:
         key = load_key(connection, database, release.release_id)
         _require_key(key, len(state))
+        frequencies = count(state, loaded.world)
         for step in list_steps(database, release.release_id):
             targets = load_targets(
                 connection, database, release.release_id, step.step, step.mechanism
             )
+            if not drawn_from(frequencies, targets):
+                raise VerificationFailed(
+                    f"step {step.step}: its targets were drawn from other data"
+                )
             edits = load_edits(connection, database, release.release_id, step.step)
-            _require_possible(state, edits.deletions, edits.insertions, step.step)
+            _require_possible(state, edits, len(loaded.world.locations), step.step)
             state = apply_edits(state, edits, loaded.world.locations, loaded.world.clock)
-            require_targets(count(state, loaded.world), targets, step.step)
+            frequencies = count(state, loaded.world)
+            require_targets(frequencies, targets, step.step)
             _require_ordered(state, step.step)
+            _require_recorded(step, edits, state)
             targets_checked += len(targets)
             edits_replayed += edits.deletions.edits + edits.insertions.edits
             stage.advance(edits.deletions.edits + edits.insertions.edits)
@@ -121,21 +129,61 @@ def _require_key(key: Ints, trajectories: int) -> None:
         raise VerificationFailed("the key does not give every trajectory an id of its own")
 
 
-def _require_possible(
-    state: Trajectories, deletions: EditRuns, insertions: EditRuns, step: int
-) -> None:
-    """Every deletion names a sample that is at its place; every insertion follows a sample."""
-    owner = np.repeat(deletions.trajectory, np.diff(deletions.offsets))
-    place = np.repeat(deletions.location, np.diff(deletions.offsets))
-    inside = (deletions.position >= 0) & (deletions.position < state.lengths[owner])
-    if not inside.all():
+def _require_possible(state: Trajectories, edits: Edits, places: int, step: int) -> None:
+    """Every deletion names a sample that is at its place; every insertion goes between samples.
+
+    The kernels that apply the edits take this for granted.
+    """
+    for runs in (edits.deletions, edits.insertions):
+        known = (runs.trajectory >= 0) & (runs.trajectory < len(state))
+        known &= (runs.location >= 0) & (runs.location < places)
+        if not known.all():
+            raise VerificationFailed(
+                f"step {step}: the log names trajectories or places of no build"
+            )
+    owner, place, position = _one_by_one(edits.deletions)
+    if not ((position >= 0) & (position < state.lengths[owner])).all():
         raise VerificationFailed(f"step {step}: the log deletes samples that do not exist")
-    at = state.offsets[owner] + deletions.position
+    at = state.offsets[owner] + position
     if not (state.location[at] == place).all() or len(np.unique(at)) != len(at):
         raise VerificationFailed(f"step {step}: the log deletes samples of other places, or twice")
-    owner = np.repeat(insertions.trajectory, np.diff(insertions.offsets))
-    if not (insertions.position < state.lengths[owner]).all():
-        raise VerificationFailed(f"step {step}: the log inserts after samples that do not exist")
+    keep = np.ones(state.samples + 1, np.bool_)
+    keep[at] = False
+    left = state.lengths - np.bincount(owner, minlength=len(state))
+    # the last sample that is left ends no segment, unless it is the only one
+    last = np.flatnonzero(keep)[np.cumsum(left) - 1] - state.offsets[:-1]
+    owner, place, position = _one_by_one(edits.insertions)
+    inside = (position >= 0) & (position < state.lengths[owner])
+    survives = keep[np.where(inside, state.offsets[owner] + position, state.samples)]
+    follows = inside & survives & ((position != last[owner]) | (left[owner] == 1))
+    if not np.where(left[owner] == 0, position == -1, follows).all():
+        raise VerificationFailed(f"step {step}: the log inserts after samples that are not there")
+
+
+def _one_by_one(runs: EditRuns) -> tuple[Ids, Ids, Ids]:
+    """Trajectory, location and position of each edit."""
+    counts = np.diff(runs.offsets)
+    return np.repeat(runs.trajectory, counts), np.repeat(runs.location, counts), runs.position
+
+
+def _require_recorded(step: StepRow, edits: Edits, state: Trajectories) -> None:
+    """The log and what it leads to are what the run recorded."""
+    replayed = (
+        edits.deletions.edits,
+        edits.insertions.edits,
+        edits.deletions.loss_m,
+        edits.insertions.loss_m,
+        digest(state),
+    )
+    recorded = (
+        step.deletions,
+        step.insertions,
+        step.deletion_loss_m,
+        step.insertion_loss_m,
+        step.digest,
+    )
+    if replayed != recorded:
+        raise VerificationFailed(f"step {step.step}: the log is not the one that was recorded")
 
 
 def _require_ordered(state: Trajectories, step: int) -> None:

@@ -295,12 +295,14 @@ def role_exists(database: Database, kind: str) -> bool:
         )
 
 
-def dependants(connection: Connection, schema: str, relation: str) -> list[str]:
-    """Views (and other rules) of anybody's that hang on a relation."""
+def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
+    """Views of anybody's that hang on a relation: what each is, and its name."""
     rows = connection.execute(
         sa.text(
             """
-            SELECT DISTINCT format('%I.%I', n.nspname, v.relname)
+            SELECT DISTINCT
+                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
+                format('%I.%I', n.nspname, v.relname)
             FROM pg_depend d
             JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
             JOIN pg_class v ON v.oid = r.ev_class
@@ -308,12 +310,12 @@ def dependants(connection: Connection, schema: str, relation: str) -> list[str]:
             JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
             JOIN pg_namespace s ON s.oid = c.relnamespace
             WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
-            ORDER BY 1
+            ORDER BY 1, 2
             """
         ),
         {"schema": schema, "relation": relation},
     )
-    return [row[0] for row in rows]
+    return [(kind, name) for kind, name in rows]
 
 
 def withdraw_tables(database: Database, release_id: int, name: str) -> None:
@@ -331,8 +333,8 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
         if hanging:
             raise SchemaInUse(
                 f"release {name!r} cannot be withdrawn while these views hang on it: "
-                + ", ".join(hanging),
-                remedy="drop them first: " + "; ".join(f"DROP VIEW {view}" for view in hanging),
+                + ", ".join(name for _, name in hanging),
+                remedy="drop them first: " + "; ".join(f"DROP {kind} {v}" for kind, v in hanging),
             )
         for relation in (name, f"{name}_line"):
             target = sql.Identifier(released, relation)

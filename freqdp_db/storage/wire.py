@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.model import EditRuns, Ids, Ints, Metres, Operation, offsets_from
 
 _INT4_OID, _FLOAT8_OID = 23, 701
@@ -87,12 +88,17 @@ def encode_runs(runs: EditRuns, release_id: int, step: int) -> memoryview:
 
 @njit(nogil=True, cache=True)
 def _count_runs(buffer):  # type: ignore[no-untyped-def]
+    """Runs and edits; -1 runs if arrays are empty, of unequal length, or hold a NULL."""
     at, runs, edits = 0, 0, 0
     while at < len(buffer):
         at += 2 + (4 + 4) + (4 + 4)
         count = _take(buffer, at + 4 + 12, 4)
-        at += 4 + 20 + count * 8
-        at += 4 + 20 + count * 12
+        if count < 1 or _take(buffer, at, 4) != _ARRAY_HEAD + count * 8:
+            return -1, 0
+        at += 4 + _ARRAY_HEAD + count * 8
+        if _take(buffer, at, 4) != _ARRAY_HEAD + count * 12:
+            return -1, 0
+        at += 4 + _ARRAY_HEAD + count * 12
         runs += 1
         edits += count
     return runs, edits
@@ -122,6 +128,8 @@ def decode_runs(chunks: list[NDArray[np.uint8]], operation: Operation) -> EditRu
     """Runs from a COPY of (trajectory_id, location_id, seq, loss_m), in order of these ids."""
     buffer = np.concatenate(chunks) if chunks else np.zeros(0, np.uint8)
     runs, edits = _count_runs(buffer)
+    if runs < 0:
+        raise VerificationFailed("the edit log holds runs that no edit can have written")
     trajectory, location = np.empty(runs, np.int32), np.empty(runs, np.int32)
     offsets = np.zeros(runs + 1, np.int64)
     position, loss_bits = np.empty(edits, np.int32), np.empty(edits, np.int64)
