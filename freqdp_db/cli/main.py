@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -107,5 +108,7 @@ def _show_error(document: dict[str, Any], as_json: bool) -> None:
 
 
 def main() -> None:
+    # what drivers log, with tracebacks, when a connection breaks is said by our own errors
+    logging.basicConfig(handlers=[logging.NullHandler()])
     signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run(sys.argv[1:]))

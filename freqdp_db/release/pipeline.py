@@ -91,6 +91,7 @@ def _ask(
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
                 return known, False
+        request.require_possible(build)
         _require_build(connection, database, build.build_id)
         release = _record(connection, database, dataset, request, name, request_hash)
         book_spend(

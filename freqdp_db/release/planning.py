@@ -127,6 +127,7 @@ def make_plan(
             remedy=f"freqdp dataset build {dataset.name}",
         )
     loaded = load_build(database, dataset.current_build, progress)
+    request.require_possible(loaded.build)
     source = SeededSource(_TRIAL_SEED)
     rank = np.argsort(np.argsort(released_ids(source, len(loaded.trajectories))))
     state, planned = loaded.trajectories, []

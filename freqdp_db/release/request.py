@@ -23,6 +23,8 @@ _UNITS_S = {"us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1), "min"
             "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}  # fmt: skip
 _DURATION = re.compile(r"^\s*([0-9.]+)\s*(us|ms|s|min|m|h|d)?\s*$")
 MAX_EPSILON = Decimal(1000)
+_MANY_INSERTIONS = 10_000_000
+_INSERTIONS_PER_SAMPLE = 50
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,22 @@ class Request:
     @property
     def private(self) -> bool:
         return self.seed is None
+
+    def require_possible(self, build: BuildRow) -> None:
+        """Refuse noise so wide that the samples to insert would dwarf the data many times over."""
+        if not self.epsilon_local:
+            return
+        # up to 2m points of a trajectory, and max(0, Laplace(1/eps)) is 1/(2 eps) on average
+        listed = min(2 * self.signature * build.trajectories, build.samples)
+        insertions = listed / (2 * self.epsilon_local)
+        most = _MANY_INSERTIONS + _INSERTIONS_PER_SAMPLE * build.samples
+        if insertions > most:
+            least = Decimal(listed) / (2 * most)
+            raise BadInput(
+                f"--epsilon-local (or its share of --epsilon) of {self.epsilon_local:f} would insert "
+                f"about {insertions:,.0f} samples into {build.samples:,}",
+                remedy=f"with --signature {self.signature} it takes at least {least:.1g}",
+            )
 
     def options(self) -> dict[str, Any]:
         """What the record keeps besides method, epsilons and m."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.errors import NotFound
+from freqdp_db.errors import Busy, NotFound
 from freqdp_db.model import Locations, Trajectories, offsets_of
 from freqdp_db.storage.copying import Layout, read_arrays, write_records
 from freqdp_db.storage.datasets import table
@@ -166,7 +166,10 @@ def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> 
 
 
 def sweep_builds(database: Database) -> list[int]:
-    """Drop what dead builds left behind and what no release needs any more."""
+    """Drop what dead builds left behind and what no release needs any more.
+
+    What somebody is reading is left to the next sweep: the work that was done has succeeded.
+    """
     schema = database.settings.schema
     swept = []
     with database.begin() as connection:
@@ -179,7 +182,7 @@ def sweep_builds(database: Database) -> list[int]:
         ).scalars()
         left = {int(m[2]) for name in names if (m := _PARTITION.match(name))}
     for number in sorted(left):
-        with database.begin() as connection:
+        with suppress(Busy), database.begin() as connection:
             # a build in progress holds its lock
             if is_free(connection, database, "build", number):
                 drop_parts(connection, database, number)
@@ -202,10 +205,14 @@ def _drop_unneeded(database: Database) -> list[int]:
         numbers = [row[0] for row in driver(connection).execute(query)]
     dropped = []
     for number in numbers:
-        with database.begin() as connection:
+        with suppress(Busy), database.begin() as connection:
             if not is_free(connection, database, "build", number):
                 continue
-            # looked at again under the lock: a release may have been asked for since
+            # looked at again under the row's lock: a release may have been asked for since, and
+            # whoever asks holds that lock until the release is recorded
+            connection.execute(
+                sa.select(builds.c.build_id).where(builds.c.build_id == number).with_for_update()
+            )
             still = [row[0] for row in driver(connection).execute(query)]
             if number in still:
                 drop_parts(connection, database, number)

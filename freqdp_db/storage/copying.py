@@ -7,6 +7,7 @@ them, and the length fields are checked.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from freqdp_db.errors import BadData
 from freqdp_db.storage.libpq import RowStream
@@ -153,9 +155,7 @@ def copy_bytes(
     if pgconn.transaction_status == TransactionStatus.IDLE:
         connection.execute("SELECT 1")  # lets psycopg open its transaction
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
-    result = pgconn.exec_(statement.as_bytes(connection))
-    if result.status != ExecStatus.COPY_OUT:
-        raise psycopg.errors.error_from_result(result, connection.info.encoding)
+    _start_copy(connection, statement.as_bytes(connection))
     stream = RowStream(connection)
     try:
         first = True
@@ -169,14 +169,44 @@ def copy_bytes(
     finally:
         if not stream.ended:
             connection.cancel_safe()
-            while pgconn.get_copy_data(0)[0] > 0:
-                pass
-        failed = None
-        while (outcome := pgconn.get_result()) is not None:
-            if outcome.status != ExecStatus.COMMAND_OK:
-                failed = outcome
+        failed = _read_to_the_end(pgconn)
         if failed is not None and stream.ended:
             raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+
+
+def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
+    """Send a COPY TO STDOUT and wait for its first rows.
+
+    The server may take long to them, and pgconn.exec_ would let no interrupt through.
+    """
+    pgconn = connection.pgconn
+    pgconn.send_query(statement)
+    try:
+        while pgconn.flush():
+            select.select([], [pgconn.socket], [])
+        while pgconn.is_busy():
+            select.select([pgconn.socket], [], [])
+            pgconn.consume_input()
+    except BaseException:
+        connection.cancel_safe()
+        _read_to_the_end(pgconn)
+        raise
+    result = pgconn.get_result()
+    if result is not None and result.status != ExecStatus.COPY_OUT:
+        _read_to_the_end(pgconn)
+        raise psycopg.errors.error_from_result(result, connection.info.encoding)
+
+
+def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
+    """Take what the server still sends for the statement; what it failed with, if it did."""
+    failed = None
+    while (outcome := pgconn.get_result()) is not None:
+        if outcome.status == ExecStatus.COPY_OUT:
+            while pgconn.get_copy_data(0)[0] > 0:
+                pass
+        elif outcome.status != ExecStatus.COMMAND_OK:
+            failed = outcome
+    return failed
 
 
 def write_records(

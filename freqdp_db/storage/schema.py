@@ -144,7 +144,9 @@ def require_current(database: Database) -> None:
         )
 
 
-def upgrade(database: Database, *, require_roles: bool = False) -> UpgradeResult:
+def upgrade(
+    database: Database, *, require_roles: bool = False, create_roles: bool = True
+) -> UpgradeResult:
     """Bring the database to this software's schema. Twice changes nothing."""
     result = UpgradeResult(revision=head_revision())
     with database.begin() as connection:
@@ -154,7 +156,8 @@ def upgrade(database: Database, *, require_roles: bool = False) -> UpgradeResult
         result.created = result.revision_before is None
         _create_schemas(connection, names)
         _upgrade_objects(connection, names, result)
-        _make_roles(connection, names, result, require_roles)
+        if create_roles:
+            _make_roles(connection, names, result, require_roles)
     return result
 
 

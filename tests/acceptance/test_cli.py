@@ -1,0 +1,278 @@
+"""Every command: documented, one JSON document on stdout when asked, talk on stderr, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import typer
+from servers import SharedServer, cloned
+from world import ADD_CITY, city_template, freqdp, query
+
+from freqdp_db import __version__
+from freqdp_db.cli import main
+from freqdp_db.storage.embedded import EmbeddedServer
+
+# The interface of DESIGN section 5 as far as it is built; scripts of others rely on these names.
+COMMANDS = {
+    "db start", "db stop", "db status", "db url", "db psql", "init", "doctor", "load demo",
+    "load csv", "load tdrive", "load geolife", "load roads", "dataset add", "dataset build",
+    "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
+    "release show", "release verify", "release resume", "release withdraw", "release export",
+    "release find", "budget", "ledger verify", "demo",
+}  # fmt: skip
+COMMON = ("--dsn", "--json", "--schema", "--release-schema")
+OPTIONS = {
+    "dataset add": ("--from", "--object", "--time", "--geom", "--lon", "--lat", "--snap", "--srid",
+                    "--timezone", "--where", "--budget"),
+    "anonymize": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
+                  "--spread", "--time-step", "--as", "--new-draw", "--seed"),
+    "plan": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
+             "--spread", "--time-step"),
+    "budget": ("--raise", "--reason"),
+    "ledger verify": ("--head",),
+    "release find": ("--object",),
+    "release export": ("--format",),
+    "init": ("--sql", "--roles"),
+}  # fmt: skip
+
+
+def _tree(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield " ".join(path), command
+        return
+    for name, child in children.items():
+        yield from _tree(child, (*path, name))
+
+
+TREE = dict(_tree(typer.main.get_command(main.app)))
+
+
+def test_the_interface_is_there() -> None:
+    assert set(TREE) >= COMMANDS
+
+
+@pytest.mark.parametrize("name", sorted(TREE))
+def test_every_command_is_documented(name: str) -> None:
+    command = TREE[name]
+    assert command.help and command.help.strip().endswith(".")
+    options = {word for p in command.params for word in p.opts if word.startswith("--")}
+    assert options >= {*COMMON, *OPTIONS.get(name, ())}
+    for parameter in command.params:
+        if "--help" not in parameter.opts:
+            assert getattr(parameter, "help", None), f"{name}: {parameter.opts} has no help"
+    shown = _run(*name.split(), "--help")
+    assert shown[0] == 0
+    assert name in shown[1]
+    assert " ".join(command.help.split()[:3]) in " ".join(shown[1].split())
+
+
+@pytest.mark.parametrize("group", ["db", "load", "dataset", "release", "ledger"])
+def test_groups_show_their_commands(group: str) -> None:
+    code, out, _ = _run(group, "--help")
+    assert code == 0
+    for name in COMMANDS:
+        if name.startswith(f"{group} "):
+            assert name.removeprefix(f"{group} ") in out
+
+
+def _run(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main.run(arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
+    (("init",), {"created", "revision", "changed", "roles_created"}),
+    (("init", "--sql"), {"sql", "from_revision"}),
+    (("doctor",), {"ok", "findings"}),
+    (("dataset", "list"), list),
+    (("dataset", "show", "city"), {"name", "mapping", "budget", "build"}),
+    (("dataset", "build", "city"), {"build_id", "rows", "excluded", "samples", "seconds"}),
+    (("plan", "city"), {"epsilon", "allowed", "steps", "guarantee", "budget", "seconds"}),
+    (("anonymize", "city", "--as", "r"), {"name", "state", "table", "guarantee", "steps",
+                                         "verified", "existed", "resumed", "seconds"}),
+    (("anonymize", "city", "--as", "r"), {"name", "existed"}),
+    (("release", "list"), list),
+    (("release", "show", "r"), {"name", "state", "epsilon", "guarantee", "steps", "user_level"}),
+    (("release", "verify", "r"), {"release", "verified", "rows", "targets", "edits"}),
+    (("release", "find", "--object", "nobody"), list),
+    (("budget", "city"), {"granted", "spent", "remaining", "ledger"}),
+    (("ledger", "verify"), {"valid", "head_found"}),
+    (("release", "withdraw", "r"), {"withdrawn", "was"}),
+    (("dataset", "drop", "city"), {"dropped", "builds_removed"}),
+    (ADD_CITY, {"name", "mapping", "budget", "budget_is_new"}),
+]  # fmt: skip
+
+
+def test_a_session_in_json(city: str) -> None:
+    """Each answer is one document with what scripts look for; nothing else is on stdout."""
+    for arguments, expected in SESSION:
+        answer = freqdp(city, *arguments)
+        document = answer.succeeded()
+        if isinstance(expected, type):
+            assert isinstance(document, expected), arguments
+        else:
+            assert set(document) >= expected, arguments
+        # the options may as well stand at the end
+        assert answer.out.count("\n") >= 1
+
+
+def test_a_session_in_words(city: str) -> None:
+    """The same for people: an answer on stdout that is no JSON, progress on stderr."""
+    for arguments, _ in SESSION:
+        code, out, err = _run(*arguments, "--dsn", city)
+        assert code == 0, (arguments, err)
+        assert out.strip(), arguments
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(out)
+        if arguments[:2] in (("dataset", "build"), ("anonymize", "city")) and "answers" not in out:
+            assert "/s" in err, "plain lines with a rate where there is no terminal"
+
+
+def test_options_before_and_after_the_command(city: str) -> None:
+    before = _run("--json", "--dsn", city, "dataset", "list")
+    after = _run("dataset", "list", "--dsn", city, "--json")
+    between = _run("--json", "dataset", "list", "--dsn", city)
+    assert before == after == between
+    assert before[0] == 0
+
+
+def test_nothing_registered_yet(database_url: str) -> None:
+    assert freqdp(database_url, "dataset", "list").succeeded() == []
+    assert freqdp(database_url, "release", "list").succeeded() == []
+    for group in ("dataset", "release"):
+        code, out, _ = _run(group, "list", "--dsn", database_url)
+        assert code == 0
+        assert "Next: freqdp" in out
+
+
+def test_init_from_nothing(empty_database_url: str) -> None:
+    assert freqdp(empty_database_url, "doctor").code == 1
+    assert freqdp(empty_database_url, "dataset", "list").refused("'freqdp'")["error"] == (
+        "SchemaMissing"
+    )
+    script = freqdp(empty_database_url, "init", "--sql").succeeded()["sql"]
+    assert freqdp(empty_database_url, "init").succeeded()["created"] is True
+    again = freqdp(empty_database_url, "init").succeeded()
+    assert (again["created"], again["changed"]) == (False, False)
+    assert freqdp(empty_database_url, "doctor").succeeded()["ok"] is True
+    assert script.lstrip().startswith("BEGIN;") and script.rstrip().endswith("COMMIT;")
+
+
+def test_other_schema_names(empty_database_url: str) -> None:
+    """Both schemas may be called otherwise; nothing is then in the default ones."""
+    names = ("--schema", 'tracks "x"', "--release-schema", "Tracks out")
+    small = ("load", "demo", "--objects", "12", "--days", "1")
+    try:
+        for arguments in (
+            ("init",), small, ADD_CITY, ("dataset", "build", "city"),
+            ("anonymize", "city", "--signature", "3"), ("release", "verify", "city_1"),
+            ("release", "withdraw", "city_1"),
+        ):  # fmt: skip
+            freqdp(empty_database_url, *arguments, *names).succeeded()
+        assert (
+            query(
+                empty_database_url, "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'freqdp%%'"
+            )
+            == []
+        )
+    finally:
+        with psycopg.connect(empty_database_url, autocommit=True) as connection:
+            for kind in ("admin", "runner", "analyst", "auditor"):
+                connection.execute(f'DROP OWNED BY "tracks ""x""_{kind}" CASCADE'.encode())
+                connection.execute(f'DROP ROLE "tracks ""x""_{kind}"'.encode())
+
+
+def test_demo(database_url: str) -> None:
+    answer = freqdp(database_url, "demo", "--objects", "15", "--days", "1")
+    document = answer.succeeded()
+    assert (document["name"], document["state"]) == ("city_1", "published")
+    for command in ("init", "load demo", "dataset add", "dataset build", "plan", "anonymize",
+                    "release verify", "budget"):  # fmt: skip
+        assert f"$ freqdp {command}" in answer.err
+    # again, on the same city: nothing is drawn and nothing spent
+    again = freqdp(database_url, "demo", "--objects", "15", "--days", "1").succeeded()
+    assert again["release_id"] == document["release_id"]
+
+
+def test_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Path(tempfile.mkdtemp(prefix="freqdp-cli-"))
+    directory.chmod(0o711)
+    monkeypatch.setenv("FREQDP_DATA_DIR", str(directory / "data"))
+    for name in ("DATABASE_URL", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def db(command: str, *more: str) -> Any:
+        code, out, err = _run("db", command, "--json", *more)
+        assert code == 0, err
+        return json.loads(out)
+
+    try:
+        assert db("status")["running"] is False
+        assert db("stop") == {"stopped": False}
+        started = db("start")
+        assert started["running"] is True
+        assert db("url") == {"url": started["url"]}
+        assert db("status")["pid"] == started["pid"]
+        words = db("psql", "--", "-c", "SELECT 1")["command"]
+        assert any(Path(word).name == "psql" for word in words)
+        assert words[-2:] == ["-c", "SELECT 1"]
+        assert freqdp(started["url"], "init").succeeded()["created"] is True
+        assert db("stop") == {"stopped": True}
+    finally:
+        EmbeddedServer(directory / "data").destroy()
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--version",), 0),
+        (("--help",), 0),
+        (("-h",), 0),
+        ((), 2),
+        (("dataset",), 2),
+        (("frobnicate",), 2),
+        (("--frobnicate",), 2),
+        (("dataset", "build"), 2),
+        (("anonymize", "x", "--as"), 2),
+        (("anonymize", "x", "--signature", "many"), 1),
+        (("anonymize", "x", "--epsilon", "-1"), 1),
+        (("dataset", "list", "--schema", "public"), 1),
+        (("dataset", "list", "--dsn", "host=/no/such/place"), 1),
+    ],
+    ids=str,
+)
+def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
+    assert _run(*arguments)[0] == code
+
+
+def test_as_a_process(run_cli: Any) -> None:
+    """The streams and the codes of the real thing."""
+    version = run_cli("--version")
+    assert (version.returncode, version.stdout) == (0, f"freqdp {__version__}\n")
+    load = run_cli("load", "demo", "--objects", "5", "--days", "1", "--json")
+    assert load.returncode == 0
+    assert json.loads(load.stdout)["objects"] == 5
+    assert "objects" in load.stderr
+    refused = run_cli("dataset", "build", "nothing", "--json")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["error"] == "NotFound"
+    assert refused.stderr.startswith("freqdp: there is no dataset 'nothing'\n  -> ")

@@ -1,0 +1,29 @@
+"""One driver for the run, one cloned city for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from harness import Driver
+from servers import SharedServer, cloned
+from world import city_template
+
+
+@pytest.fixture(scope="session")
+def driver(
+    shared_server: SharedServer,
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Driver]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        made = Driver(url, tmp_path_factory.mktemp("driver"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    """The URL of a database with a small city, built."""
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url

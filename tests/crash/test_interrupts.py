@@ -1,0 +1,134 @@
+"""Ctrl-C and SIGTERM: exit 130, no traceback, nothing running on the server, nothing partial."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness import ROOT, Driver, Run, gate, reading_gate, wait_until
+from witness import draws, leftovers, require_whole, scene, sessions, spends
+from world import freqdp, query, value
+
+BUILD = ("dataset", "build", "city")
+ANONYMIZE = ("anonymize", "city")
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+
+
+def _interrupted(url: str, run: Run) -> None:
+    assert run.end() == 130
+    assert "Traceback" not in run.err
+    assert run.document["error"] == "Interrupted"
+    assert run.document["remedy"]
+    # the process is gone, and what it was waiting for was cancelled and not left to finish
+    assert [s for s in sessions(url) if s[1] == "active"] == []
+    wait_until(lambda: not sessions(url), "the end of its sessions", 5)
+
+
+@BOTH
+@pytest.mark.parametrize("statement", ["^SELECT count", "^COPY .*TO STDOUT"])
+def test_build_interrupted_while_reading(
+    city: str, driver: Driver, number: int, statement: str
+) -> None:
+    before = scene(city)
+    with reading_gate(city, statement, "demo.city") as reading:
+        query(city, "UPDATE freqdp.dataset SET source_schema = 'public', source_relation = 'gated'")
+        run = driver.start(city, *BUILD)
+        reading.reach(run)
+        run.signal(number)
+        _interrupted(city, run)
+        assert reading.waiting() == []
+    assert require_whole(city, before) == before
+    assert leftovers(city) == []
+    assert freqdp(city, *BUILD).succeeded()["trajectories"] == 40
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "statement",
+    ["^ALTER TABLE .*sample_2. ADD PRIMARY KEY", "^CREATE INDEX ON .*segment_2", "ATTACH"],
+)
+def test_build_interrupted_while_writing(
+    city: str, driver: Driver, number: int, statement: str
+) -> None:
+    before = scene(city)
+    with gate(city, statement, "end") as writing:
+        run = driver.start(city, *BUILD)
+        writing.reach(run)
+        run.signal(number)
+        _interrupted(city, run)
+        assert writing.waiting() == []
+    assert require_whole(city, before) == before
+    freqdp(city, *BUILD).succeeded()
+    assert leftovers(city) == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "^CREATE UNIQUE INDEX",
+        "^CREATE INDEX .*staging_1. USING gist",
+        "ADD PRIMARY KEY U",
+        "SET SC",
+    ],
+)
+def test_release_interrupted_on_the_server(
+    city: str, driver: Driver, number: int, statement: str
+) -> None:
+    before = scene(city)
+    with gate(city, statement, "end") as writing:
+        run = driver.start(city, *ANONYMIZE)
+        writing.reach(run)
+        run.signal(number)
+        _interrupted(city, run)
+        assert writing.waiting() == []
+    assert require_whole(city, before) == before
+    _resumes(city)
+
+
+@BOTH
+@pytest.mark.parametrize("moment", ["drawn: first", "targets: first", "copy: more rows"])
+def test_release_interrupted_at_work(city: str, driver: Driver, number: int, moment: str) -> None:
+    before = scene(city)
+    run = driver.start(city, *ANONYMIZE, stop=moment)
+    run.reach()
+    run.signal(number)
+    _interrupted(city, run)
+    assert require_whole(city, before) == before
+    _resumes(city)
+
+
+def _resumes(url: str) -> None:
+    committed, (spent,) = draws(url), spends(url)
+    answer = freqdp(url, *ANONYMIZE).succeeded()
+    assert (answer["state"], answer["resumed"]) == ("published", True)
+    assert spends(url) == [spent]
+    assert {name: draws(url)[name] for name in committed} == committed
+    assert leftovers(url) == []
+
+
+@BOTH
+def test_a_process_of_its_own(city: str, number: int) -> None:
+    """The same without the driver: `freqdp` as it is installed."""
+    with gate(city, "^CREATE INDEX .*staging_1. USING gist", "end") as writing:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "freqdp_db", *ANONYMIZE],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": city},
+        )
+        wait_until(lambda: bool(writing.waiting()), "the index")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert out == ""
+        assert "Traceback" not in err
+        assert "freqdp: interrupted; nothing partial is visible" in err
+        assert writing.waiting() == []
+    assert value(city, "SELECT count(*) FROM freqdp_release.catalog") == 0
+    assert freqdp(city, "release", "resume", "city_1").succeeded()["resumed"] is True

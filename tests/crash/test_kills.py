@@ -1,0 +1,213 @@
+"""kill -9, at least three times in every phase of a build and of a release."""
+
+from __future__ import annotations
+
+import pytest
+from harness import Driver, gate, wait_until
+from witness import draws, leftovers, require_whole, scene, sessions, spends
+from world import freqdp, query, value
+
+BUILD = ("dataset", "build", "city")
+ANONYMIZE = ("anonymize", "city")
+
+KEY = r"^CREATE UNIQUE INDEX"
+GIST = r"^CREATE INDEX ON .*staging_1. USING gist"
+LINE_KEY = r"^ALTER TABLE .*staging_1_line. ADD PRIMARY KEY"
+LINE_GIST = r"^CREATE INDEX ON .*staging_1_line. USING gist"
+
+
+def _change_source(url: str) -> None:
+    """So that the next build is another one than the first."""
+    query(url, "DELETE FROM demo.city WHERE object_id = (SELECT min(object_id) FROM demo.city)")
+
+
+def _next_build_succeeds(url: str, before: int) -> None:
+    built = freqdp(url, *BUILD).succeeded()
+    assert built["trajectories"] == 39
+    assert value(url, "SELECT current_build FROM freqdp.dataset") == built["build_id"] > before
+    assert leftovers(url) == []
+    # no release needs the first build, so it goes with the leftovers
+    assert query(url, "SELECT build_id FROM freqdp.build WHERE dropped_at IS NULL") == [
+        (built["build_id"],)
+    ]
+    assert query(
+        url,
+        "SELECT count(DISTINCT object_key), count(*) FROM freqdp.trajectory",
+    ) == [(39, 39)]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "reading: rows counted",
+        "reading: some rows",
+        "reading: all rows",
+        "writing: amid the samples",
+        "writing: amid the segments",
+        "writing: all parts",
+        "attaching: before",
+    ],
+)
+def test_killed_build_shows_the_old_one(city: str, driver: Driver, moment: str) -> None:
+    _change_source(city)
+    before = scene(city)
+    run = driver.start(city, *BUILD, stop=moment)
+    run.reach()
+    run.kill()
+    assert require_whole(city, before) == before
+    if moment in ("writing: all parts", "attaching: before"):
+        assert len(leftovers(city)) == 5
+    _next_build_succeeds(city, before.current_build)
+    assert scene(city).source == before.source
+
+
+@pytest.mark.parametrize("moment", ["start", "end"])
+@pytest.mark.parametrize("part", ["trajectory", "grid_cell"])
+def test_killed_build_amid_attaching(city: str, driver: Driver, part: str, moment: str) -> None:
+    _change_source(city)
+    before = scene(city)
+    with gate(city, f"ATTACH PARTITION .*{part}_", moment) as attaching:
+        run = driver.start(city, *BUILD)
+        attaching.reach(run)
+        run.kill()
+        assert require_whole(city, before) == before
+        attaching.open()
+    wait_until(lambda: not sessions(city), "the end of its sessions")
+    assert require_whole(city, before) == before
+    assert len(leftovers(city)) == 5
+    _next_build_succeeds(city, before.current_build)
+
+
+def test_killed_after_attaching_the_build_is_there(city: str, driver: Driver) -> None:
+    _change_source(city)
+    before = scene(city)
+    run = driver.start(city, *BUILD, stop="attaching: after")
+    run.reach()
+    run.kill()
+    now = require_whole(city, before)
+    assert now.current_build > before.current_build
+    assert now.views != before.views
+    _next_build_succeeds(city, now.current_build)
+
+
+def _finish(url: str, number: int) -> None:
+    """The same command again, or `release resume`: one spend, the same draws, nothing left over."""
+    committed = draws(url)
+    before = scene(url)
+    (spent,) = spends(url)
+    command = ANONYMIZE if number % 2 else ("release", "resume", "city_1")
+    answer = freqdp(url, *command).succeeded()
+    assert answer["name"] == "city_1"
+    assert answer["state"] == "published"
+    assert answer["resumed"] is True
+    assert answer["verified"]["rows"] == answer["rows"] > 0
+    assert spends(url) == [spent]
+    now = draws(url)
+    assert {name: now[name] for name in committed} == committed
+    assert leftovers(url) == []
+    after = require_whole(url, before)
+    assert after.catalog == [("city_1",)]
+    assert freqdp(url, "ledger", "verify").succeeded()["valid"] is True
+    assert freqdp(url, *ANONYMIZE).succeeded()["existed"] is True
+    assert spends(url) == [spent]
+
+
+# How many sets of draws (the key, the targets of each step) are committed at each moment.
+BEFORE_PUBLISHING = {
+    "spent: before the lock": 0,
+    "spent: before reading": 0,
+    "spent: frequencies": 0,
+    "drawn: first": 0,
+    "drawn: amid its commit": 0,
+    "drawn: second": 2,
+    "targets: first": 2,
+    "targets: first edits logged": 2,
+    "targets: second": 3,
+    "copy: first rows": 3,
+    "copy: more rows": 3,
+    "copy: lines": 3,
+    "publish: before verifying": 3,
+    "publish: before": 3,
+}
+
+
+@pytest.mark.parametrize("moment", BEFORE_PUBLISHING)
+def test_killed_release_is_resumed(city: str, driver: Driver, moment: str) -> None:
+    before = scene(city)
+    run = driver.start(city, *ANONYMIZE, stop=moment)
+    run.reach()
+    run.kill()
+    assert require_whole(city, before) == before
+    assert len(draws(city)) == BEFORE_PUBLISHING[moment]
+    _finish(city, list(BEFORE_PUBLISHING).index(moment))
+
+
+@pytest.mark.parametrize(
+    ("number", "pattern", "moment"),
+    [
+        (1, KEY, "start"),
+        (2, KEY, "end"),
+        (3, LINE_KEY, "end"),
+        (4, GIST, "start"),
+        (5, GIST, "end"),
+        (6, LINE_GIST, "end"),
+        (7, "SET SCHEMA", "start"),
+        (8, "SET SCHEMA", "end"),
+        (9, "RENAME TO .*city_1_line.$", "end"),
+    ],
+)
+def test_killed_inside_a_statement(
+    city: str, driver: Driver, number: int, pattern: str, moment: str
+) -> None:
+    before = scene(city)
+    with gate(city, pattern, moment) as waiting:
+        run = driver.start(city, *ANONYMIZE)
+        waiting.reach(run)
+        run.kill()
+        assert require_whole(city, before) == before
+        # the server is still at the statement of the dead process: the next run gets past it
+        waiting.open()
+    assert len(draws(city)) == 3
+    _finish(city, number)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["published: still locked", "published: before sweeping", "published: before the answer"],
+)
+def test_killed_after_publishing_the_release_is_there(
+    city: str, driver: Driver, moment: str
+) -> None:
+    before = scene(city)
+    run = driver.start(city, *ANONYMIZE, stop=moment)
+    run.reach()
+    run.kill()
+    (spent,) = spends(city)
+    now = require_whole(city, before)
+    assert now.catalog == [("city_1",)]
+    again = freqdp(city, *ANONYMIZE).succeeded()
+    assert (again["name"], again["existed"], again["resumed"]) == ("city_1", True, False)
+    assert freqdp(city, "release", "resume", "city_1").code == 1
+    assert spends(city) == [spent]
+    assert leftovers(city) == []
+
+
+def test_killed_again_and_again(city: str, driver: Driver) -> None:
+    """One release, killed on each of its runs; the draws of the first commit are the last ones."""
+    before = scene(city)
+    committed: dict[str, object] = {}
+    for moment in ("targets: first", "drawn: first", "copy: more rows", "publish: before"):
+        run = driver.start(city, *ANONYMIZE, "--method", "gl", stop=moment)
+        run.reach()
+        run.kill()
+        assert require_whole(city, before) == before
+        now = draws(city)
+        assert {name: now[name] for name in committed} == committed
+        committed = dict(now)
+        assert len(spends(city)) == 1
+    answer = freqdp(city, *ANONYMIZE, "--method", "gl").succeeded()
+    assert (answer["state"], answer["resumed"]) == ("published", True)
+    assert draws(city) == committed
+    assert len(spends(city)) == 1
+    assert leftovers(city) == []
+    require_whole(city, before)

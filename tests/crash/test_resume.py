@@ -1,0 +1,183 @@
+"""When an interrupted release must not be continued, and who may be at work on one."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from harness import Driver, wait_until
+from witness import draws, leftovers, require_whole, scene, spends
+from world import freqdp, query, value
+
+import freqdp_db
+
+ANONYMIZE = ("anonymize", "city")
+
+
+def _killed(url: str, driver: Driver, moment: str) -> None:
+    run = driver.start(url, *ANONYMIZE, stop=moment)
+    run.reach()
+    run.kill()
+
+
+def _refuses_both_ways(url: str, *words: str) -> None:
+    before, committed, spent = scene(url), draws(url), spends(url)
+    for command in (ANONYMIZE, ("release", "resume", "city_1")):
+        refusal = freqdp(url, *command).refused(*words)
+        assert refusal["error"] == "ResumeRefused"
+        assert "freqdp release withdraw city_1" in refusal["remedy"]
+    assert require_whole(url, before) == before
+    assert (draws(url), spends(url)) == (committed, spent)
+    assert value(url, "SELECT state FROM freqdp.release") == "running"
+
+
+def _can_be_given_up(url: str) -> None:
+    """The record and the spend stay; the same request is a new draw, under another name."""
+    assert freqdp(url, "release", "withdraw", "city_1").succeeded()["was"] == "running"
+    assert leftovers(url) == []
+    answer = freqdp(url, *ANONYMIZE).succeeded()
+    assert (answer["name"], answer["resumed"]) == ("city_2", False)
+    assert len(spends(url)) == 2
+
+
+def test_other_software(city: str, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    _killed(city, driver, "targets: first")
+    with monkeypatch.context() as other:
+        other.setattr(freqdp_db, "__version__", "99.0")
+        _refuses_both_ways(city, "'city_1'", freqdp_db.__version__, "99.0")
+    # with the software that drew them it goes on
+    assert freqdp(city, *ANONYMIZE).succeeded()["resumed"] is True
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE freqdp.release_step SET digest = md5('x')",
+        "UPDATE freqdp.release_step SET deletions = deletions + 1",
+        "UPDATE freqdp.release_step SET insertions = insertions - 1",
+        "UPDATE freqdp.release_step SET targets = targets + 1",
+        "UPDATE freqdp.pf_target SET target = target + 1 WHERE (trajectory_id, rank) = (7, 1)",
+        "DELETE FROM freqdp.pf_target WHERE (trajectory_id, rank) = (7, 1)",
+        "UPDATE freqdp.sample SET location_id = 0 WHERE (trajectory_id, seq) = (7, 1)",
+    ],
+)
+def test_what_was_stored_is_not_what_comes_out(city: str, driver: Driver, tampering: str) -> None:
+    _killed(city, driver, "targets: first edits logged")
+    query(city, tampering)
+    _refuses_both_ways(city, "'city_1'", "step 1")
+    _can_be_given_up(city)
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "DELETE FROM freqdp.pf_target WHERE (trajectory_id, rank) = (7, 1)",
+        "DELETE FROM freqdp.release_key WHERE trajectory_id = 7",
+        "DELETE FROM freqdp.release_key",
+    ],
+)
+def test_draws_that_are_no_longer_whole(city: str, driver: Driver, tampering: str) -> None:
+    """Also before any edit was recorded that could be compared."""
+    _killed(city, driver, "targets: first")
+    query(city, tampering)
+    _refuses_both_ways(city, "'city_1'")
+    _can_be_given_up(city)
+
+
+def test_second_run_of_a_release_is_refused(city: str, driver: Driver) -> None:
+    first = driver.start(city, *ANONYMIZE, stop="holding the release")
+    first.reach()
+    holder = value(
+        city,
+        "SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
+        "WHERE l.locktype = 'advisory' AND a.application_name = 'freqdp anonymize' LIMIT 1",
+    )
+    for command in (
+        ANONYMIZE,
+        ("release", "resume", "city_1"),
+        ("release", "withdraw", "city_1"),
+    ):
+        refusal = freqdp(city, *command).refused("'city_1'", str(holder), "freqdp anonymize")
+        assert refusal["error"] == "Busy"
+    first.go_on()
+    assert first.end() == 0
+    assert first.document["verified"]["rows"] > 0
+    assert freqdp(city, *ANONYMIZE).succeeded()["existed"] is True
+    assert len(spends(city)) == 1
+
+
+def test_equal_requests_at_once(city: str, driver: Driver) -> None:
+    """One release and one spend; whoever comes second is told so, or gets the finished release."""
+    runs = [driver.start(city, *ANONYMIZE) for _ in range(3)]
+    codes = [run.end() for run in runs]
+    assert 0 in codes
+    for run, code in zip(runs, codes, strict=True):
+        assert "Traceback" not in run.err
+        if code != 0:
+            assert (code, run.document["error"]) == (1, "Busy"), run.err
+    assert query(city, "SELECT name, state FROM freqdp.release") == [("city_1", "published")]
+    assert len(spends(city)) == 1
+
+
+def test_equal_requests_queue_for_the_record(city: str, driver: Driver) -> None:
+    """Held up before the first has committed its record, the second finds it."""
+    with psycopg.connect(city) as blocker:
+        # the ledger writes under this row's lock, in the transaction that makes the record
+        blocker.execute("SELECT FROM freqdp.account FOR UPDATE")
+        runs = [driver.start(city, *ANONYMIZE) for _ in range(2)]
+        wait_until(
+            lambda: value(
+                city,
+                "SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name = 'freqdp anonymize' AND wait_event_type = 'Lock'",
+            ),
+            "both to wait",
+        )
+        blocker.rollback()
+    assert 0 in [run.end() for run in runs]
+    assert query(city, "SELECT name, state FROM freqdp.release") == [("city_1", "published")]
+    assert len(spends(city)) == 1
+
+
+def test_different_requests_at_once(city: str, driver: Driver) -> None:
+    """Names are given one after the other, and nobody sweeps what another is writing."""
+    methods = ("lg", "gl", "pure-l")
+    runs = [driver.start(city, *ANONYMIZE, "--method", method) for method in methods]
+    for run in runs:
+        assert run.end() == 0, run.err
+    assert sorted(run.document["name"] for run in runs) == ["city_1", "city_2", "city_3"]
+    assert len(spends(city)) == 3
+    assert leftovers(city) == []
+    require_whole(city, scene(city))
+
+
+def test_a_run_in_progress_is_not_swept(city: str, driver: Driver) -> None:
+    first = driver.start(city, *ANONYMIZE, stop="publish: before verifying")
+    first.reach()
+    assert leftovers(city) == ["staging_1", "staging_1_line"]
+    freqdp(city, *ANONYMIZE, "--method", "pure-g").succeeded()
+    assert leftovers(city) == ["staging_1", "staging_1_line"]
+    first.go_on()
+    assert first.end() == 0, first.err
+    assert leftovers(city) == []
+
+
+def test_leftovers_of_another_release_are_swept(city: str, driver: Driver) -> None:
+    _killed(city, driver, "publish: before verifying")
+    assert leftovers(city) == ["staging_1", "staging_1_line"]
+    freqdp(city, *ANONYMIZE, "--method", "pure-g").succeeded()
+    assert leftovers(city) == []
+    assert freqdp(city, "release", "resume", "city_1").succeeded()["resumed"] is True
+
+
+def test_build_is_kept_for_an_unfinished_release(city: str, driver: Driver) -> None:
+    """A rebuild between the kill and the resume: the release goes on from its own build."""
+    _killed(city, driver, "targets: first")
+    query(city, "DELETE FROM demo.city WHERE object_id = (SELECT min(object_id) FROM demo.city)")
+    assert freqdp(city, "dataset", "build", "city").succeeded()["build_id"] == 2
+    assert query(city, "SELECT build_id FROM freqdp.build WHERE dropped_at IS NULL") == [(1,), (2,)]
+    answer = freqdp(city, "release", "resume", "city_1").succeeded()
+    assert (answer["build_id"], answer["resumed"]) == (1, True)
+    # the same words now mean another request: the data is another
+    assert freqdp(city, *ANONYMIZE).succeeded()["name"] == "city_2"
+    assert len(spends(city)) == 2
+    assert leftovers(city) == []

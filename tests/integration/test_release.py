@@ -1,0 +1,474 @@
+"""Releases as others see them: the tables, the catalogue, the rights, the proof, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+from servers import SharedServer, cloned
+from world import city_template, fingerprint, freqdp, query, value
+
+CATALOG = [
+    "name", "dataset", "method", "parameters", "published_at", "version", "guarantee", "private",
+    "rows", "ledger_head",
+]  # fmt: skip
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def released_template(
+    shared_server: SharedServer, pytestconfig: pytest.Config
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name of a database in which the city is released as `r`, and what was said about it."""
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        answer = freqdp(url, "anonymize", "city", "--as", "r").succeeded()
+        yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"]), answer
+
+
+@pytest.fixture
+def released(
+    shared_server: SharedServer, released_template: tuple[str, dict[str, Any]]
+) -> Iterator[str]:
+    with cloned(shared_server.get(), released_template[0]) as url:
+        yield url
+
+
+def test_columns_keys_and_comments(released: str) -> None:
+    columns = query(
+        released,
+        "SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, "
+        "col_description(c.oid, a.attnum) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
+        "WHERE c.relnamespace = 'freqdp_release'::regnamespace AND c.relname IN ('r', 'r_line') "
+        "AND a.attnum > 0 ORDER BY c.relname, a.attnum",
+    )
+    assert [row[:4] for row in columns] == [
+        ("r", "trajectory_id", "bigint", True),
+        ("r", "seq", "integer", True),
+        ("r", "at", "timestamp with time zone", True),
+        ("r", "geom", "geometry(Point,4326)", True),
+        ("r_line", "trajectory_id", "bigint", True),
+        ("r_line", "geom", "geometry(LineStringM,4326)", True),
+    ]
+    assert all(row[4] for row in columns)
+    indexes = query(
+        released,
+        "SELECT c.relname, i.relname, x.indisprimary, pg_get_indexdef(x.indexrelid) "
+        "FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid JOIN pg_class i ON i.oid = x.indexrelid "
+        "WHERE c.relnamespace = 'freqdp_release'::regnamespace AND c.relname LIKE 'r%%' ORDER BY 1, 2",
+    )
+    assert [row[:3] for row in indexes] == [
+        ("r", "r_geom_idx", False),
+        ("r", "r_pkey", True),
+        ("r_line", "r_line_geom_idx", False),
+        ("r_line", "r_line_pkey", True),
+    ]
+    assert [row[3].partition(" USING ")[2] for row in indexes] == [
+        "gist (geom)",
+        "btree (trajectory_id, seq)",
+        "gist (geom)",
+        "btree (trajectory_id)",
+    ]
+    for relation in ("r", "r_line"):
+        comment = value(released, f"SELECT obj_description('freqdp_release.{relation}'::regclass)")
+        assert "lg" in comment
+        assert "not differentially private" in comment
+        assert "epsilon 0.5 per" in comment
+    # analysed: the planner, and QGIS, know how large it is
+    assert value(
+        released, "SELECT reltuples::int FROM pg_class WHERE oid = 'freqdp_release.r'::regclass"
+    ) == value(released, "SELECT count(*) FROM freqdp_release.r")
+
+
+def test_rows_are_trajectories(released: str) -> None:
+    """seq counts from 1 without a gap, times do not fall, the line is the same thing again."""
+    assert query(
+        released,
+        "SELECT count(*) FROM (SELECT seq, at, row_number() OVER w AS expected, lag(at) OVER w AS "
+        "before FROM freqdp_release.r WINDOW w AS (PARTITION BY trajectory_id ORDER BY seq)) s "
+        "WHERE seq <> expected OR at < before",
+    ) == [(0,)]
+    assert query(
+        released,
+        """
+        SELECT count(*) FROM (
+            SELECT trajectory_id, count(*) AS n,
+                ST_MakeLine(ST_SetSRID(ST_MakePointM(ST_X(geom), ST_Y(geom),
+                    extract(epoch FROM at)::float8), 4326) ORDER BY seq) AS made
+            FROM freqdp_release.r GROUP BY trajectory_id
+        ) p FULL JOIN freqdp_release.r_line l USING (trajectory_id)
+        WHERE (p.n >= 2) <> (l.trajectory_id IS NOT NULL)
+            OR l.geom IS NOT NULL AND ST_AsEWKB(l.geom) <> ST_AsEWKB(p.made)
+        """,
+    ) == [(0,)]
+    # a release shows places of the build and no others
+    assert query(
+        released,
+        "SELECT count(*) FROM freqdp_release.r WHERE ST_AsEWKB(geom) NOT IN "
+        "(SELECT ST_AsEWKB(geom) FROM freqdp.location)",
+    ) == [(0,)]
+
+
+def test_ids_and_physical_order_say_nothing(city: str) -> None:
+    for name in ("one", "two"):
+        freqdp(city, "anonymize", "city", "--as", name, "--new-draw").succeeded()
+    for name in ("one", "two"):
+        for relation in (name, f"{name}_line"):
+            stored = query(
+                city, f"SELECT trajectory_id FROM freqdp_release.{relation} ORDER BY ctid"
+            )
+            assert stored == sorted(stored)
+    rows = query(
+        city,
+        "SELECT k.trajectory_id, k.released_id, o.released_id FROM freqdp.release_key k "
+        "JOIN freqdp.release_key o USING (trajectory_id) WHERE k.release_id = 1 AND o.release_id = 2 "
+        "ORDER BY 1",
+    )
+    first, second = [row[1] for row in rows], [row[2] for row in rows]
+    assert len(rows) == 40
+    # fresh ones for every release, out of a range that nobody guesses, in no order of the objects
+    assert not set(first) & set(second)
+    for ids in (first, second):
+        assert len(set(ids)) == 40
+        assert all(10**11 <= i < 10**12 for i in ids)
+        assert ids != sorted(ids)
+    assert sorted(range(40), key=first.__getitem__) != sorted(range(40), key=second.__getitem__)
+
+
+def test_catalogue(released: str, released_template: tuple[str, dict[str, Any]]) -> None:
+    with psycopg.connect(released) as connection:
+        cursor = connection.execute("SELECT * FROM freqdp_release.catalog")
+        assert [c.name for c in cursor.description or []] == CATALOG
+        entry = dict(zip(CATALOG, cursor.fetchone() or (), strict=True))
+        assert cursor.fetchone() is None
+    assert entry["name"] == "r"
+    assert entry["dataset"] == "city"
+    assert entry["method"] == "lg"
+    assert entry["parameters"] == {
+        "epsilon_global": "0.5",
+        "epsilon_local": "0.5",
+        "signature": 10,
+        "spread": "500 m",
+        "time_step_s": None,
+    }
+    assert entry["version"] == 1
+    assert entry["private"] is True
+    assert entry["rows"] == value(released, "SELECT count(*) FROM freqdp_release.r")
+    assert entry["rows"] == released_template[1]["rows"]
+    assert entry["ledger_head"] == value(released, "SELECT head FROM freqdp.budget")
+    assert entry["guarantee"]["artefacts"]["trajectories"]["claimed_epsilon"] is None
+    assert entry["guarantee"]["artefacts"]["tf_vector"]["accounted_epsilon"] == "0.5"
+    # nothing that was counted from the data is published
+    private = released_template[1]["user_level"]["global"]["candidates_per_user_mean"]
+    assert str(private) not in str(entry)
+    freqdp(released, "ledger", "verify", "--head", entry["ledger_head"]).succeeded()
+    assert freqdp(released, "ledger", "verify", "--head", "0" * 64).code == 3
+
+
+@contextmanager
+def _as_analyst(url: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET ROLE freqdp_analyst")
+        yield lambda statement: connection.execute(statement.encode()).fetchall()
+
+
+def test_analyst_reads_releases_and_nothing_else(released: str) -> None:
+    query(released, "INSERT INTO freqdp.metric VALUES (1, 'x', 1)")
+    with _as_analyst(released) as read:
+        assert read("SELECT count(*) > 0 FROM freqdp_release.r") == [(True,)]
+        assert read("SELECT count(*) > 0 FROM freqdp_release.r_line") == [(True,)]
+        assert read("SELECT name FROM freqdp_release.catalog") == [("r",)]
+        for statement in (
+            "INSERT INTO freqdp_release.r SELECT * FROM freqdp_release.r",
+            "DELETE FROM freqdp_release.catalog",
+            "CREATE TABLE freqdp_release.mine (x int)",
+            "SELECT * FROM demo.city",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                read(statement)
+        private = query(
+            released,
+            "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp'::regnamespace "
+            "AND relkind IN ('r', 'p', 'v')",
+        )
+        assert len(private) > 20
+        for (relation,) in private:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                read(f'SELECT * FROM freqdp."{relation}"')
+        functions = query(
+            released,
+            "SELECT p.oid::regprocedure::text FROM pg_proc p "
+            "WHERE p.pronamespace = 'freqdp'::regnamespace "
+            "AND has_function_privilege('freqdp_analyst', p.oid, 'EXECUTE')",
+        )
+        assert functions == []
+
+
+def test_seeded_release_is_not_private(city: str) -> None:
+    answer = freqdp(city, "anonymize", "city", "--seed", "7", "--as", "seeded").succeeded()
+    assert answer["private"] is False
+    assert query(city, "SELECT private, guarantee->>'noise' FROM freqdp_release.catalog") == [
+        (False, "seeded: reproducible, therefore not private")
+    ]
+    assert "do not publish" in value(
+        city, "SELECT obj_description('freqdp_release.seeded'::regclass)"
+    )
+    with _as_analyst(city) as read:
+        assert read("SELECT name, private FROM freqdp_release.catalog") == [("seeded", False)]
+        for relation in ("seeded", "seeded_line"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                read(f"SELECT * FROM freqdp_release.{relation}")
+    # the same seed gives the same table, row by row; it spends all the same
+    freqdp(city, "anonymize", "city", "--seed", "7", "--as", "again", "--new-draw").succeeded()
+    assert query(
+        city,
+        "SELECT count(*) FROM (TABLE freqdp_release.seeded EXCEPT TABLE freqdp_release.again) d",
+    ) == [(0,)]
+    assert Decimal(freqdp(city, "budget", "city").succeeded()["spent"]) == 2
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE {r} SET at = at + interval '1 us' WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET geom = ST_Translate(geom, 1e-9, 0) WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET trajectory_id = trajectory_id + 1 WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET seq = 1000000 WHERE ctid = '(0,7)'",
+        "DELETE FROM {r} WHERE ctid = '(0,7)'",
+        "DELETE FROM {r} WHERE trajectory_id = (SELECT max(trajectory_id) FROM {r})",
+        "TRUNCATE {r}",
+        "INSERT INTO {r} SELECT trajectory_id, seq + 1, at, geom FROM {r} "
+        "ORDER BY trajectory_id DESC, seq DESC LIMIT 1",
+        "UPDATE {r}_line SET geom = ST_Reverse(geom) WHERE ctid = '(0,1)'",
+        "DELETE FROM {r}_line WHERE ctid = '(0,1)'",
+        "INSERT INTO {r}_line SELECT 9223372036854775807, geom FROM {r}_line LIMIT 1",
+        "UPDATE {p}.edit_run SET seq[1] = seq[1] + 1 WHERE (release_id, step, operation) = (1, 1, 'd')"
+        " AND trajectory_id = 5",
+        "UPDATE {p}.edit_run SET seq[1] = 1000000 WHERE (step, operation) = (1, 'd')",
+        "UPDATE {p}.edit_run SET seq[1] = -5 WHERE (step, operation) = (1, 'd')",
+        "UPDATE {p}.edit_run SET seq[1] = 1000000 WHERE (step, operation) = (2, 'i')",
+        "UPDATE {p}.edit_run SET seq[1] = -100 WHERE (step, operation) = (2, 'i')",
+        "UPDATE {p}.edit_run SET trajectory_id = 100000 + trajectory_id WHERE operation = 'i'",
+        "UPDATE {p}.edit_run SET trajectory_id = -1 - trajectory_id WHERE operation = 'd'",
+        "UPDATE {p}.edit_run SET location_id = 10000000 + location_id WHERE operation = 'i'",
+        "UPDATE {p}.edit_run SET location_id = -1 - location_id WHERE operation = 'i'",
+        "UPDATE {p}.edit_run SET seq = seq || 1 WHERE (step, operation) = (1, 'd')",
+        "UPDATE {p}.edit_run SET loss_m = loss_m || 1.0::float8 WHERE (step, operation) = (1, 'd')",
+        "UPDATE {p}.edit_run SET loss_m[1] = loss_m[1] + 1",
+        "UPDATE {p}.edit_run SET seq = '{{}}', loss_m = '{{}}' WHERE operation = 'i'",
+        "UPDATE {p}.edit_run SET seq[1] = NULL WHERE operation = 'd'",
+        "DELETE FROM {p}.edit_run WHERE ctid = '(0,1)'",
+        "DELETE FROM {p}.edit_run",
+        "UPDATE {p}.tf_target SET target = target + 1 WHERE ctid = '(0,3)'",
+        "UPDATE {p}.pf_target SET target = target + 1 WHERE ctid = '(0,3)'",
+        "UPDATE {p}.tf_target SET location_id = 10000000 + location_id",
+        "UPDATE {p}.release_step SET deletions = deletions + 1",
+        "DELETE FROM {p}.release_step WHERE step = 2",
+        "UPDATE {p}.release_key SET released_id = 17 WHERE trajectory_id = 3",
+        "DELETE FROM {p}.release_key WHERE trajectory_id = 3",
+        "UPDATE {p}.sample SET location_id = 0 WHERE (trajectory_id, seq) = (3, 2)",
+        "DELETE FROM {p}.sample WHERE (trajectory_id, seq) = (3, 2)",
+    ],
+)
+def test_verify_sees_tampering(released: str, tampering: str) -> None:
+    before = value(released, "SELECT txid_current()")
+    query(released, tampering.format(r="freqdp_release.r", p="freqdp"))
+    answer = freqdp(released, "release", "verify", "r")
+    assert answer.code == 3, answer.out + answer.err
+    assert answer.document["error"] == "VerificationFailed"
+    assert "Traceback" not in answer.err
+    assert value(released, "SELECT txid_current()") > before
+
+
+def test_verify_says_what_it_has_checked(
+    released: str, released_template: tuple[str, dict[str, Any]]
+) -> None:
+    found = freqdp(released, "release", "verify", "r").succeeded()
+    said = released_template[1]
+    assert found["verified"] is True
+    assert {k: found[k] for k in ("rows", "trajectories", "targets", "edits")} == said["verified"]
+    assert found["targets"] == sum(step["targets"] for step in said["steps"])
+    assert found["edits"] == sum(s["deletions"] + s["insertions"] for s in said["steps"])
+
+
+def test_verify_does_not_care_for_physical_order(released: str) -> None:
+    """A restored or clustered table is the same release."""
+    query(released, "CREATE INDEX by_place ON freqdp_release.r (at DESC)")
+    query(released, "CLUSTER freqdp_release.r USING by_place")
+    freqdp(released, "release", "verify", "r").succeeded()
+
+
+def test_withdraw_names_what_hangs_on_it(released: str) -> None:
+    query(released, "CREATE SCHEMA work")
+    query(released, 'CREATE VIEW work."My Trips" AS SELECT * FROM freqdp_release.r')
+    query(released, "CREATE MATERIALIZED VIEW work.lines AS TABLE freqdp_release.r_line")
+    source = fingerprint(released, "demo.city")
+    refusal = freqdp(released, "release", "withdraw", "r").refused('work."My Trips"', "work.lines")
+    assert 'DROP VIEW work."My Trips"' in refusal["remedy"]
+    assert "DROP MATERIALIZED VIEW work.lines" in refusal["remedy"]
+    freqdp(released, "release", "verify", "r").succeeded()
+    # the remedy works as it is written
+    for statement in refusal["remedy"].partition(": ")[2].split("; "):
+        query(released, statement)
+    assert freqdp(released, "release", "withdraw", "r").succeeded() == {
+        "withdrawn": "r",
+        "was": "published",
+    }
+    assert fingerprint(released, "demo.city") == source
+
+
+def test_withdrawn_release_leaves_its_record(released: str) -> None:
+    key = value(released, "SELECT min(object_id) FROM demo.city")
+    (before,) = freqdp(released, "release", "find", "--object", key).succeeded()
+    assert before == {
+        "dataset": "city",
+        "build_id": 1,
+        "trajectory_id": before["trajectory_id"],
+        "release": "r",
+        "state": "published",
+        "released_id": before["released_id"],
+    }
+    assert query(
+        released,
+        "SELECT count(*) > 0 FROM freqdp_release.r WHERE trajectory_id = %s",
+        before["released_id"],
+    ) == [(True,)]
+    freqdp(released, "release", "withdraw", "r").succeeded()
+    assert (
+        query(
+            released,
+            "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
+            "AND relname LIKE 'r%%'",
+        )
+        == []
+    )
+    assert query(released, "SELECT * FROM freqdp_release.catalog") == []
+    (record,) = freqdp(released, "release", "list").succeeded()
+    assert (record["name"], record["state"]) == ("r", "withdrawn")
+    assert record["withdrawn_at"]
+    assert Decimal(freqdp(released, "budget", "city").succeeded()["spent"]) == 1
+    (after,) = freqdp(released, "release", "find", "--object", key).succeeded()
+    assert after["state"] == "withdrawn"
+    freqdp(released, "release", "verify", "r").refused("'r'", "withdrawn")
+    freqdp(released, "release", "withdraw", "r").refused("'r'", "withdrawn")
+    # the name is free again; the same request is drawn anew, and paid for
+    again = freqdp(released, "anonymize", "city", "--as", "r").succeeded()
+    assert (again["existed"], again["version"]) == (False, 2)
+    assert Decimal(freqdp(released, "budget", "city").succeeded()["spent"]) == 2
+
+
+def test_find_tells_builds_and_releases(released: str) -> None:
+    """Every place where a person is: for erasure requests."""
+    key = value(released, "SELECT max(object_id) FROM demo.city")
+    query(released, "DELETE FROM demo.city WHERE object_id = %s", key)
+    freqdp(released, "dataset", "build", "city").succeeded()
+    freqdp(released, "anonymize", "city", "--as", "without").succeeded()
+    found = freqdp(released, "release", "find", "--object", key).succeeded()
+    assert [(f["build_id"], f["release"]) for f in found] == [(1, "r")]
+    other = value(released, "SELECT min(object_id) FROM demo.city")
+    found = freqdp(released, "release", "find", "--object", other).succeeded()
+    assert [(f["build_id"], f["release"]) for f in found] == [(1, "r"), (2, "without")]
+    freqdp(released, "release", "withdraw", "r").succeeded()
+    assert freqdp(released, "release", "find", "--object", key).succeeded() == []
+    assert freqdp(released, "release", "find", "--object", "' OR true --").succeeded() == []
+
+
+def test_same_request_is_answered_once(released: str) -> None:
+    spent = "SELECT spent FROM freqdp.budget"
+    assert value(released, spent) == 1
+    for options in ((), ("--epsilon", "1.0"), ("--epsilon-global", ".5", "--epsilon-local", "0.50"),
+                    ("--spread", "500m", "--method", "lg"), ("--as", "another")):  # fmt: skip
+        answer = freqdp(released, "anonymize", "city", *options).succeeded()
+        assert (answer["name"], answer["existed"]) == ("r", True)
+        assert answer["verified"] is None
+    # an equal build is the same data
+    freqdp(released, "dataset", "build", "city").succeeded()
+    assert freqdp(released, "anonymize", "city").succeeded()["existed"] is True
+    assert value(released, spent) == 1
+    fresh = freqdp(released, "anonymize", "city", "--new-draw").succeeded()
+    assert (fresh["name"], fresh["existed"], fresh["version"]) == ("city_1", False, 2)
+    assert value(released, spent) == 2
+    # what differs is another request
+    other = freqdp(released, "anonymize", "city", "--signature", "9").succeeded()
+    assert (other["name"], other["existed"]) == ("city_2", False)
+    assert value(released, spent) == 3
+
+
+def test_budget_refusal_explains_itself(released: str) -> None:
+    before = (
+        query(released, "SELECT * FROM freqdp.release"),
+        query(released, "SELECT * FROM freqdp.spend"),
+    )
+    refusal = freqdp(released, "anonymize", "city", "--epsilon", "3.25").refused(
+        "requested 3.25", "spent 1 of 4", "remaining 3", "short by 0.25"
+    )
+    assert refusal["error"] == "BudgetExceeded"
+    assert "--raise" in refusal["remedy"]
+    assert before == (
+        query(released, "SELECT * FROM freqdp.release"),
+        query(released, "SELECT * FROM freqdp.spend"),
+    )
+    assert freqdp(released, "plan", "city", "--epsilon", "3.25").succeeded()["allowed"] is False
+    freqdp(
+        released, "budget", "city", "--raise", "0.25", "--reason", "board decision 12"
+    ).succeeded()
+    freqdp(released, "anonymize", "city", "--epsilon", "3.25").succeeded()
+    account = freqdp(released, "budget", "city").succeeded()
+    assert Decimal(account["remaining"]) == 0
+    assert [(e["kind"], Decimal(e["epsilon"])) for e in account["ledger"]] == [
+        ("grant", 4),
+        ("spend", 1),
+        ("grant", Decimal("0.25")),
+        ("spend", Decimal("3.25")),
+    ]
+    assert freqdp(released, "ledger", "verify").succeeded()["valid"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("60s", 60), ("5min", 300), ("1h", 3600), ("90", 90), ("0.5 m", 30)]
+)
+def test_time_step(city: str, text: str, seconds: int) -> None:
+    freqdp(city, "anonymize", "city", "--time-step", text, "--as", "coarse").succeeded()
+    assert query(
+        city,
+        "SELECT count(*) FILTER (WHERE extract(epoch FROM at) %% %s <> 0), count(*) > 0 "
+        "FROM freqdp_release.coarse",
+        seconds,
+    ) == [(0, True)]
+    assert query(
+        city,
+        "SELECT count(*) FROM (SELECT at < lag(at) OVER (PARTITION BY trajectory_id ORDER BY seq) "
+        "AS falls FROM freqdp_release.coarse) s WHERE falls",
+    ) == [(0,)]
+    parameters = value(city, "SELECT parameters FROM freqdp_release.catalog")
+    assert parameters["time_step_s"] == seconds
+    freqdp(city, "release", "verify", "coarse").succeeded()
+
+
+@pytest.mark.parametrize("method", ["lg", "gl", "pure-g", "pure-l"])
+def test_methods(city: str, method: str) -> None:
+    answer = freqdp(city, "anonymize", "city", "--method", method, "--epsilon", "0.8").succeeded()
+    mechanisms = {"lg": ["local", "global"], "gl": ["global", "local"], "pure-g": ["global"],
+                  "pure-l": ["local"]}[method]  # fmt: skip
+    assert [step["mechanism"] for step in answer["steps"]] == mechanisms
+    shares = {m: Decimal("0.8") / len(mechanisms) for m in mechanisms}
+    assert Decimal(answer["epsilon_global"]) == shares.get("global", 0)
+    assert Decimal(answer["epsilon_local"]) == shares.get("local", 0)
+    assert freqdp(city, "release", "verify", answer["name"]).succeeded()["verified"] is True
+    pair = answer["guarantee"]["artefacts"].get("both_vectors", {}).get("accounted_epsilon")
+    assert pair == {"lg": "0.4"}.get(method)
+
+
+def test_a_reader_does_not_stop_a_release(released: str) -> None:
+    """Somebody reads the release schema all the while; publishing waits for nobody for long."""
+    with psycopg.connect(released) as reader:
+        reader.execute("SELECT count(*) FROM freqdp_release.r, freqdp_release.catalog")
+        freqdp(released, "anonymize", "city", "--new-draw").succeeded()

@@ -1,0 +1,111 @@
+"""The edit log's bytes: what is encoded for COPY is what is decoded, and replays the same."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from small_worlds import (
+    SmallWorld,
+    as_lists,
+    quick,
+    thorough,
+    world_with_pf_targets,
+    world_with_tf_targets,
+)
+
+from freqdp_db.edits.applying import apply_edits, delete
+from freqdp_db.edits.deletion import delete_globally, delete_locally
+from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
+from freqdp_db.model import EditRuns, Edits, PfTargets, TfTargets
+from freqdp_db.storage.wire import decode_runs, encode_runs
+
+_FIELDS = 7
+_RELEASE, _STEP = 2_000_000_000, 2
+
+
+def _rows(data: bytes) -> list[list[bytes]]:
+    """The fields of each row, as the server reads a binary COPY."""
+    rows, at = [], 0
+    while at < len(data):
+        (count,) = struct.unpack_from(">h", data, at)
+        assert count == _FIELDS
+        at += 2
+        fields = []
+        for _ in range(count):
+            (size,) = struct.unpack_from(">i", data, at)
+            fields.append(data[at + 4 : at + 4 + size])
+            assert len(fields[-1]) == size
+            at += 4 + size
+        rows.append(fields)
+    return rows
+
+
+def _stored(runs: EditRuns) -> EditRuns:
+    """Through the bytes that go in, row by row, to the bytes that come out."""
+    rows = _rows(bytes(encode_runs(runs, _RELEASE, _STEP)))
+    out = []
+    for fields in rows:
+        assert fields[0] == struct.pack(">i", _RELEASE)
+        assert fields[1] == struct.pack(">h", _STEP)
+        assert fields[2] == runs.operation.encode()
+        row = struct.pack(">h", 4)
+        for field in fields[3:]:
+            row += struct.pack(">i", len(field)) + field
+        out.append(np.frombuffer(row, np.uint8))
+    return decode_runs(out, runs.operation)
+
+
+def _assert_same(left: EditRuns, right: EditRuns) -> None:
+    assert left.operation == right.operation
+    for name in ("trajectory", "location", "offsets", "position", "loss_mm"):
+        a, b = getattr(left, name), getattr(right, name)
+        assert a.dtype == b.dtype and a.tolist() == b.tolist(), name
+
+
+def _assert_replays(world: SmallWorld, edits: Edits) -> None:
+    again = Edits(_stored(edits.deletions), _stored(edits.insertions))
+    _assert_same(again.deletions, edits.deletions)
+    _assert_same(again.insertions, edits.insertions)
+    left = apply_edits(world.trajectories, edits, world.locations, world.clock)
+    right = apply_edits(world.trajectories, again, world.locations, world.clock)
+    assert as_lists(left) == as_lists(right)
+
+
+@quick
+@given(world_with_tf_targets())
+def test_global_log(given_: tuple[SmallWorld, TfTargets]) -> None:
+    world, targets = given_
+    deletions = delete_globally(
+        world.trajectories, world.locations, world.frequencies, targets, world.rank
+    )
+    thinned = delete(world.trajectories, deletions)
+    insertions = insert_globally(thinned, world.locations, targets, world.rank)
+    _assert_replays(world, Edits(deletions, insertions))
+
+
+@quick
+@given(world_with_pf_targets(), st.sampled_from([PAPER_SPREAD_MM, 0, 500_000]))
+def test_local_log(given_: tuple[SmallWorld, PfTargets], spread_mm: int) -> None:
+    world, targets = given_
+    deletions = delete_locally(world.trajectories, world.locations, targets)
+    thinned = delete(world.trajectories, deletions)
+    insertions = insert_locally(thinned, world.locations, targets, world.clock, spread_mm)
+    _assert_replays(world, Edits(deletions, insertions))
+
+
+@thorough
+@given(st.lists(st.tuples(st.integers(-1, 2**31 - 2), st.integers(0, 2**44)), min_size=1))
+def test_any_numbers(edits: list[tuple[int, int]]) -> None:
+    """Losses up to any distance on Earth survive the way to metres and back."""
+    runs = EditRuns(
+        "i",
+        np.array([2**31 - 1], np.int32),
+        np.array([0], np.int32),
+        np.array([0, len(edits)], np.int64),
+        np.array([position for position, _ in edits], np.int32),
+        np.array([loss for _, loss in edits], np.int64),
+    )
+    _assert_same(_stored(runs), runs)

@@ -1,0 +1,242 @@
+"""Laws of the noise. Every test has a twin with a wrong law, which it must reject.
+
+Draws from the operating system cannot be repeated, so their tests reject at p < 1e-8: one false
+alarm in some million runs. Sizes are such that a scale wrong by a tenth is never missed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.frequency.signatures import rank_places
+from freqdp_db.mechanisms.local_pf import perturb_pf
+from freqdp_db.mechanisms.noise import (
+    RandomSource,
+    SecureSource,
+    SeededSource,
+    laplace_measurement,
+    released_ids,
+    scale_for,
+)
+
+pytestmark = pytest.mark.statistical
+
+Ints = NDArray[np.int64]
+FALSE_ALARM = 1e-8
+DRAWS = 60_000
+# 1/eps for eps = 2, 1, 0.5 and 0.1, and m/eps on the lattice of stage 2 for m = 10, eps = 0.5
+SCALES = [0.5, 1.0, 2.0, 10.0, 20.0]
+SOURCES: dict[str, Callable[[], RandomSource]] = {
+    "secure": SecureSource,
+    "seeded": lambda: SeededSource(20_220_501),
+}
+
+
+def _pmf(z: Ints, scale: float) -> NDArray[np.float64]:
+    """P(z) = (1 - p)/(1 + p) p^|z| with p = exp(-1/scale)."""
+    p = math.exp(-1 / scale)
+    return (1 - p) / (1 + p) * p ** np.abs(z)
+
+
+def chi_square(draws: Ints, scale: float) -> float:
+    """p-value of a chi-square test over all values that are expected often, and the two tails."""
+    reach = 0
+    while len(draws) * float(_pmf(np.array([reach + 1]), scale)[0]) >= 25:
+        reach += 1
+    inner = np.arange(-reach, reach + 1)
+    probability = _pmf(inner, scale)
+    tail = (1 - probability.sum()) / 2
+    expected = len(draws) * np.array([tail, *probability, tail])
+    seen = np.bincount(np.clip(draws, -reach - 1, reach + 1) + reach + 1, minlength=2 * reach + 3)
+    return float(stats.chisquare(seen, expected).pvalue)
+
+
+def tail_test(draws: Ints, scale: float) -> float:
+    """p-value of the number of draws beyond about six scales, where a wrong law shows most."""
+    p = math.exp(-1 / scale)
+    beyond = max(1, round(5 * scale))
+    probability = 2 * p**beyond / (1 + p)
+    hits = int((np.abs(draws) >= beyond).sum())
+    return float(stats.binomtest(hits, len(draws), probability).pvalue)
+
+
+def symmetry_test(draws: Ints) -> float:
+    """p-value of as many draws above 0 as below."""
+    up, down = int((draws > 0).sum()), int((draws < 0).sum())
+    return float(stats.binomtest(up, up + down, 0.5).pvalue)
+
+
+def serial_test(draws: Ints) -> float:
+    """p-value of no correlation between a draw and the next."""
+    size = np.abs(draws)
+    r = np.array(
+        [
+            np.corrcoef(draws[:-1], draws[1:])[0, 1],
+            np.corrcoef(size[:-1], size[1:])[0, 1],
+        ]
+    )
+    return float(2 * stats.norm.sf(np.abs(r).max() * math.sqrt(len(draws))))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_discrete_laplace(source: str, scale: float) -> None:
+    draws = SOURCES[source]().discrete_laplace(scale, DRAWS)
+    assert draws.dtype == np.int64 and len(draws) == DRAWS
+    assert chi_square(draws, scale) > FALSE_ALARM
+    assert tail_test(draws, scale) > FALSE_ALARM
+    assert symmetry_test(draws) > FALSE_ALARM
+    assert serial_test(draws) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_wrong_scale_is_rejected(source: str, scale: float, factor: float) -> None:
+    """The twin: the same tests, noise of a scale that is off by a tenth."""
+    draws = SOURCES[source]().discrete_laplace(factor * scale, DRAWS)
+    assert chi_square(draws, scale) < FALSE_ALARM
+    if scale >= 1:
+        assert tail_test(draws, scale) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_other_laws_are_rejected(scale: float) -> None:
+    """Rounded continuous Laplace, a Gaussian of the same spread, and half a law."""
+    generator = np.random.default_rng(1)
+    rounded = np.rint(generator.laplace(0, scale, 4 * DRAWS)).astype(np.int64)
+    spread = float(np.sqrt(2)) * scale
+    gaussian = np.rint(generator.normal(0, spread, DRAWS)).astype(np.int64)
+    right = SeededSource(1).discrete_laplace(scale, DRAWS)
+    if scale <= 2:  # at wide scales rounding hardly shows
+        assert chi_square(rounded, scale) < FALSE_ALARM
+    assert chi_square(gaussian, scale) < FALSE_ALARM
+    assert symmetry_test(np.abs(right)) < FALSE_ALARM
+    assert serial_test(np.repeat(right[: DRAWS // 2], 2)) < FALSE_ALARM
+
+
+def test_sources() -> None:
+    """The operating system's never repeats; a seed always does, and says that it is not private."""
+    left, right = SecureSource(), SecureSource()
+    assert left.private and not SeededSource(1).private
+    assert (left.discrete_laplace(10.0, 200) != right.discrete_laplace(10.0, 200)).any()
+    assert (left.uniform_words(10) != right.uniform_words(10)).any()
+    for draw in ("discrete_laplace", "uniform_words"):
+        arguments = (10.0, 50) if draw == "discrete_laplace" else (50,)
+        first = getattr(SeededSource(5), draw)(*arguments)
+        assert (first == getattr(SeededSource(5), draw)(*arguments)).all()
+        assert (first != getattr(SeededSource(6), draw)(*arguments)).any()
+    for source in (left, SeededSource(1)):
+        assert len(source.discrete_laplace(1.0, 0)) == len(source.uniform_words(0)) == 0
+
+
+@pytest.mark.parametrize("sensitivity", [1, 3, 10])
+def test_scale_is_the_smallest_that_keeps_the_budget(sensitivity: int) -> None:
+    """The mechanism's own privacy map at this scale is at most epsilon; at the next smaller, not."""
+    generator = np.random.default_rng(2)
+    epsilons = [Fraction(n, d) for n, d in [(1, 2), (1, 1), (1, 10), (1, 3), (7, 9), (1000, 1)]]
+    epsilons += [Fraction(int(n), 10**9) for n in generator.integers(1, 10**10, 40)]
+    for epsilon in epsilons:
+        scale = scale_for(sensitivity, epsilon)
+        assert Fraction(laplace_measurement(scale).map(sensitivity)) <= epsilon
+        # exactly, and not only in the mechanism's own arithmetic
+        assert sensitivity / Fraction(scale) <= epsilon
+        smaller = math.nextafter(scale, 0)
+        assert Fraction(laplace_measurement(smaller).map(sensitivity)) > epsilon
+        assert scale <= float(sensitivity / epsilon) * (1 + 1e-12)
+
+
+# --- ids and picks ------------------------------------------------------------------------------
+
+
+def uniform_test(values: Ints, low: int, high: int, bins: int = 64) -> float:
+    seen = np.histogram(values, bins=np.linspace(low, high, bins + 1))[0]
+    return float(stats.chisquare(seen).pvalue)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_words_are_uniform(source: str) -> None:
+    words = SOURCES[source]().uniform_words(DRAWS)
+    assert words.min() >= 0
+    assert uniform_test(words, 0, 2**63) > FALSE_ALARM
+    # every bit, also the lowest
+    for bit in range(63):
+        ones = int(((words >> bit) & 1).sum())
+        assert stats.binomtest(ones, DRAWS, 0.5).pvalue > FALSE_ALARM / 63
+    # twins: a generator that stops a tenth short, and one whose lowest bit leans
+    assert uniform_test((words * 0.9).astype(np.int64), 0, 2**63) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_released_ids(source: str) -> None:
+    low, high = 10**11, 10**12
+    ids = released_ids(SOURCES[source](), DRAWS)
+    assert len(np.unique(ids)) == len(ids) == DRAWS
+    assert ids.min() >= low and ids.max() < high
+    assert uniform_test(ids, low, high) > FALSE_ALARM
+    remainder = np.bincount(ids % 97, minlength=97)
+    assert stats.chisquare(remainder).pvalue > FALSE_ALARM
+    # the order says nothing: neither rising nor near its neighbour
+    assert stats.spearmanr(np.arange(DRAWS), ids).pvalue > FALSE_ALARM
+    assert serial_test(ids - int(ids.mean())) > FALSE_ALARM
+    # twins
+    assert stats.spearmanr(np.arange(DRAWS), np.sort(ids)).pvalue < FALSE_ALARM
+    assert uniform_test((ids * 0.95).astype(np.int64), low, high) < FALSE_ALARM
+
+
+class _Repeating:
+    """Deals the same few words again and again: ids must come out distinct all the same."""
+
+    private = False
+
+    def __init__(self) -> None:
+        self._source = SeededSource(3)
+        self._calls = 0
+
+    def discrete_laplace(self, scale: float, count: int) -> Ints:
+        raise AssertionError
+
+    def uniform_words(self, count: int) -> Ints:
+        self._calls += 1
+        words = self._source.uniform_words(count)
+        words[: count // 2] = 7  # repeats, within a deal and from deal to deal
+        words[-1] = 2**63 - 1  # beyond the last whole multiple of the range
+        return words
+
+
+def test_released_ids_are_distinct_whatever_is_dealt() -> None:
+    ids = released_ids(_Repeating(), 1000)
+    assert len(np.unique(ids)) == 1000
+    assert 10**11 + 7 in ids
+    assert 10**11 + (2**63 - 1) % (9 * 10**11) not in ids
+    assert len(released_ids(SecureSource(), 0)) == 0
+
+
+def test_point_lists_pick_uniformly() -> None:
+    """Where the rest of a list is picked, every place has the same chance."""
+    places, size, rounds = 30, 3, 4000
+    # Many copies of one trajectory with a heavy signature, and a |D| that makes no other place
+    # known: each list is the signature and three of the 27 others.
+    location = np.tile(np.arange(places, dtype=np.int32), rounds)
+    pf = np.tile(np.where(np.arange(places) < size, 100, 1).astype(np.int32), rounds)
+    offsets = np.arange(rounds + 1, dtype=np.int64) * places
+    tf = np.full(places, rounds // 2, np.int32)
+    frequencies = Frequencies(offsets, location, pf, tf)
+    targets = perturb_pf(frequencies, rank_places(frequencies, size), Fraction(1), SeededSource(11))
+    picked = targets.location[targets.stage == 2]
+    assert len(picked) == rounds * size
+    seen = np.bincount(picked, minlength=places)
+    assert (seen[:size] == 0).all()
+    # without replacement: the counts vary less than a multinomial's, so this errs on the safe side
+    assert stats.chisquare(seen[size:]).pvalue > FALSE_ALARM
+    biased = seen[size:].copy()
+    biased[0] += 300
+    assert stats.chisquare(biased).pvalue < FALSE_ALARM

@@ -1,0 +1,185 @@
+"""The layers of ARCHITECTURE.md: who may import whom, what pure means, and where SQL lives."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import freqdp_db
+
+ROOT = Path(freqdp_db.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+
+BASE = {"errors", "settings", "model", "progress", "parallel", "sorting"}
+ARRAYS = {"errors", "model", "parallel", "sorting"}
+# What each layer may import. Search and frequency are pure: whoever needs segments filed or
+# places counted may use them. Evaluation reads originals: only the command line may have it.
+# `jobs` gets its row when it comes.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "model": set(),
+    "progress": set(),
+    "settings": {"errors"},
+    "sorting": set(),
+    "parallel": {"model"},
+    "storage": BASE,
+    "loading": {"errors", "model"},
+    "frequency": ARRAYS,
+    "search": ARRAYS,
+    "mechanisms": ARRAYS | {"frequency"},
+    "edits": ARRAYS | {"frequency", "search"},
+    "methods": {"errors", "model"},
+    "dataset": BASE | {"storage", "frequency", "search"},
+    "release": BASE
+    | {"storage", "dataset", "frequency", "mechanisms", "search", "edits", "methods"},
+    "evaluation": BASE
+    | {"storage", "dataset", "frequency", "mechanisms", "search", "edits", "methods", "release"},
+    "cli": BASE | {"storage", "dataset", "loading", "methods", "release", "evaluation"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+PURE = ("frequency", "mechanisms", "search", "edits", "loading")
+IMPURE_MODULES = {
+    "sqlalchemy", "psycopg", "psycopg_binary", "geoalchemy2", "alembic", "sqlite3",
+    "os", "time", "random", "secrets", "uuid", "opendp", "socket", "subprocess", "getpass",
+}  # fmt: skip
+IMPURE_CALLS = re.compile(
+    r"^(os\.environ|os\.getenv|os\.urandom|(datetime\.)?(datetime|date)\.(now|utcnow|today)"
+    r"|np\.random(?!\.Generator)|numpy\.random(?!\.Generator))"
+)
+RANDOM_SOURCE = "mechanisms/noise.py"
+DATABASE_MODULES = {"sqlalchemy", "psycopg", "psycopg_binary", "geoalchemy2", "alembic"}
+# A GeoPackage is a SQLite file: its SQL speaks to nobody's server.
+SQLITE_FILES = {"release/gpkg.py"}
+SQL_TEXT = re.compile(
+    r"^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|TRUNCATE"
+    r"|COMMENT ON|ANALYZE|VACUUM|SET LOCAL|SET|LOCK TABLE|WITH|EXPLAIN)\s+[\w({*\"]"
+)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _layer(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def _in(*layers: str) -> list[Path]:
+    return [path for path in MODULES if _layer(path) in layers]
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Full names of everything imported, also inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """String literals and what f-strings begin with; docstrings are none."""
+    docstrings = {
+        id(node.value) for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }  # fmt: skip
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or id(node) in docstrings:
+            continue
+        if isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_imports_point_up(path: Path) -> None:
+    layer = _layer(path)
+    assert layer in ALLOWED, f"{layer} has no row in the table of layers"
+    # `import freqdp_db` and `from freqdp_db import __version__` give the version only
+    allowed = ALLOWED[layer] | {"", "__version__", layer}
+    ours = [name for name in _imported(_tree(path)) if name.split(".")[0] == "freqdp_db"]
+    wrong = {name for name in ours if name.partition(".")[2].split(".")[0] not in allowed}
+    assert not wrong, f"{_name(path)} ({layer}) may not import {sorted(wrong)}"
+
+
+def test_table_has_no_circles() -> None:
+    """The table is a partial order, so that what it allows cannot be a loop."""
+    left = dict(ALLOWED)
+    while left:
+        ready = [layer for layer, needs in left.items() if not needs & left.keys()]
+        assert ready, f"these import each other: {sorted(left)}"
+        for layer in ready:
+            del left[layer]
+
+
+@pytest.mark.parametrize("path", _in(*PURE), ids=_name)
+def test_pure_packages(path: Path) -> None:
+    """No database, no clock, no environment, no randomness but the one source."""
+    tree = _tree(path)
+    modules = {name.split(".")[0] for name in _imported(tree)}
+    allowed = {"os", "opendp"} if _name(path) == RANDOM_SOURCE else set()
+    assert not modules & (IMPURE_MODULES - allowed)
+    used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    calls = {name for name in used if IMPURE_CALLS.match(name)}
+    if _name(path) == RANDOM_SOURCE:
+        assert calls == {"os.urandom", "np.random", "np.random.default_rng"}
+    elif _layer(path) == "loading":
+        # the city is made from the generator it is given, batch by batch from seeds of its own
+        assert calls <= {"np.random", "np.random.default_rng"}
+    else:
+        assert not calls
+
+
+def test_no_generator_without_a_seed() -> None:
+    for path in MODULES:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng"):
+                assert node.args and not isinstance(node.args[0], ast.Constant), _name(path)
+
+
+def test_pure_packages_load_no_database_driver() -> None:
+    """Also not by way of something that they import."""
+    names = [
+        ".".join(("freqdp_db", *path.relative_to(ROOT).with_suffix("").parts))
+        for path in _in(*PURE)
+    ]
+    code = f"""
+import importlib, sys
+for name in {names!r}:
+    importlib.import_module(name)
+print(*sorted(m for m in sys.modules if m.split(".")[0] in {DATABASE_MODULES!r}
+              or m.startswith("freqdp_db.storage")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if _layer(path) != "storage"], ids=_name)
+def test_only_storage_speaks_sql(path: Path) -> None:
+    tree = _tree(path)
+    drivers = {name.split(".")[0] for name in _imported(tree)} & DATABASE_MODULES
+    assert not drivers, f"{_name(path)} imports {sorted(drivers)}: that belongs to storage/"
+    if _name(path) in SQLITE_FILES or _layer(path) == "cli":
+        return  # without a driver the command line can only print SQL, for people to copy
+    texts = [
+        f"line {line}: {text.strip()[:60]}" for line, text in _texts(tree) if SQL_TEXT.match(text)
+    ]
+    assert not texts, f"{_name(path)} holds SQL: {texts}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_size_and_names(path: Path) -> None:
+    """Modules that can be read at a sitting, named for what they do."""
+    assert len(path.read_text().splitlines()) <= 440, "about 400 at most"
+    assert path.stem not in {"utils", "helpers", "common", "misc"}

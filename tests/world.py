@@ -1,0 +1,136 @@
+"""A world to test in: a built city to clone, the command line in this process, and what to look at.
+
+`freqdp` runs the real command tree without the second or two that a new process takes to import
+it; tests of signals, kills and streams start processes of their own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from servers import SharedServer, cloned
+
+from freqdp_db.cli import main
+
+ADD_CITY = ("dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
+            "--time", "at", "--geom", "geom")  # fmt: skip
+_CITIES: dict[pytest.Config, str] = {}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said, and how it ended."""
+
+    arguments: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout; anything beside it is a fault."""
+        return json.loads(self.out)
+
+    def succeeded(self) -> Any:
+        assert self.code == 0, f"{self.arguments}: {self.out}{self.err}"
+        return self.document
+
+    def refused(self, *words: str) -> dict[str, Any]:
+        """Exit 1 with a message that holds these words, a remedy, and no traceback."""
+        assert self.code == 1, f"{self.arguments}: exit {self.code}: {self.out}{self.err}"
+        assert "Traceback" not in self.out + self.err
+        document: dict[str, Any] = self.document
+        assert set(document) == {"error", "message", "remedy"}, document
+        for word in words:
+            assert word in document["message"], document
+        assert document["remedy"], document
+        assert f"freqdp: {document['message']}\n  -> {document['remedy']}\n" in self.err
+        return document
+
+
+def freqdp(url: str, *arguments: str) -> Answer:
+    """Run a command with --json on this database."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main.run(["--json", "--dsn", url, *arguments])
+    return Answer(arguments, code, out.getvalue(), err.getvalue())
+
+
+def query(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    # the embedded server's user is called as our schema is: "$user" would come before public
+    with psycopg.connect(url, autocommit=True, options="-c search_path=public") as connection:
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def value(url: str, statement: str, *values: Any) -> Any:
+    ((found,),) = query(url, statement, *values)
+    return found
+
+
+def city_template(shared: SharedServer, config: pytest.Config) -> str:
+    """The name of a database with a small city, registered and built; made once in a process."""
+    if config not in _CITIES:
+        _CITIES[config] = _make_city(shared, config)
+    return _CITIES[config]
+
+
+def _make_city(shared: SharedServer, config: pytest.Config) -> str:
+    stack = ExitStack()
+    url = stack.enter_context(cloned(shared.get(), shared.template(schema=True)))
+
+    def drop() -> None:
+        # an embedded server is gone by now, and the database with it
+        with suppress(psycopg.OperationalError):
+            stack.close()
+
+    config.add_cleanup(drop)
+    for command in (
+        ("load", "demo", "--objects", "40", "--days", "2"),
+        (*ADD_CITY, "--budget", "4"),
+        ("dataset", "build", "city"),
+    ):
+        freqdp(url, *command).succeeded()
+    return str(conninfo_to_dict(url)["dbname"])
+
+
+def written(url: str, *, schemas: Sequence[str] = ("freqdp", "freqdp_release")) -> dict[str, Any]:
+    """All relations of the database, and the rows of ours: what "nothing written" compares."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        relations = connection.execute(
+            "SELECT n.nspname, c.relname, c.relkind FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') ORDER BY 1, 2"
+        ).fetchall()
+        found: dict[str, Any] = {"relations": relations}
+        for schema, name, kind in relations:
+            if schema in schemas and kind in ("r", "p"):
+                statement = sql.SQL(
+                    "SELECT count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {} t"
+                ).format(sql.Identifier(schema, name))
+                found[f"{schema}.{name}"] = connection.execute(statement).fetchone()
+    return found
+
+
+def fingerprint(url: str, relation: str) -> tuple[Any, ...]:
+    """A user's table: its rows where they lie, who wrote them, and what was counted of writing."""
+    rows = query(
+        url,
+        f"SELECT count(*), md5(string_agg(concat(t.xmin, t.ctid, t::text), '|' ORDER BY t.ctid)) "
+        f"FROM {relation} t",
+    )
+    counted = query(
+        url,
+        "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_all_tables WHERE relid = %s::regclass",
+        relation,
+    )
+    return (*rows, *counted)
