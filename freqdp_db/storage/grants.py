@@ -25,6 +25,12 @@ _READ_ALSO = (
     "account", "spend", "budget", "edit", "sql_object", "schema_version", "point_frequency",
     "trajectory_frequency", "location_weight", "signature",
 )  # fmt: skip
+# What the search and its users call, with what these call in turn: they run with the caller's rights.
+_SEARCH_ROUTINES = (
+    "box_distance", "segment_loss", "cell_path", "cell_children", "cell_segments", "cells_near",
+    "search_place", "search_reach", "trajectories_within", "nearest_segments",
+    "nearest_trajectories",
+)  # fmt: skip
 
 
 PARTITIONED = ("trajectory", "location", "sample", "segment", "grid_cell")
@@ -66,6 +72,7 @@ def grant_statements(names: Names) -> list[str]:
     role = {kind: quoted(f"{names.schema}_{kind}") for kind in ROLES}
     work = ", ".join(f"{private}.{quoted(t)}" for t in _WORK_TABLES)
     read = ", ".join(f"{private}.{quoted(t)}" for t in _READ_ALSO)
+    search = ", ".join(f"{private}.{quoted(f)}" for f in _SEARCH_ROUTINES)
     workers = f"{role['admin']}, {role['runner']}"
     # Attaching and dropping need the owner, so the runners own what builds and releases are made
     # of, as a group; administrators are runners too, and so is whoever installed this.
@@ -89,6 +96,7 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON {release}.catalog TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.book_spend(int, numeric, int, text) TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.grant_budget(int, numeric, text) TO {role['admin']}",
+        f"GRANT EXECUTE ON FUNCTION {search} TO {workers}",
         f"GRANT USAGE ON SCHEMA {release} TO {role['analyst']}",
         f"GRANT SELECT ON {release}.catalog TO {role['analyst']}",
         f"GRANT USAGE ON SCHEMA {private}, {release} TO {role['auditor']}",

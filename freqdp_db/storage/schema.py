@@ -24,6 +24,9 @@ from freqdp_db.storage.objects import SqlObject, load_objects, quoted, render, r
 from freqdp_db.storage.tables import Names
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('freqdp upgrade ' || :schema, 0))")
+# Operators and functions that somebody planted in a schema of the session's path must not end up
+# in our views and functions.
+_PINNED_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
 INIT_REMEDY = "run `freqdp init` (or give its script to the DBA: `freqdp init --sql`)"
 
 
@@ -152,6 +155,7 @@ def upgrade(
     with database.begin() as connection:
         names = names_of(connection, database)
         connection.execute(_LOCK, {"schema": names.schema})
+        connection.exec_driver_sql(_PINNED_PATH)
         result.revision_before = current_revision(connection, names.schema)
         result.created = result.revision_before is None
         _create_schemas(connection, names)
@@ -290,7 +294,7 @@ def script(names: Names, revision: str | None) -> str:
     buffer = io.StringIO()
     config = _config(names)
     config.output_buffer = buffer
-    parts: list[str] = ["BEGIN;"]
+    parts: list[str] = ["BEGIN;", f"{_PINNED_PATH};"]
     if revision is None:
         for schema in (names.schema, names.release_schema):
             parts += [s + ";" for s in _schema_statements(names, schema)]

@@ -1,0 +1,58 @@
+"""What tests of the schema share: a query, a whole job, and roles that do not outlive a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from library import Point, build_points, release
+from psycopg import sql
+
+from freqdp_db.progress import Progress
+from freqdp_db.release.verification import load_build, released_relations, verify
+from freqdp_db.storage.engine import Database
+
+POINTS: list[Point] = [
+    (f"o{i}", 60 * j + i, 100 * ((i + j) % 9), 100 * ((i * j) % 5))
+    for i in range(6)
+    for j in range(20)
+]
+OURS = "n.nspname IN (%(private)s, %(release)s)"
+
+
+def query(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def whole_job(database: Database, relation: str) -> None:
+    """Build, release and verify under these settings."""
+    build_points(database, "job", relation)
+    done = release(database, "job", "job_1", epsilon="1", signature=3, seed=1)
+    loaded = load_build(database, done.build_id, Progress())
+    checked = verify(database, done, released_relations(database, done.name), loaded, Progress())
+    assert checked.rows == done.rows and checked.rows > 0
+
+
+@contextmanager
+def roles_dropped(database: Database) -> Iterator[None]:
+    """Roles outlive the database: drop those of schemas that only this test uses."""
+    try:
+        yield
+    finally:
+        if database.settings.schema != "freqdp":
+            with psycopg.connect(database.conninfo, autocommit=True) as connection:
+                for kind in ("admin", "runner", "analyst", "auditor"):
+                    role = sql.Identifier(database.settings.role(kind))
+                    if connection.execute(
+                        "SELECT 1 FROM pg_roles WHERE rolname = %s", [database.settings.role(kind)]
+                    ).fetchone():
+                        for statement in (
+                            "REASSIGN OWNED BY {} TO CURRENT_USER",
+                            "DROP OWNED BY {}",
+                            "DROP ROLE {}",
+                        ):
+                            connection.execute(sql.SQL(statement).format(role))
