@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import naive
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from small_worlds import (
     SmallWorld,
@@ -21,7 +21,7 @@ from small_worlds import (
 from freqdp_db.edits.applying import apply_edits, coarsen_times, delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.model import Edits, PfTargets, TfTargets, Trajectories
+from freqdp_db.model import Clock, Edits, Locations, PfTargets, TfTargets, Trajectories
 
 spreads = st.sampled_from([None, 0, 100_000, 500_000])
 
@@ -46,8 +46,22 @@ def assert_pf(trajectories: Trajectories, targets: PfTargets) -> None:
         assert sum(p == place for p, _ in lists[t]) == target
 
 
+# one that can carry the place, three emptied ones of which two must: by rank, not by number
+_LAST_RESORT = (
+    SmallWorld(
+        Trajectories(np.array([0, 1, 1, 1, 1]), np.array([0], np.int32), np.zeros(1, np.int64),
+                     np.arange(4, dtype=np.int64)),
+        Locations(np.array([0.0, 100.0]), np.zeros(2)),
+        Clock(1, 1),
+        np.array([0, 3, 2, 1]),
+    ),
+    TfTargets(np.array([1], np.int32), np.array([0], np.int32), np.array([3], np.int32)),
+)  # fmt: skip
+
+
 @thorough
 @given(world_with_tf_targets())
+@example(_LAST_RESORT)
 def test_global(given_: tuple[SmallWorld, TfTargets]) -> None:
     world, targets = given_
     deletions = delete_globally(
