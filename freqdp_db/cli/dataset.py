@@ -92,7 +92,8 @@ def add(
 def build(session: Session, name: Name) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
     from freqdp_db.dataset.building import build as build_dataset
-    from freqdp_db.dataset.summary import describe_build, sparse_objects
+    from freqdp_db.dataset.summary import describe_build
+    from freqdp_db.storage.builds import sparse_objects
     from freqdp_db.storage.datasets import find_dataset
 
     database = session.database()

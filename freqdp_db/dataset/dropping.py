@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from freqdp_db.storage.builds import sweep_builds
-from freqdp_db.storage.datasets import DatasetRow, table
+from freqdp_db.storage.datasets import DatasetRow, mark_dropped
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.locks import hold
 
 
 def drop_dataset(database: Database, dataset: DatasetRow) -> list[int]:
     """Mark it dropped and sweep; returns the builds that were removed."""
-    rows = table(database, "dataset")
-    with (
-        hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"),
-        database.begin() as connection,
-    ):
-        connection.execute(
-            sa.update(rows)
-            .where(rows.c.dataset_id == dataset.dataset_id)
-            .values(dropped_at=sa.func.now())
-        )
+    with hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"):
+        mark_dropped(database, dataset.dataset_id)
     return sweep_builds(database)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-import sqlalchemy as sa
 
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
@@ -46,7 +45,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
         check_mapping(relation, dataset.mapping)
         reader = SourceReader(connection, relation, dataset.mapping, postgis)
-        snapshot_at = connection.execute(sa.text("SELECT now()")).scalar_one()
+        snapshot_at = reader.taken_at()
         with progress.stage("count rows") as stage:
             counts = reader.count()
             stage.advance(counts.rows)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from freqdp_db.dataset.cleaning import REASONS
 from freqdp_db.storage.builds import BuildRow
-from freqdp_db.storage.datasets import table
-from freqdp_db.storage.engine import Database
 
 
 def describe_build(build: BuildRow) -> list[str]:
@@ -27,15 +23,3 @@ def describe_build(build: BuildRow) -> list[str]:
             if build.excluded.get(reason)
         ]
     return lines
-
-
-def sparse_objects(database: Database, build_id: int, signature: int) -> int:
-    """Objects with fewer than 2m places."""
-    rows = table(database, "trajectory")
-    with database.begin() as connection:
-        found: int = connection.execute(
-            sa.select(sa.func.count())
-            .select_from(rows)
-            .where(rows.c.build_id == build_id, rows.c.places < 2 * signature)
-        ).scalar_one()
-    return found

@@ -6,13 +6,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import sqlalchemy as sa
-
 from freqdp_db.errors import FreqdpError
 from freqdp_db.settings import Settings
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.grants import ROLES
-from freqdp_db.storage.schema import find_postgis, require_current
+from freqdp_db.storage.schema import (
+    existing_roles,
+    find_postgis,
+    require_current,
+    server_version,
+)
 
 _MIN_SERVER = 140000
 
@@ -38,11 +41,7 @@ def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding
     except FreqdpError as error:
         return [*findings, Finding(error.message, False, error.remedy)]
     with database.begin() as connection:
-        version, shown = connection.execute(
-            sa.text(
-                "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
-            )
-        ).one()
+        version, shown = server_version(connection)
         findings.append(
             Finding(f"PostgreSQL {shown}", version >= _MIN_SERVER, "use PostgreSQL 14 or newer")
         )
@@ -55,12 +54,7 @@ def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding
             )
         )
         roles = [settings.role(kind) for kind in ROLES]
-        present = set(
-            connection.execute(
-                sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"),
-                {"roles": roles},
-            ).scalars()
-        )
+        present = existing_roles(connection, roles)
     try:
         require_current(database)
         findings.append(Finding(f"schema {settings.schema} is up to date", True))

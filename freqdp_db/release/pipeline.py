@@ -12,12 +12,10 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import psycopg
-import sqlalchemy as sa
 
 import freqdp_db
 from freqdp_db.edits.applying import coarsen_times
-from freqdp_db.errors import AlreadyExists, BadInput, Busy, NotFound, ResumeRefused
+from freqdp_db.errors import BadInput, Busy, NotFound, ResumeRefused
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, released_ids
 from freqdp_db.methods.guarantee import guarantee
 from freqdp_db.methods.registry import find_method
@@ -27,9 +25,9 @@ from freqdp_db.release import steps
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import ReleasedTable, comments
 from freqdp_db.release.verification import Loaded, Verified, load_build, verify
-from freqdp_db.storage import releases, staging
+from freqdp_db.storage import releases, requests, staging
 from freqdp_db.storage.builds import find_build, sweep_builds
-from freqdp_db.storage.datasets import DatasetRow, table
+from freqdp_db.storage.datasets import DatasetRow
 from freqdp_db.storage.engine import Connection, Database
 from freqdp_db.storage.ledger import book_spend
 from freqdp_db.storage.locks import hold
@@ -83,16 +81,13 @@ def _ask(
     request_hash = request.hash(build)
     with database.begin() as connection:
         # equal requests at the same moment queue up here: the second finds the first one's record
-        connection.execute(
-            sa.text("SELECT pg_advisory_xact_lock(hashtext(:what), hashtext(:hash))"),
-            {"what": f"freqdp {database.settings.schema} request", "hash": request_hash},
-        )
+        requests.queue_up(connection, database, request_hash)
         if not new_draw:
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
                 return known, False
         request.require_possible(build)
-        _require_build(connection, database, build.build_id)
+        requests.keep_build(connection, database, build.build_id)
         release = _record(connection, database, dataset, request, name, request_hash)
         book_spend(
             connection,
@@ -105,18 +100,6 @@ def _ask(
     return release, True
 
 
-def _require_build(connection: Connection, database: Database, build_id: int) -> None:
-    """Keep the build from being swept between here and the commit."""
-    builds = table(database, "build")
-    alive = connection.execute(
-        sa.select(builds.c.build_id)
-        .where(builds.c.build_id == build_id, builds.c.dropped_at.is_(None))
-        .with_for_update(read=True)
-    ).scalar()
-    if alive is None:
-        raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
-
-
 def _record(
     connection: Connection,
     database: Database,
@@ -125,60 +108,36 @@ def _record(
     name: str | None,
     request_hash: str,
 ) -> ReleaseRow:
-    rows = table(database, "release")
     if name is None:
         name = _default_name(connection, database, dataset)
     staging.require_free_name(connection, database, name)
-    try:
-        row = connection.execute(
-            sa.insert(rows)
-            .values(
-                name=name,
-                dataset_id=dataset.dataset_id,
-                build_id=dataset.current_build,
-                method=request.method.name,
-                epsilon_global=request.epsilon_global,
-                epsilon_local=request.epsilon_local,
-                signature_size=request.signature,
-                options=request.options(),
-                private=request.private,
-                request_hash=request_hash,
-                state="running",
-                software=freqdp_db.__version__,
-                guarantee=guarantee(
-                    request.method,
-                    request.epsilon_global,
-                    request.epsilon_local,
-                    private=request.private,
-                ),
-            )
-            .returning(rows)
-        ).one()
-    except sa.exc.IntegrityError as error:
-        if isinstance(error.orig, psycopg.errors.UniqueViolation):
-            raise AlreadyExists(
-                f"there is a release {name!r} already",
-                remedy="choose another name with --as",
-            ) from None
-        raise
-    return ReleaseRow(**row._mapping)
+    return requests.insert_release(
+        connection,
+        database,
+        name=name,
+        dataset_id=dataset.dataset_id,
+        build_id=dataset.current_build,
+        method=request.method.name,
+        epsilon_global=request.epsilon_global,
+        epsilon_local=request.epsilon_local,
+        signature_size=request.signature,
+        options=request.options(),
+        private=request.private,
+        request_hash=request_hash,
+        state="running",
+        software=freqdp_db.__version__,
+        guarantee=guarantee(
+            request.method,
+            request.epsilon_global,
+            request.epsilon_local,
+            private=request.private,
+        ),
+    )
 
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
     """<dataset>_<n>: the next number that no release of the dataset has had."""
-    rows = table(database, "release")
-    # names are given one after the other, so that two at once do not take the same
-    connection.execute(
-        sa.text("SELECT pg_advisory_xact_lock(hashtext(:what), :dataset)"),
-        {"what": f"freqdp {database.settings.schema} name", "dataset": dataset.dataset_id},
-    )
-    used = set(
-        connection.execute(
-            sa.select(rows.c.name).where(
-                rows.c.name.startswith(f"{dataset.name}_", autoescape=True)
-            )
-        ).scalars()
-    )
+    used = requests.used_names(connection, database, dataset.dataset_id, f"{dataset.name}_")
     number = 1
     while f"{dataset.name}_{number}" in used:
         number += 1
@@ -353,20 +312,7 @@ def _not_what_was_drawn(release: ReleaseRow, what: str) -> ResumeRefused:
 
 
 def _publish(database: Database, release: ReleaseRow, request: Request, rows: int) -> None:
-    spends, datasets = table(database, "spend"), table(database, "dataset")
-    all_releases = table(database, "release")
-    with database.begin() as connection:
-        head = connection.execute(
-            sa.select(spends.c.hash).where(spends.c.release_id == release.release_id)
-        ).scalar_one()
-        dataset = connection.execute(
-            sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
-        ).scalar_one()
-        last = connection.execute(
-            sa.select(sa.func.max(all_releases.c.version)).where(
-                all_releases.c.dataset_id == release.dataset_id
-            )
-        ).scalar()
+    origin = requests.provenance(database, release)
     granted = release.private and staging.role_exists(database, "analyst")
     staging.publish(
         database,
@@ -374,14 +320,14 @@ def _publish(database: Database, release: ReleaseRow, request: Request, rows: in
         release.name,
         comments(release.name, release.guarantee, release.method),
         {
-            "dataset": dataset,
+            "dataset": origin.dataset,
             "method": release.method,
             "parameters": request.published_parameters(),
-            "version": (last or 0) + 1,
+            "version": origin.version,
             "guarantee": release.guarantee,
             "private": release.private,
             "rows": rows,
-            "ledger_head": head,
+            "ledger_head": origin.ledger_head,
         },
         granted=granted,
     )
@@ -396,9 +342,7 @@ def withdraw(database: Database, release: ReleaseRow) -> None:
             staging.withdraw_tables(database, release.release_id, release.name)
         elif state == "running":
             staging.drop_staging(database, release.release_id)
-            releases.update_release(
-                database, release.release_id, state="abandoned", withdrawn_at=sa.func.now()
-            )
+            requests.give_up(database, release.release_id)
         else:
             raise NotFound(
                 f"release {release.name!r} was withdrawn before",

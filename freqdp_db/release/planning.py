@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from freqdp_db.dataset.summary import sparse_objects
 from freqdp_db.errors import NotFound
 from freqdp_db.mechanisms.noise import SeededSource, released_ids
 from freqdp_db.methods.guarantee import guarantee
@@ -15,6 +14,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.release import steps
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import load_build
+from freqdp_db.storage.builds import sparse_objects
 from freqdp_db.storage.datasets import DatasetRow
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.ledger import Budget, find_budget

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg import sql
 
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.errors import BadInput, VerificationFailed
@@ -15,14 +14,14 @@ from freqdp_db.model import Clock, EditRuns, Edits, Ids, Ints, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.steps import World, count, digest, drawn_from, require_targets
 from freqdp_db.release.table import ReleasedTable
+from freqdp_db.storage import staging
 from freqdp_db.storage.builds import (
     BuildRow,
     find_build,
     load_locations,
     load_trajectories,
 )
-from freqdp_db.storage.copying import copy_bytes
-from freqdp_db.storage.engine import Connection, Database, driver
+from freqdp_db.storage.engine import Connection, Database
 from freqdp_db.storage.releases import (
     ReleaseRow,
     StepRow,
@@ -31,7 +30,6 @@ from freqdp_db.storage.releases import (
     load_key,
     load_targets,
 )
-from freqdp_db.storage.staging import POINTS
 
 
 @dataclass(frozen=True)
@@ -113,12 +111,12 @@ def verify(
         for advanced in _compare(
             c,
             points,
-            "trajectory_id, seq, at, geom",
-            "trajectory_id, seq",
+            staging.POINTS.names,
+            ["trajectory_id", "seq"],
             (chunk.view(np.uint8) for chunk in table.points()),
         ):
-            stage.advance(advanced // POINTS.dtype.itemsize)
-        for _ in _compare(c, lines, "trajectory_id, geom", "trajectory_id",
+            stage.advance(advanced // staging.POINTS.dtype.itemsize)
+        for _ in _compare(c, lines, ["trajectory_id", "geom"], ["trajectory_id"],
                           (np.frombuffer(chunk, np.uint8) for chunk in table.lines())):  # fmt: skip
             pass
     return Verified(table.rows, len(table.order), targets_checked, edits_replayed)
@@ -197,20 +195,12 @@ def _require_ordered(state: Trajectories, step: int) -> None:
 def _compare(
     connection: Connection,
     relation: tuple[str, str],
-    columns: str,
-    order: str,
+    columns: list[str],
+    order: list[str],
     expected: Iterator[NDArray[np.uint8]],
 ) -> Iterator[int]:
     """Compare a table with the bytes that COPY would send for the expected rows."""
-    raw = driver(connection)
-    raw.execute("SET LOCAL synchronize_seqscans = off")
-    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-        sql.SQL(columns),
-        sql.Identifier(*relation),
-        sql.SQL(order),
-    )
-    found = copy_bytes(raw, query)
+    found = staging.table_bytes(connection, relation, columns, order)
     left = right = np.zeros(0, np.uint8)
     while True:
         left = left if len(left) else next(found, left)

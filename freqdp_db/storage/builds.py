@@ -262,3 +262,15 @@ def load_locations(
     ).format(sql.Identifier(database.settings.schema, "location"), sql.Literal(build.build_id))
     rows = read_arrays(driver(connection), query, layout)
     return Locations(rows["x_m"], rows["y_m"]), rows["geom"]
+
+
+def sparse_objects(database: Database, build_id: int, signature: int) -> int:
+    """Objects with fewer than 2m places: the method leaves little of them."""
+    rows = table(database, "trajectory")
+    with database.begin() as connection:
+        found: int = connection.execute(
+            sa.select(sa.func.count())
+            .select_from(rows)
+            .where(rows.c.build_id == build_id, rows.c.places < 2 * signature)
+        ).scalar_one()
+    return found

@@ -148,3 +148,14 @@ def insert_dataset(
                 ) from None
             raise
     return _row(row), created is not None
+
+
+def mark_dropped(database: Database, dataset_id: int) -> None:
+    """Forget a dataset's name; the record stays."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        connection.execute(
+            sa.update(datasets)
+            .where(datasets.c.dataset_id == dataset_id)
+            .values(dropped_at=sa.func.now())
+        )

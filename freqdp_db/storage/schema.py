@@ -89,6 +89,24 @@ def find_postgis(connection: sa.Connection) -> str | None:
     return found
 
 
+def server_version(connection: sa.Connection) -> tuple[int, str]:
+    """As a number to compare, and as people write it."""
+    row = connection.execute(
+        sa.text(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
+        )
+    ).one()
+    return row[0], row[1]
+
+
+def existing_roles(connection: sa.Connection, roles: list[str]) -> set[str]:
+    return set(
+        connection.execute(
+            sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}
+        ).scalars()
+    )
+
+
 def names_of(connection: sa.Connection, database: Database) -> Names:
     postgis = find_postgis(connection)
     if postgis is None:
@@ -263,11 +281,7 @@ def _make_roles(
     connection: sa.Connection, names: Names, result: UpgradeResult, require: bool
 ) -> None:
     roles = [f"{names.schema}_{kind}" for kind in ROLES]
-    existing = set(
-        connection.execute(
-            sa.text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)"), {"roles": roles}
-        ).scalars()
-    )
+    existing = existing_roles(connection, roles)
     missing = [r for r in roles if r not in existing]
     if missing:
         may_create = connection.execute(

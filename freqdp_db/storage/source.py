@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -217,6 +218,11 @@ class SourceReader:
             # the newline ends a comment that the filter may close with
             parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
+
+    def taken_at(self) -> datetime:
+        """When the snapshot was taken."""
+        at: datetime = self._connection.execute(sa.text("SELECT now()")).scalar_one()
+        return at
 
     def check_filter(self) -> None:
         """Let the server parse the filter and the columns; reads no row."""

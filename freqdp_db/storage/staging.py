@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
-from freqdp_db.storage.copying import Layout, write_records
+from freqdp_db.storage.copying import Layout, copy_bytes, write_records
 from freqdp_db.storage.datasets import table
 from freqdp_db.storage.engine import Connection, Database, driver
 from freqdp_db.storage.grants import hand_over
@@ -148,6 +150,21 @@ def fill_staging(
             )
         )
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+def table_bytes(
+    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
+) -> Generator[NDArray[np.uint8], None, None]:
+    """The rows of a release's table as COPY sends them, in this order."""
+    raw = driver(connection)
+    raw.execute("SET LOCAL synchronize_seqscans = off")
+    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.Identifier(*relation),
+        sql.SQL(", ").join(map(sql.Identifier, order)),
+    )
+    return copy_bytes(raw, query)
 
 
 def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
