@@ -10,6 +10,7 @@ are {"pid"} when a child has been started and {"pid", "status"} when one has end
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
@@ -25,6 +26,8 @@ from freqdp_db.cli import main
 from freqdp_db.dataset import building, writing
 from freqdp_db.release import pipeline, table
 from freqdp_db.storage import builds, libpq, releases, source, staging
+
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 Pause = Callable[[], None]
 Patch = Callable[[Pause], None]
@@ -146,7 +149,8 @@ def _small_chunks() -> None:
 
 
 def _child(request: dict[str, Any]) -> None:
-    """One command, as a process of its own would run it."""
+    """One command, as a process of its own would run it; it does not outlive the driver."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     output = Path(request["output"])
     for descriptor, name in ((1, "out"), (2, "err")):
         target = os.open(output / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -98,19 +98,6 @@ def _unchanged(targets: PfTargets) -> PfTargets:
     )
 
 
-@quick
-@given(worlds(allow_empty=True), st.integers(1, 4), epsilons, st.integers(0, 2**32))
-def test_tf_targets(world: SmallWorld, size: int, epsilon: str, seed: int) -> None:
-    frequencies = world.frequencies
-    signatures = rank_places(frequencies, size)
-    targets = perturb_tf(frequencies, signatures.candidates, Fraction(epsilon), SeededSource(seed))
-    ranking = _ranking(world.trajectories)
-    assert targets.location.tolist() == sorted({p for places in ranking for p in places[:size]})
-    assert (targets.target >= 0).all() and (targets.target <= len(world.trajectories)).all()
-    visited = [{p for p, _ in samples} for samples in as_lists(world.trajectories)]
-    assert targets.tf.tolist() == [sum(p in v for v in visited) for p in targets.location.tolist()]
-
-
 class _Fixed:
     """A source that deals out given noise, to see what becomes of it."""
 
@@ -127,6 +114,29 @@ class _Fixed:
 
     def uniform_words(self, count: int) -> np.typing.NDArray[np.int64]:
         return np.arange(count, dtype=np.int64)
+
+
+@thorough
+@given(
+    worlds(allow_empty=True),
+    st.integers(1, 4),
+    st.lists(st.integers(-9, 9), min_size=1, max_size=9),
+)
+def test_tf_targets(world: SmallWorld, size: int, noise: list[int]) -> None:
+    """The candidates are the signatures; l* = clamp(l + noise, 0, |D|), the noise at 1/eps."""
+    frequencies = world.frequencies
+    signatures = rank_places(frequencies, size)
+    source = _Fixed(noise)
+    targets = perturb_tf(frequencies, signatures.candidates, Fraction(1, 4), source)
+    ranking = _ranking(world.trajectories)
+    assert targets.location.tolist() == sorted({p for places in ranking for p in places[:size]})
+    visited = [{p for p, _ in samples} for samples in as_lists(world.trajectories)]
+    assert targets.tf.tolist() == [sum(p in v for v in visited) for p in targets.location.tolist()]
+    assert targets.target.tolist() == [
+        min(max(tf + noise[i % len(noise)], 0), len(visited))
+        for i, tf in enumerate(targets.tf.tolist())
+    ]
+    assert source.scales == [4.0]
 
 
 @thorough
