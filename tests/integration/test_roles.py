@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
-from conftest import RunCli
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -44,7 +44,7 @@ def people(database_url: str) -> Iterator[dict[str, str]]:
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
-def test_each_role_does_its_part(people: dict[str, str], run_cli: RunCli) -> None:
+def test_each_role_does_its_part(people: dict[str, str], run_cli: Any) -> None:
     def by(kind: str, *arguments: str) -> None:
         done = run_cli(*arguments, env={"DATABASE_URL": people[kind]})
         assert done.returncode == 0, done.stderr

@@ -117,12 +117,16 @@ STALE = {
 
 
 @pytest.mark.parametrize("what", STALE)
-def test_stale_is_refused(database_url: str, run_cli: Any, what: str) -> None:
+def test_stale_is_refused(database_url: str, what: str) -> None:
     query(database_url, STALE[what])
     with opened(database_url) as database:
         with pytest.raises(errors.SchemaStale) as caught:
             schema.require_current(database)
         assert "freqdp init" in (caught.value.remedy or "")
+
+
+def test_commands_refuse_a_stale_schema(database_url: str, run_cli: Any) -> None:
+    query(database_url, STALE["an older revision"])
     done = run_cli("dataset", "list")
     assert done.returncode == 1
     assert "freqdp init" in done.stderr and "Traceback" not in done.stderr
