@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint wheel clean
+.PHONY: demo test lint bench wheel clean
 
 demo: $(VENV)/.installed server
 	$(BIN)/freqdp demo
@@ -15,6 +15,12 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# How fast the search and the whole job are here, on a made-up city. Takes minutes.
+bench: $(VENV)/.installed server
+	$(BIN)/freqdp init
+	$(BIN)/freqdp bench search --sizes 200,1000
+	$(BIN)/freqdp bench pipeline --sizes 200,500,1000
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel

@@ -25,6 +25,8 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ClickException: type[Exception] = UsageError.__bases__[0]
 
 PROGRAM = "freqdp"
+_UNBROKEN = 20
+"""Characters of a table's cell that stay on one line however narrow the terminal is."""
 _ROOT: dict[str, Any] = {}
 """Common options given before the command's name; those given after it win."""
 
@@ -78,7 +80,13 @@ class Session:
             numeric = bool(rows) and all(
                 isinstance(r[index], (int, float)) or r[index] is None for r in rows
             )
-            table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+            longest = max((len(_cell(r[index])) for r in rows), default=0)
+            table.add_column(
+                header,
+                justify="right" if numeric else "left",
+                overflow="fold",
+                min_width=min(longest, _UNBROKEN),
+            )
         for row in rows:
             table.add_row(*(_cell(value) for value in row))
         self.out.print(table)
@@ -95,7 +103,7 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return f"{value:,}"
     return str(value)
 

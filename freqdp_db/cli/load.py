@@ -17,7 +17,9 @@ from freqdp_db.loading import csvfile, published, roadfile
 from freqdp_db.loading.city import City
 from freqdp_db.loading.files import BadRows, counted, expand
 from freqdp_db.loading.rows import Samples
+from freqdp_db.progress import Progress
 from freqdp_db.storage import loading_roads
+from freqdp_db.storage.engine import Database
 from freqdp_db.storage.loading import (
     Chunk,
     Column,
@@ -52,13 +54,7 @@ def demo(
     if seed < 0:
         raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
     city = City(objects, days, np.random.default_rng(seed))
-    table = _samples_table(
-        parse_relation(into, "--into"),
-        "text",
-        f"Made-up trajectories of {objects:,} objects over {days} days (freqdp load demo, "
-        f"seed {seed}). Nobody's data.",
-        Column("speed_kmh", "float8", "Speed as the device reports it."),
-    )
+    table = _city_table(parse_relation(into, "--into"), objects, days, seed)
     roads = loading_roads.roads_table(
         parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
     )
@@ -67,13 +63,6 @@ def demo(
     mode = _mode(replace)
     dirt: dict[str, int] = {}
     progress = session.progress()
-
-    def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
-        for chunk in city.chunks():
-            for reason, count in chunk.dirt.items():
-                dirt[reason] = dirt.get(reason, 0) + count
-            yield _columns(chunk.samples, "object_id")
-            advance(chunk.objects)
 
     with session.database(check_schema=False).begin() as connection:
         for wanted in (table, roads):
@@ -88,7 +77,9 @@ def demo(
                 stage.advance,
             )
         with progress.stage("make and load", objects, "objects") as stage:
-            rows = load_table(connection, session.settings, table, mode, chunks(stage.advance))
+            rows = load_table(
+                connection, session.settings, table, mode, _city_rows(city, dirt, stage.advance)
+            )
     _answer(
         session,
         {
@@ -104,6 +95,48 @@ def demo(
         f"({counted(dirt)}): the build will leave them out and say so.",
         _dataset_add(table, "object_id"),
     )
+
+
+def make_city(
+    database: Database,
+    relation: tuple[str, str],
+    objects: int,
+    days: int,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """A table like that of `load demo`, for a benchmark."""
+    city = City(objects, days, np.random.default_rng(seed))
+    with (
+        database.begin() as connection,
+        progress.stage("make and load", objects, "objects") as stage,
+    ):
+        load_table(
+            connection,
+            database.settings,
+            _city_table(relation, objects, days, seed),
+            "create",
+            _city_rows(city, {}, stage.advance),
+        )
+
+
+def _city_table(relation: tuple[str, str], objects: int, days: int, seed: int) -> PlainTable:
+    return _samples_table(
+        relation,
+        "text",
+        f"Made-up trajectories of {objects:,} objects over {days} days (freqdp load demo, "
+        f"seed {seed}). Nobody's data.",
+        Column("speed_kmh", "float8", "Speed as the device reports it."),
+    )
+
+
+def _city_rows(city: City, dirt: dict[str, int], advance: Callable[[int], None]) -> Iterator[Chunk]:
+    """The samples; counts what was soiled on purpose."""
+    for chunk in city.chunks():
+        for reason, count in chunk.dirt.items():
+            dirt[reason] = dirt.get(reason, 0) + count
+        yield _columns(chunk.samples, "object_id")
+        advance(chunk.objects)
 
 
 @command(app, "csv")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from freqdp_db import __version__
-from freqdp_db.cli import anonymize, console, dataset, db, demo, ledger, load, release, setup
+from freqdp_db.cli import anonymize, bench, console, dataset, db, demo, ledger, load, release, setup
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
@@ -96,6 +96,7 @@ anonymize.register(app)
 app.add_typer(release.app)
 ledger.register(app)
 app.add_typer(ledger.app)
+app.add_typer(bench.app)
 demo.register(app, run)
 
 

@@ -6,6 +6,8 @@ them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 
@@ -14,10 +16,12 @@ from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.model import (
     Clock,
     EditRuns,
+    Ids,
     Ints,
     Locations,
     PfTargets,
     TfTargets,
+    Trajectories,
     offsets_from,
     offsets_of,
 )
@@ -124,6 +128,38 @@ def insert_locally(
     return EditRuns("i", targets.trajectory[order], targets.location[order], slots, position, loss)
 
 
+@dataclass(frozen=True)
+class GrowingPlaces:
+    """What the global insertion asks for: trajectories near a place that do not contain it."""
+
+    place: Ids
+    k: Ints
+    skip_offsets: Ints
+    skip: Ids
+    """Trajectories that contain place i: skip_offsets[i] to skip_offsets[i + 1] - 1."""
+
+
+def growing_places(
+    thinned: Trajectories, locations: Locations, targets: TfTargets
+) -> GrowingPlaces:
+    """The places whose TF must grow, by how many trajectories, and who contains them already."""
+    growing = np.flatnonzero(targets.target > targets.tf)
+    place = targets.location[growing]
+    frequencies = count_frequencies(thinned, len(locations))
+    query_of = np.full(len(locations), -1, np.int64)
+    query_of[place] = np.arange(len(place))
+    owner = np.repeat(np.arange(len(thinned), dtype=np.int32), np.diff(frequencies.offsets))
+    query = query_of[frequencies.location]
+    pairs = np.flatnonzero(query >= 0)
+    pairs = pairs[np.argsort(query[pairs], kind="stable")]
+    return GrowingPlaces(
+        place,
+        (targets.target[growing] - targets.tf[growing]).astype(np.int64),
+        offsets_of(query[pairs], len(place)),
+        owner[pairs],
+    )
+
+
 def insert_globally(
     thinned: Thinned, locations: Locations, targets: TfTargets, rank: Ints
 ) -> EditRuns:
@@ -132,55 +168,34 @@ def insert_globally(
     One search per candidate, over one index of all segments.
     """
     state = thinned.trajectories
-    growing = np.flatnonzero(targets.target > targets.tf)
-    place = targets.location[growing]
-    k = (targets.target[growing] - targets.tf[growing]).astype(np.int64)
-    skip_offsets, skip = _containing(thinned, locations, place)
+    growing = growing_places(state, locations, targets)
     found = nearest_trajectories(
-        index_segments(state, locations),
-        locations.x[place],
-        locations.y[place],
-        k,
-        skip_offsets,
-        skip,
-        rank,
+        index_segments(state, locations, rank),
+        locations.x[growing.place],
+        locations.y[growing.place],
+        growing.k,
+        growing.skip_offsets,
+        growing.skip,
     )
-    query = np.repeat(np.arange(len(place)), k)
+    query = np.repeat(np.arange(len(growing.place)), growing.k)
     trajectory = found.trajectory.copy()
     _use_empty(trajectory, query, state.lengths, rank)
     position = np.full(len(trajectory), -1, np.int32)
     hit = found.position >= 0
     position[hit] = thinned.position[state.offsets[found.trajectory[hit]] + found.position[hit]]
-    order = np.lexsort((place[query], trajectory))
+    place = growing.place[query]
+    order = np.lexsort((place, trajectory))
     return EditRuns(
         "i",
         trajectory[order],
-        place[query][order],
+        place[order],
         np.arange(len(order) + 1, dtype=np.int64),
         position[order],
         found.loss_mm[order],
     )
 
 
-def _containing(
-    thinned: Thinned, locations: Locations, place: np.typing.NDArray[np.int32]
-) -> tuple[Ints, np.typing.NDArray[np.int32]]:
-    """For each of these places, the trajectories that contain it."""
-    frequencies = count_frequencies(thinned.trajectories, len(locations))
-    query_of = np.full(len(locations), -1, np.int64)
-    query_of[place] = np.arange(len(place))
-    owner = np.repeat(
-        np.arange(len(thinned.trajectories), dtype=np.int32), np.diff(frequencies.offsets)
-    )
-    query = query_of[frequencies.location]
-    pairs = np.flatnonzero(query >= 0)
-    pairs = pairs[np.argsort(query[pairs], kind="stable")]
-    return offsets_of(query[pairs], len(place)), owner[pairs]
-
-
-def _use_empty(
-    trajectory: np.typing.NDArray[np.int32], query: Ints, lengths: Ints, rank: Ints
-) -> None:
+def _use_empty(trajectory: Ids, query: Ints, lengths: Ints, rank: Ints) -> None:
     """Last resort: what found no trajectory goes to the empty ones, in order of rank."""
     empty = np.flatnonzero(lengths == 0)
     empty = empty[np.argsort(rank[empty], kind="stable")].astype(np.int32)

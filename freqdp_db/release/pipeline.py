@@ -72,12 +72,7 @@ def _ask(
     database: Database, dataset: DatasetRow, request: Request, name: str | None, new_draw: bool
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
-    if dataset.current_build is None:
-        raise NotFound(
-            f"dataset {dataset.name!r} has not been built",
-            remedy=f"freqdp dataset build {dataset.name}",
-        )
-    build = find_build(database, dataset.current_build)
+    build = find_build(database, dataset.require_build())
     request_hash = request.hash(build)
     with database.begin() as connection:
         # equal requests at the same moment queue up here: the second finds the first one's record

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from freqdp_db.errors import NotFound
 from freqdp_db.mechanisms.noise import SeededSource, released_ids
 from freqdp_db.methods.guarantee import guarantee
 from freqdp_db.progress import Progress
@@ -121,12 +120,7 @@ def make_plan(
     database: Database, dataset: DatasetRow, request: Request, progress: Progress
 ) -> Plan:
     """Run the mechanisms in memory on a seeded trial draw; write nothing."""
-    if dataset.current_build is None:
-        raise NotFound(
-            f"dataset {dataset.name!r} has not been built",
-            remedy=f"freqdp dataset build {dataset.name}",
-        )
-    loaded = load_build(database, dataset.current_build, progress)
+    loaded = load_build(database, dataset.require_build(), progress)
     request.require_possible(loaded.build)
     source = SeededSource(_TRIAL_SEED)
     rank = np.argsort(np.argsort(released_ids(source, len(loaded.trajectories))))
@@ -157,7 +151,7 @@ def make_plan(
         samples=loaded.trajectories.samples,
         rows=state.samples,
         trajectories=len(loaded.trajectories),
-        sparse=sparse_objects(database, dataset.current_build, request.signature),
+        sparse=sparse_objects(database, loaded.build.build_id, request.signature),
         seconds=sum(progress.seconds.values()) + state.samples / _ROWS_PER_SECOND,
         earlier=sum(
             r.dataset_id == dataset.dataset_id and r.state == "published"

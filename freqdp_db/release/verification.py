@@ -31,6 +31,9 @@ from freqdp_db.storage.releases import (
     load_targets,
 )
 
+_REPLAY, _COMPARE = VERIFY_STAGES = ("replay edits", "compare rows")
+"""What a progress calls the two halves of the check."""
+
 
 @dataclass(frozen=True)
 class Verified:
@@ -80,7 +83,7 @@ def verify(
     `relations`: the table of samples and the table of lines, each as (schema, name).
     """
     state, targets_checked, edits_replayed = loaded.trajectories, 0, 0
-    with progress.stage("replay edits") as stage, database.begin(snapshot=True) as connection:
+    with progress.stage(_REPLAY) as stage, database.begin(snapshot=True) as connection:
         key = load_key(connection, database, release.release_id)
         _require_key(key, len(state))
         frequencies = count(state, loaded.world)
@@ -107,7 +110,7 @@ def verify(
         state = coarsen_times(state, time_step)
     table = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
     points, lines = relations
-    with progress.stage("compare rows", table.rows) as stage, database.begin(snapshot=True) as c:
+    with progress.stage(_COMPARE, table.rows) as stage, database.begin(snapshot=True) as c:
         for advanced in _compare(
             c,
             points,

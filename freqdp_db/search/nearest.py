@@ -12,265 +12,197 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
-from freqdp_db.parallel import over_ranges
-from freqdp_db.search.bundles import Bundles, strip_squared_distance, tie_bundles
+from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories
+from freqdp_db.search.best import (
+    ANYWHERE,
+    Nearest,
+    limit_of,
+    mark,
+    offer,
+    search,
+    sort_list,
+    unmarked,
+)
+from freqdp_db.search.bundles import (
+    NO_RANK,
+    SIZE,
+    Bundles,
+    lowest_ranks,
+    near_members,
+    near_segments,
+    tie_bundles,
+)
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
-from freqdp_db.search.filing import Filed, file_trajectories
+from freqdp_db.search.filing import file_trajectories
+from freqdp_db.search.grid import Grid
+from freqdp_db.search.visits import ROOM, grown, pop, push
+
+__all__ = ["Nearest", "SegmentIndex", "index_segments", "nearest_trajectories"]
+
+# members that wait while one is looked at: at most all places of one sheaf of each height
+_STACK = SIZE * 16
+_BELOW = 5  # a cell's own segments and its four children
 
 
 @dataclass(frozen=True)
 class SegmentIndex:
     """All segments of a set of trajectories, filed in pieces and bundled."""
 
-    filed: Filed
+    grid: Grid
     bundles: Bundles
-    owner: Ids
-    position: Ids
-    """Trajectory of each row, and where in it the segment begins."""
+    rank: Ints
+    """Order of the trajectories among equals."""
+    lowest: Ints
+    """[sheaf, place]: the best rank behind each member of a sheaf."""
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """Answers, in order of (query, loss, rank). Fewer than K: the other trajectories are empty."""
-
-    offsets: Ints
-    trajectory: Ids
-    position: Ids
-    loss_mm: Ints
-    distances: int
-    """How many point-segment distances were computed, over all queries."""
-
-
-def index_segments(trajectories: Trajectories, locations: Locations) -> SegmentIndex:
+def index_segments(trajectories: Trajectories, locations: Locations, rank: Ints) -> SegmentIndex:
     """File every distinct segment and tie the bundles."""
     filed = file_trajectories(trajectories, locations, cut=True)
     segments = filed.segments
-    return SegmentIndex(
-        filed, tie_bundles(filed), segments.trajectory[filed.row], segments.position[filed.row]
-    )
+    bundles = tie_bundles(filed, segments.trajectory[filed.row], segments.position[filed.row])
+    return SegmentIndex(filed.grid, bundles, rank, lowest_ranks(bundles, rank))
 
 
 def nearest_trajectories(
-    index: SegmentIndex,
-    query_x: Metres,
-    query_y: Metres,
-    k: Ints,
-    skip_offsets: Ints,
-    skip: Ids,
-    rank: Ints,
+    index: SegmentIndex, x: Metres, y: Metres, k: Ints, skip_offsets: Ints, skip: Ids
 ) -> Nearest:
     """Answer all queries. skip: the trajectories that query i must leave out (they contain it)."""
-    offsets = offsets_from(k)
-    size = int(offsets[-1])
-    trajectory = np.full(size, -1, np.int32)
-    position = np.full(size, -1, np.int32)
-    loss = np.zeros(size, np.int64)
-    grid = index.filed.grid
-    counts = over_ranges(
-        _search_range,
-        offsets,
-        query_x,
-        query_y,
-        offsets,
-        skip_offsets,
-        skip,
-        rank,
-        grid.segment_offsets,
-        grid.child_offsets,
-        grid.box,
-        grid.tree_box,
-        index.bundles.of_cell,
-        index.bundles.offsets,
-        index.bundles.strip,
-        index.filed.ends,
-        index.owner,
-        index.position,
-        trajectory,
-        position,
-        loss,
-    )
-    return Nearest(offsets, trajectory, position, loss, sum(counts))
+    grid, bundles = index.grid, index.bundles
+    arrays = (
+        grid.child_offsets, grid.box, grid.tree_box, bundles.top, bundles.height,
+        bundles.member, bundles.strip, bundles.ends, bundles.owner, bundles.position,
+        index.lowest,
+    )  # fmt: skip
+    return search(_search_range, arrays, x, y, k, skip_offsets, skip, index.rank)
 
 
 @njit(nogil=True, cache=True)
 def _search_range(  # type: ignore[no-untyped-def]
-    first, last, query_x, query_y, offsets, skip_offsets, skip, rank,
-    segment_offsets, child_offsets, box, tree_box, bundle_of_cell, bundle_offsets, strip,
-    ends, owner, begin,
-    out_trajectory, out_position, out_loss,
+    first, last, asked, lists, child_offsets, box, tree_box, top, height,
+    member, strip, ends, owner, position, lowest,
 ):  # fmt: skip
-    trajectories = len(rank)
-    skipped = np.full(trajectories, -1, np.int64)  # query that leaves the trajectory out
-    listed = np.full(trajectories, -1, np.int64)  # query whose best list holds the trajectory
-    slot = np.zeros(trajectories, np.int64)  # where in the list
-    queue_d = np.empty(256, np.float64)
-    queue_n = np.empty(256, np.int64)
-    computed = np.int64(0)
+    x, y, offsets, skip_offsets, skip, rank = asked
+    out_t, out_p, out_d = lists
+    skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
+    around = np.empty(ROOM, np.int64)
+    queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
+    stack_n, stack_h = np.empty(_STACK, np.int64), np.empty(_STACK, np.int64)
+    distances, cells = 0, 0
     for q in range(first, last):
-        k = offsets[q + 1] - offsets[q]
-        if k == 0:
+        if offsets[q] == offsets[q + 1]:
             continue
-        for i in range(skip_offsets[q], skip_offsets[q + 1]):
-            skipped[skip[i]] = q
-        px, py = query_x[q], query_y[q]
-        # the best list: a heap with the worst on top, ordered by (loss, rank)
-        best_t = out_trajectory[offsets[q] : offsets[q + 1]]
-        best_p = out_position[offsets[q] : offsets[q + 1]]
-        best_d = out_loss[offsets[q] : offsets[q + 1]]
-        held = 0
-        limit2 = np.inf
-        # Nodes to visit: n for the subtree of cell n, -1 - n for its own segments. Nearest first,
-        # and of equally near ones (0 for all cells around q) subtrees before segments and fine
-        # cells before coarse: a tight bound is found before the long segments are looked at.
-        size = 0
-        size, queue_d, queue_n = _push(queue_d, queue_n, size, 0.0, 0)
-        while size > 0:
-            distance2, node = queue_d[0], queue_n[0]
-            size = _pop(queue_d, queue_n, size)
-            if distance2 > limit2:
-                break
-            if node >= 0:
-                if segment_offsets[node + 1] > segment_offsets[node]:
-                    d2 = box_squared_distance(
-                        px, py, box[node, 0], box[node, 1], box[node, 2], box[node, 3]
-                    )
-                    if d2 <= limit2:
-                        size, queue_d, queue_n = _push(queue_d, queue_n, size, d2, -1 - node)
-                for c in range(child_offsets[node, 0], child_offsets[node, 1]):
-                    d2 = box_squared_distance(
-                        px, py, tree_box[c, 0], tree_box[c, 1], tree_box[c, 2], tree_box[c, 3]
-                    )
-                    if d2 <= limit2:
-                        size, queue_d, queue_n = _push(queue_d, queue_n, size, d2, c)
-                continue
-            cell = -1 - node
-            for b in range(bundle_of_cell[cell], bundle_of_cell[cell + 1]):
-                if strip_squared_distance(px, py, strip, b) > limit2:
+        mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
+        best_t = out_t[offsets[q] : offsets[q + 1]]
+        best_p = out_p[offsets[q] : offsets[q + 1]]
+        best_d = out_d[offsets[q] : offsets[q + 1]]
+        px, py = x[q], y[q]
+        held, limit2, worst_rank = 0, ANYWHERE, NO_RANK
+        # The cells around q: they are at distance 0, no bound leaves them out. The finest first,
+        # so that a tight bound is found before the long segments are looked at.
+        enclosing, around = _enclosing(px, py, child_offsets, tree_box, around)
+        todo = enclosing
+        size = -1
+        while True:
+            if todo > 0:
+                todo -= 1
+                node = around[todo]
+                cells += 1
+                if top[node] < 0 or _distance2(px, py, box, node) > 0.0:
                     continue
-                for s in range(bundle_offsets[b], bundle_offsets[b + 1]):
-                    t = owner[s]
-                    if skipped[t] == q:
+            else:
+                # Then what lies beside q: n for the subtree of cell n, -1 - n for its segments.
+                if size < 0:
+                    while len(queue_d) < _BELOW * enclosing:
+                        queue_d, queue_n = grown(queue_d), grown(queue_n)
+                    size = 0
+                    for i in range(enclosing):
+                        size = _push_below(
+                            px, py, around[i], child_offsets, box, tree_box, top, limit2, True,
+                            queue_d, queue_n, size,
+                        )  # fmt: skip
+                if size == 0 or queue_d[0] > limit2:
+                    break
+                node = queue_n[0]
+                size = pop(queue_d, queue_n, size)
+                cells += 1
+                if node >= 0:
+                    if len(queue_d) < size + _BELOW:
+                        queue_d, queue_n = grown(queue_d), grown(queue_n)
+                    size = _push_below(
+                        px, py, node, child_offsets, box, tree_box, top, limit2, False,
+                        queue_d, queue_n, size,
+                    )  # fmt: skip
+                    continue
+                node = -1 - node
+            # the cell's own segments: down the sheaves to the bundles that can be near enough
+            stack_n[0], stack_h[0] = top[node], height[node]
+            waiting = 1
+            while waiting > 0:
+                waiting -= 1
+                n, h = stack_n[waiting], stack_h[waiting]
+                if h > 0:
+                    near = near_members(px, py, strip, n, limit2, lowest, worst_rank)
+                    # all are written, those that are near stay: a branch would be guessed wrong
+                    for place in range(SIZE):
+                        stack_n[waiting], stack_h[waiting] = member[n] + place, h - 1
+                        waiting += (near >> place) & 1
+                    continue
+                distances += SIZE
+                near = near_segments(px, py, ends, n, limit2)
+                if near == 0:
+                    continue
+                for place in range(SIZE):
+                    t = owner[n, place]
+                    if (near >> place) & 1 == 0 or skipped[t] == q or rank[t] > worst_rank:
                         continue
-                    computed += 1
-                    d2 = squared_distance(px, py, ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3])
-                    if d2 > limit2:
-                        continue
-                    loss = to_mm(d2)
-                    if listed[t] == q:
-                        at = slot[t]
-                        if loss < best_d[at] or (loss == best_d[at] and begin[s] < best_p[at]):
-                            best_d[at] = loss
-                            best_p[at] = begin[s]
-                            _sink(best_t, best_p, best_d, slot, rank, held, at)
-                    elif held < k:
-                        best_t[held], best_p[held], best_d[held] = t, begin[s], loss
-                        slot[t] = held
-                        listed[t] = q
-                        held += 1
-                        _rise(best_t, best_p, best_d, slot, rank, held - 1)
-                    elif loss < best_d[0] or (loss == best_d[0] and rank[t] < rank[best_t[0]]):
-                        listed[best_t[0]] = -1
-                        best_t[0], best_p[0], best_d[0] = t, begin[s], loss
-                        slot[t] = 0
-                        listed[t] = q
-                        _sink(best_t, best_p, best_d, slot, rank, held, 0)
-                    if held == k:
-                        limit = (best_d[0] + 1) / 1000.0
-                        limit2 = limit * limit
-        _sort_best(best_t, best_p, best_d, slot, rank, held)
-    return computed
+                    d2 = squared_distance(
+                        px, py, ends[n, 0, place], ends[n, 1, place],
+                        ends[n, 2, place], ends[n, 3, place],
+                    )  # fmt: skip
+                    held = offer(
+                        best_t, best_p, best_d, listed, slot, rank,
+                        q, held, t, position[n, place], to_mm(d2),
+                    )  # fmt: skip
+                limit2 = limit_of(best_d, held)
+                if limit2 < ANYWHERE and best_d[0] == 0:
+                    worst_rank = rank[best_t[0]]
+        sort_list(best_t, best_p, best_d, slot, rank, held)
+    return distances, cells
 
 
 @njit(cache=True)
-def _worse(best_t, best_d, rank, i, j):  # type: ignore[no-untyped-def]
-    return best_d[i] > best_d[j] or (best_d[i] == best_d[j] and rank[best_t[i]] > rank[best_t[j]])
+def _distance2(px, py, box, i):  # type: ignore[no-untyped-def]
+    return box_squared_distance(px, py, box[i, 0], box[i, 1], box[i, 2], box[i, 3])
 
 
 @njit(cache=True)
-def _swap(best_t, best_p, best_d, slot, i, j):  # type: ignore[no-untyped-def]
-    best_t[i], best_t[j] = best_t[j], best_t[i]
-    best_p[i], best_p[j] = best_p[j], best_p[i]
-    best_d[i], best_d[j] = best_d[j], best_d[i]
-    slot[best_t[i]] = i
-    slot[best_t[j]] = j
+def _enclosing(px, py, child_offsets, tree_box, around):  # type: ignore[no-untyped-def]
+    """The cells whose subtrees' boxes hold the point, coarse before fine; how many there are."""
+    around[0] = 0
+    found, i = 1, 0
+    while i < found:
+        if len(around) < found + _BELOW:
+            around = grown(around)
+        for c in range(child_offsets[around[i], 0], child_offsets[around[i], 1]):
+            if _distance2(px, py, tree_box, c) == 0.0:
+                around[found] = c
+                found += 1
+        i += 1
+    return found, around
 
 
 @njit(cache=True)
-def _rise(best_t, best_p, best_d, slot, rank, i):  # type: ignore[no-untyped-def]
-    while i > 0:
-        up = (i - 1) // 2
-        if not _worse(best_t, best_d, rank, i, up):
-            return
-        _swap(best_t, best_p, best_d, slot, i, up)
-        i = up
-
-
-@njit(cache=True)
-def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyped-def]
-    while True:
-        worst = i
-        for child in (2 * i + 1, 2 * i + 2):
-            if child < held and _worse(best_t, best_d, rank, child, worst):
-                worst = child
-        if worst == i:
-            return
-        _swap(best_t, best_p, best_d, slot, i, worst)
-        i = worst
-
-
-@njit(cache=True)
-def _sort_best(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-untyped-def]
-    """Heap sort in place: nearest first."""
-    for end in range(held - 1, 0, -1):
-        _swap(best_t, best_p, best_d, slot, 0, end)
-        _sink(best_t, best_p, best_d, slot, rank, end, 0)
-
-
-@njit(cache=True)
-def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
-    """Order of visits: by distance; then subtrees (n >= 0) first; then the finer cell."""
-    if d_a != d_b:
-        return d_a < d_b
-    if (n_a >= 0) != (n_b >= 0):
-        return n_a >= 0
-    return n_a > n_b if n_a >= 0 else n_a < n_b
-
-
-@njit(cache=True)
-def _push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-def]
-    """Add to the queue (a heap, first to visit on top), growing it when full."""
-    if size == len(queue_d):
-        queue_d = np.concatenate((queue_d, np.empty_like(queue_d)))
-        queue_n = np.concatenate((queue_n, np.empty_like(queue_n)))
-    i = size
-    while i > 0:
-        up = (i - 1) // 2
-        if not _before(distance2, node, queue_d[up], queue_n[up]):
-            break
-        queue_d[i], queue_n[i] = queue_d[up], queue_n[up]
-        i = up
-    queue_d[i], queue_n[i] = distance2, node
-    return size + 1, queue_d, queue_n
-
-
-@njit(cache=True)
-def _pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
-    """Take the first from the queue; the caller has read it at 0."""
-    size -= 1
-    distance2, node = queue_d[size], queue_n[size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and _before(
-            queue_d[child + 1], queue_n[child + 1], queue_d[child], queue_n[child]
-        ):
-            child += 1
-        if not _before(queue_d[child], queue_n[child], distance2, node):
-            break
-        queue_d[i], queue_n[i] = queue_d[child], queue_n[child]
-        i = child
-    queue_d[i], queue_n[i] = distance2, node
+def _push_below(  # type: ignore[no-untyped-def]
+    px, py, node, child_offsets, box, tree_box, top, limit2, beside, queue_d, queue_n, size
+):
+    """Queue a cell's own segments and its children; `beside`: only what the point is not in."""
+    if top[node] >= 0:
+        d2 = _distance2(px, py, box, node)
+        if d2 <= limit2 and (d2 > 0.0 or not beside):
+            size = push(queue_d, queue_n, size, d2, -1 - node)
+    for c in range(child_offsets[node, 0], child_offsets[node, 1]):
+        d2 = _distance2(px, py, tree_box, c)
+        if d2 <= limit2 and (d2 > 0.0 or not beside):
+            size = push(queue_d, queue_n, size, d2, c)
     return size

@@ -31,6 +31,15 @@ class DatasetRow:
     snap: str
     current_build: int | None
 
+    def require_build(self) -> int:
+        """The build that serves, or a refusal."""
+        if self.current_build is None:
+            raise NotFound(
+                f"dataset {self.name!r} has not been built",
+                remedy=f"freqdp dataset build {self.name}",
+            )
+        return self.current_build
+
 
 def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
     """A table of ours by name."""

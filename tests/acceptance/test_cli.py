@@ -27,7 +27,7 @@ COMMANDS = {
     "load csv", "load tdrive", "load geolife", "load roads", "dataset add", "dataset build",
     "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
     "release show", "release verify", "release resume", "release withdraw", "release export",
-    "release find", "budget", "ledger verify", "demo",
+    "release find", "budget", "ledger verify", "demo", "bench search", "bench pipeline",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {

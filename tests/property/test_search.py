@@ -54,13 +54,12 @@ def test_nearest_trajectories(data: st.DataObject) -> None:
     queries = data.draw(_queries(world))
     k = np.array([q[2] for q in queries], np.int64)
     found = nearest_trajectories(
-        index_segments(world.trajectories, world.locations),
+        index_segments(world.trajectories, world.locations, world.rank),
         np.array([q[0] for q in queries], np.float64),
         np.array([q[1] for q in queries], np.float64),
         k,
         offsets_from(np.array([len(q[3]) for q in queries], np.int64)),
         np.array([t for q in queries for t in q[3]], np.int32),
-        world.rank,
     )
     for i, query in enumerate(queries):
         part = slice(found.offsets[i], found.offsets[i + 1])
@@ -222,13 +221,12 @@ def test_nearest_in_a_crowd(world: SmallWorld, seed: int) -> None:
     ]
     k = rng.integers(1, len(world.rank) + 1, len(place)).astype(np.int64)
     found = nearest_trajectories(
-        index_segments(world.trajectories, world.locations),
+        index_segments(world.trajectories, world.locations, world.rank),
         world.locations.x[place],
         world.locations.y[place],
         k,
         offsets_from(np.array([skip.sum() for skip in skips])),
         np.concatenate([np.flatnonzero(skip) for skip in skips]).astype(np.int32),
-        world.rank,
     )
     for i, (p, skip) in enumerate(zip(place.tolist(), skips, strict=True)):
         part = slice(found.offsets[i], found.offsets[i + 1])

@@ -90,13 +90,16 @@ def _service(
 ) -> Iterator[list[Answer]]:
     """The same by the search that releases use."""
     found = nearest_trajectories(
-        index_segments(built.trajectories, built.locations),
+        index_segments(
+            built.trajectories,
+            built.locations,
+            np.arange(len(built.trajectories), dtype=np.int64),
+        ),
         x,
         y,
         np.full(len(x), k, np.int64),
         offsets_from(np.array([len(s) for s in skips])),
         np.concatenate([NOBODY, *skips]),
-        np.arange(len(built.trajectories), dtype=np.int64),
     )
     for i in range(len(x)):
         part = slice(found.offsets[i], found.offsets[i + 1])

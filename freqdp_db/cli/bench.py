@@ -1,0 +1,218 @@
+"""`freqdp bench`: how fast the search and the whole job are, on a dataset or a made-up city."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.load import make_city
+from freqdp_db.storage.engine import Database
+
+app = typer.Typer(name="bench", help="Measure the search and the whole job.", no_args_is_help=True)
+
+Dataset = Annotated[
+    str | None,
+    typer.Argument(help="A registered dataset. Default: a made-up city.", show_default=False),
+]
+Sizes = Annotated[str, typer.Option("--sizes", help="Numbers of trajectories, with commas.")]
+Method = Annotated[str, typer.Option("--method", help="lg, gl, pure-g or pure-l.")]
+Epsilon = Annotated[str, typer.Option("--epsilon", help="Total, as for anonymize.")]
+Signature = Annotated[
+    int,
+    typer.Option("--signature", help="m: size of a signature.", parser=whole_number("--signature")),
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", help="Which objects and which noise.", parser=whole_number("--seed")),
+]
+Picture = Annotated[
+    str | None, typer.Option("--picture", help="Draw it, too: a file ending in .png or .svg.")
+]
+_CITY_DAYS = 2
+
+
+def _make(session: Session, seed: int) -> Any:
+    def make(database: Database, relation: tuple[str, str], objects: int) -> None:
+        make_city(database, relation, objects, _CITY_DAYS, seed, session.progress())
+
+    return make
+
+
+@command(app, "search")
+def search(
+    session: Session,
+    dataset: Dataset = None,
+    sizes: Sizes = "1000,10000",
+    queries: Annotated[
+        int,
+        typer.Option(
+            "--queries",
+            help="How many queries to ask; slow strategies get a part of them.",
+            parser=whole_number("--queries"),
+        ),
+    ] = 2000,
+    strategies: Annotated[
+        str | None, typer.Option("--strategies", help="Names, with commas. Default: all.")
+    ] = None,
+    epsilon: Epsilon = "1",
+    signature: Signature = 10,
+    seed: Seed = 1,
+    picture: Picture = None,
+) -> None:
+    """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
+    from freqdp_db.errors import BadInput
+    from freqdp_db.evaluation.bench_search import bench_search, parse_names, part_of
+    from freqdp_db.evaluation.pictures import check_picture, draw_search
+    from freqdp_db.evaluation.workbench import parse_sizes, some_build
+    from freqdp_db.release.request import Request
+    from freqdp_db.release.verification import load_build
+    from freqdp_db.storage.datasets import find_dataset
+
+    wanted = parse_sizes(sizes)
+    if queries < 1:
+        raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
+    path = None if picture is None else check_picture(picture)
+    names = parse_names(strategies)
+    request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
+    database = session.database()
+    progress = session.progress()
+    row = None if dataset is None else find_dataset(database, dataset)
+    make = _make(session, seed)
+    with some_build(database, row, make, wanted[-1], progress) as (source, number):
+        loaded = load_build(source, number, progress)
+        known = len(loaded.trajectories)
+        runs = [
+            bench_search(
+                source,
+                part_of(loaded.trajectories, size, seed),
+                loaded.world.locations,
+                request,
+                names,
+                queries=queries,
+                seed=seed,
+                progress=progress,
+            )
+            for size in sorted({min(size, known) for size in wanted})
+        ]
+    if path is not None:
+        draw_search(runs, path)
+    document = {
+        "dataset": dataset,
+        "answers_equal": all(run.answers_equal and run.local_answers_equal for run in runs),
+        **{key: value for key, value in runs[-1].document().items() if key != "answers_equal"},
+        "runs": [run.document() for run in runs],
+        "picture": None if path is None else str(path),
+    }
+
+    def show() -> None:
+        for run in runs:
+            session.print(
+                f"{run.trajectories:,} trajectories, {run.segments:,} distinct segments: "
+                f"{run.queries:,} queries for the nearest trajectories, one core"
+            )
+            session.table(_HEADERS, [_cells(s, run.times_faster(s.name)) for s in run.strategies])
+            session.print("nearest segments of one trajectory")
+            session.table(_HEADERS, [_cells(s, None) for s in run.local])
+            session.print("")
+        equal = document["answers_equal"]
+        session.print(
+            "All answers are equal, ties included." if equal else "THE ANSWERS DIFFER: report this."
+        )
+
+    session.answer(document, show)
+
+
+_HEADERS = [
+    "strategy",
+    "queries",
+    "us/query",
+    "x default",
+    "distances",
+    "cells",
+    "build s",
+    "index MB",
+]
+
+
+def _cells(measured: Any, factor: float | None) -> list[Any]:
+    return [
+        measured.name,
+        measured.queries,
+        round(measured.us_per_query, 1),
+        None if factor is None else round(factor, 1),
+        round(measured.distances_per_query),
+        None if measured.cells_per_query is None else round(measured.cells_per_query),
+        round(measured.build_s, 2),
+        round(measured.index_mb),
+    ]
+
+
+@command(app, "pipeline")
+def pipeline(
+    session: Session,
+    dataset: Dataset = None,
+    sizes: Sizes = "1000,2000,5000,10000",
+    method: Method = "gl",
+    epsilon: Epsilon = "1",
+    signature: Signature = 10,
+    seed: Seed = 1,
+    picture: Picture = None,
+) -> None:
+    """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""
+    from freqdp_db.evaluation.bench_pipeline import bench_pipeline, growth_exponent
+    from freqdp_db.evaluation.pictures import check_picture, draw_pipeline
+    from freqdp_db.evaluation.workbench import parse_sizes, workbench
+    from freqdp_db.release.request import Request
+    from freqdp_db.storage.datasets import find_dataset
+
+    wanted = parse_sizes(sizes)
+    path = None if picture is None else check_picture(picture)
+    request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
+    database = session.database()
+    row = None if dataset is None else find_dataset(database, dataset)
+    with workbench(database, row, _make(session, seed)) as bench:
+        runs = bench_pipeline(bench, wanted, request, seed, session.progress)
+    exponent = growth_exponent(runs)
+    if path is not None:
+        draw_pipeline(runs, exponent, path)
+
+    def show() -> None:
+        session.table(
+            ["objects", "samples", "floor", "build", "/floor", "release", "/floor", "verify",
+             "/floor", "MB"],
+            [
+                [
+                    run.trajectories, run.samples, round(run.floor_s, 1), round(run.build_s, 1),
+                    round(run.ratios["build"], 2), round(run.anonymize_s, 1),
+                    round(run.ratios["anonymize"], 2), round(run.verify_s, 1),
+                    round(run.ratios["anonymize_and_verify"], 2), round(run.peak_rss_mb),
+                ]
+                for run in runs
+            ],
+        )  # fmt: skip
+        session.print(
+            "Seconds; /floor: times the copy floor, after verify for release and verify together; "
+            "MB: peak memory."
+        )
+        last = runs[-1]
+        for title, stages in (
+            ("copy floor", last.floor_parts),
+            ("build", last.build_stages),
+            ("anonymize and verify", last.anonymize_stages),
+        ):
+            session.print(f"\n{title}, {last.trajectories:,} trajectories")
+            session.pairs([(name.removesuffix("_s"), f"{s:.2f} s") for name, s in stages.items()])
+        if exponent is not None:
+            session.print(f"\nanonymize with verify grows as n^{exponent:.2f}")
+
+    session.answer(
+        {
+            "dataset": dataset,
+            "runs": [run.document() for run in runs],
+            "growth_exponent": exponent,
+            "picture": None if path is None else str(path),
+        },
+        show,
+    )

@@ -1,0 +1,185 @@
+"""The bounded best list that every strategy of K-nearest trajectories fills, and its answers.
+
+Strategies differ in which segments they look at. What is the same for all of them is here: the
+queries, the trajectories to leave out, and the list of the K best by (loss, rank), each
+trajectory with its nearest segment, ties by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.model import Ids, Ints, Metres, offsets_from
+from freqdp_db.parallel import over_ranges
+
+ANYWHERE = 1e300
+"""Squared metres: the limit while the list is not full. Finite, so that what is infinitely far
+(an empty place of a bundle) is beyond it."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Answers, in order of (query, loss, rank). Fewer than K: the other trajectories are empty."""
+
+    offsets: Ints
+    trajectory: Ids
+    position: Ids
+    loss_mm: Ints
+    distances: int
+    """How many point-segment distances were computed, over all queries."""
+    cells: int = 0
+    """How many cells of the index were visited, over all queries."""
+
+
+class Asked(NamedTuple):
+    """The queries, as kernels get them."""
+
+    x: Metres
+    y: Metres
+    offsets: Ints
+    """Running sum of K: the best list of query i is offsets[i] to offsets[i + 1] - 1."""
+    skip_offsets: Ints
+    skip: Ids
+    """Trajectories that query i leaves out (they contain it)."""
+    rank: Ints
+    """Order of the trajectories among equals."""
+
+
+class Lists(NamedTuple):
+    """The best lists of all queries. Each is a heap with the worst on top."""
+
+    trajectory: Ids
+    position: Ids
+    loss: Ints
+
+
+def search(kernel: Callable[..., tuple[int, int]], index: tuple[Any, ...], x: Metres, y: Metres,
+           k: Ints, skip_offsets: Ints, skip: Ids, rank: Ints) -> Nearest:  # fmt: skip
+    """Run kernel(first, last, asked, lists, *index) over ranges of the queries, on all cores.
+
+    The kernel returns how many distances it computed and how many cells it visited.
+    """
+    offsets = offsets_from(k)
+    size = int(offsets[-1])
+    lists = Lists(
+        np.full(size, -1, np.int32), np.full(size, -1, np.int32), np.zeros(size, np.int64)
+    )
+    asked = Asked(x, y, offsets, skip_offsets, skip, rank)
+    counts = over_ranges(kernel, offsets, asked, lists, *index)
+    return Nearest(
+        offsets,
+        lists.trajectory,
+        lists.position,
+        lists.loss,
+        sum(int(distances) for distances, _ in counts),
+        sum(int(cells) for _, cells in counts),
+    )
+
+
+# Kernels unpack `Asked` and `Lists` once and hand plain arrays on: an array taken out of a tuple
+# counts a reference each time, with an atomic operation, which costs more than a distance.
+# What a kernel knows of each trajectory t, where the number of a query saves clearing:
+#   skipped[t]  the last query that left it out
+#   listed[t]   the last query whose list took it in
+#   slot[t]     where in that list it stands
+
+
+@njit(cache=True)
+def unmarked(trajectories):  # type: ignore[no-untyped-def]
+    """Marks of no query. (np.full would be compiled anew in every kernel.)"""
+    marks = np.empty(trajectories, np.int64)
+    for t in range(trajectories):
+        marks[t] = -1
+    return marks
+
+
+@njit(cache=True)
+def mark(skipped, skip, first, last, q):  # type: ignore[no-untyped-def]
+    """Mark the trajectories that query q leaves out."""
+    for i in range(first, last):
+        skipped[skip[i]] = q
+
+
+@njit(cache=True)
+def offer(  # type: ignore[no-untyped-def]
+    best_t, best_p, best_d, listed, slot, rank, q, held, t, position, loss
+):
+    """Take a segment of trajectory t into the list if it is among the best; how many it holds."""
+    if listed[t] == q:
+        at = slot[t]
+        if loss < best_d[at] or (loss == best_d[at] and position < best_p[at]):
+            best_d[at] = loss
+            best_p[at] = position
+            _sink(best_t, best_p, best_d, slot, rank, held, at)
+    elif held < len(best_d):
+        best_t[held], best_p[held], best_d[held] = t, position, loss
+        slot[t] = held
+        listed[t] = q
+        held += 1
+        _rise(best_t, best_p, best_d, slot, rank, held - 1)
+    elif loss < best_d[0] or (loss == best_d[0] and rank[t] < rank[best_t[0]]):
+        listed[best_t[0]] = -1
+        best_t[0], best_p[0], best_d[0] = t, position, loss
+        slot[t] = 0
+        listed[t] = q
+        _sink(best_t, best_p, best_d, slot, rank, held, 0)
+    return held
+
+
+@njit(cache=True)
+def limit_of(best_d, held):  # type: ignore[no-untyped-def]
+    """Squared metres beyond which nothing can enter the list: theta_K, at loss + 1 mm."""
+    if held < len(best_d):
+        return ANYWHERE
+    limit = (best_d[0] + 1) / 1000.0
+    return limit * limit
+
+
+@njit(cache=True)
+def sort_list(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-untyped-def]
+    """Heap sort in place: nearest first."""
+    for end in range(held - 1, 0, -1):
+        _swap(best_t, best_p, best_d, slot, 0, end)
+        _sink(best_t, best_p, best_d, slot, rank, end, 0)
+
+
+@njit(cache=True)
+def _worse(best_t, best_d, rank, i, j):  # type: ignore[no-untyped-def]
+    return best_d[i] > best_d[j] or (best_d[i] == best_d[j] and rank[best_t[i]] > rank[best_t[j]])
+
+
+@njit(cache=True)
+def _swap(best_t, best_p, best_d, slot, i, j):  # type: ignore[no-untyped-def]
+    t, p, d = best_t[i], best_p[i], best_d[i]
+    best_t[i], best_p[i], best_d[i] = best_t[j], best_p[j], best_d[j]
+    best_t[j], best_p[j], best_d[j] = t, p, d
+    slot[best_t[i]] = i
+    slot[t] = j
+
+
+@njit(cache=True)
+def _rise(best_t, best_p, best_d, slot, rank, i):  # type: ignore[no-untyped-def]
+    while i > 0:
+        up = (i - 1) // 2
+        if not _worse(best_t, best_d, rank, i, up):
+            return
+        _swap(best_t, best_p, best_d, slot, i, up)
+        i = up
+
+
+@njit(cache=True)
+def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyped-def]
+    while True:
+        worst = i
+        for child in (2 * i + 1, 2 * i + 2):
+            if child < held and _worse(best_t, best_d, rank, child, worst):
+                worst = child
+        if worst == i:
+            return
+        _swap(best_t, best_p, best_d, slot, i, worst)
+        i = worst
