@@ -29,7 +29,9 @@ def city(database_url: str) -> str:
 
 
 def _schemas(url: str) -> set[str]:
-    return {row[0] for row in query(url, "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'")}
+    return {
+        row[0] for row in query(url, "SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'")
+    }
 
 
 def test_search(city: str, tmp_path: Path) -> None:
