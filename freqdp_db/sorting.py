@@ -90,3 +90,16 @@ def sortable(values):  # type: ignore[no-untyped-def]
         # the bits of negative numbers run backwards
         key[i] = bits[i] if bits[i] >= 0 else np.int64(-0x8000000000000000) - bits[i]
     return key
+
+
+@njit(cache=True)
+def find(keys, lo, hi, key):  # type: ignore[no-untyped-def]
+    """Position of key in the ascending keys[lo:hi], or -1."""
+    end = hi
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if keys[middle] < key:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo if lo < end and keys[lo] == key else -1

@@ -41,6 +41,14 @@ Seed = Annotated[
         parser=whole_number("--seed"),
     ),
 ]
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        help="How much of the segments the search may hold: 256MB, 4GB. Less is slower; the result "
+        "is the same.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -95,8 +103,10 @@ def register(app: typer.Typer) -> None:
             ),
         ] = False,
         seed: Seed = None,
+        memory: Memory = "4GB",
     ) -> None:
         """Anonymize a dataset and publish the result as a new table."""
+        from freqdp_db.release.paging import parse_memory
         from freqdp_db.release.pipeline import anonymize as run
         from freqdp_db.release.request import Request
         from freqdp_db.release.summary import describe_outcome, outcome_document
@@ -112,10 +122,11 @@ def register(app: typer.Typer) -> None:
             time_step=time_step,
             seed=seed,
         )
+        limit = parse_memory(memory)
         database = session.database()
         row = find_dataset(database, dataset)
         progress = session.progress()
-        outcome = run(database, row, request, progress, name=as_, new_draw=new_draw)
+        outcome = run(database, row, request, progress, name=as_, new_draw=new_draw, memory=limit)
         document: dict[str, Any] = {
             **outcome_document(database, outcome),
             "seconds": progress.seconds,

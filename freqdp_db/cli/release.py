@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from freqdp_db.cli.anonymize import Memory
 from freqdp_db.cli.console import Session, command
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
@@ -92,13 +93,15 @@ def verify(session: Session, name: Name) -> None:
 
 
 @command(app, "resume")
-def resume(session: Session, name: Name) -> None:
+def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
     """Go on with an interrupted release from its stored targets. Spends nothing."""
     from freqdp_db.errors import BadInput
+    from freqdp_db.release.paging import parse_memory
     from freqdp_db.release.pipeline import Outcome, run
     from freqdp_db.release.summary import describe_outcome, outcome_document
     from freqdp_db.storage.releases import find_release, get_release
 
+    limit = parse_memory(memory)
     database = session.database()
     row = find_release(database, name)
     if row.state != "running":
@@ -107,7 +110,7 @@ def resume(session: Session, name: Name) -> None:
             remedy="`freqdp release list` shows which are running",
         )
     progress = session.progress()
-    verified = run(database, row, progress)
+    verified = run(database, row, progress, limit)
     outcome = Outcome(get_release(database, row.release_id), False, True, verified)
     session.answer(
         {**outcome_document(database, outcome), "seconds": progress.seconds},

@@ -25,7 +25,7 @@ from freqdp_db.model import (
 )
 from freqdp_db.parallel import over_ranges
 from freqdp_db.search.distance import squared_distance, to_mm
-from freqdp_db.sorting import stable_order
+from freqdp_db.sorting import find, stable_order
 
 
 @njit(cache=True)
@@ -43,19 +43,6 @@ def _stay_loss(lo, hi, begin, end, location, x, y):  # type: ignore[no-untyped-d
     return to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
 
 
-@njit(cache=True)
-def _find(keys, lo, hi, key):  # type: ignore[no-untyped-def]
-    """Position of key in the ascending keys[lo:hi], or -1."""
-    end = hi
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if keys[middle] < key:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo if lo < end and keys[lo] == key else -1
-
-
 @njit(nogil=True, cache=True)
 def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, wanted, total):  # type: ignore[no-untyped-def]
     """Total loss of all occurrences of each wanted (trajectory, location) pair."""
@@ -68,7 +55,7 @@ def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, 
             while end < hi and location[end] == place:
                 end += 1
             if wanted[place]:
-                pair = _find(pair_place, pair_offsets[t], pair_offsets[t + 1], place)
+                pair = find(pair_place, pair_offsets[t], pair_offsets[t + 1], place)
                 loss = _stay_loss(lo, hi, begin, end, location, x, y)
                 total[pair] += loss * (end - begin)
             begin = end
@@ -94,7 +81,7 @@ def _cheapest(  # type: ignore[no-untyped-def]
             end = begin + 1
             while end < hi and location[end] == location[begin]:
                 end += 1
-            run = _find(run_place, r0, r1, location[begin])
+            run = find(run_place, r0, r1, location[begin])
             if run >= 0:
                 price = _stay_loss(lo, hi, begin, end, location, x, y)
                 for i in range(begin, end):

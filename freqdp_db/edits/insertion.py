@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -19,6 +20,7 @@ from freqdp_db.model import (
     Ids,
     Ints,
     Locations,
+    Metres,
     PfTargets,
     TfTargets,
     Trajectories,
@@ -26,6 +28,7 @@ from freqdp_db.model import (
     offsets_of,
 )
 from freqdp_db.parallel import over_ranges
+from freqdp_db.search.best import Nearest
 from freqdp_db.search.distance import squared_distance, to_mm
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.sorting import stable_order
@@ -160,17 +163,54 @@ def growing_places(
     )
 
 
+class Search(Protocol):
+    """Finds the K nearest trajectories of every query, without those that it is to skip."""
+
+    def __call__(
+        self,
+        trajectories: Trajectories,
+        locations: Locations,
+        rank: Ints,
+        x: Metres,
+        y: Metres,
+        k: Ints,
+        skip_offsets: Ints,
+        skip: Ids,
+    ) -> Nearest: ...
+
+
+def search_in_memory(
+    trajectories: Trajectories,
+    locations: Locations,
+    rank: Ints,
+    x: Metres,
+    y: Metres,
+    k: Ints,
+    skip_offsets: Ints,
+    skip: Ids,
+) -> Nearest:
+    """Over one index of all segments."""
+    index = index_segments(trajectories, locations, rank)
+    return nearest_trajectories(index, x, y, k, skip_offsets, skip)
+
+
 def insert_globally(
-    thinned: Thinned, locations: Locations, targets: TfTargets, rank: Ints
+    thinned: Thinned,
+    locations: Locations,
+    targets: TfTargets,
+    rank: Ints,
+    search: Search = search_in_memory,
 ) -> EditRuns:
     """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
 
-    One search per candidate, over one index of all segments.
+    One search per candidate, over the segments of all trajectories.
     """
     state = thinned.trajectories
     growing = growing_places(state, locations, targets)
-    found = nearest_trajectories(
-        index_segments(state, locations, rank),
+    found = search(
+        state,
+        locations,
+        rank,
         locations.x[growing.place],
         locations.y[growing.place],
         growing.k,

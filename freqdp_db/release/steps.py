@@ -10,7 +10,7 @@ import numpy as np
 
 from freqdp_db.edits.applying import delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
-from freqdp_db.edits.insertion import insert_globally, insert_locally
+from freqdp_db.edits.insertion import Search, insert_globally, insert_locally, search_in_memory
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.frequency.signatures import rank_places
@@ -37,6 +37,8 @@ class World:
 
     locations: Locations
     clock: Clock
+    search: Search = search_in_memory
+    """How the global insertion finds trajectories; the answer is always the same."""
 
 
 def draw(
@@ -67,7 +69,7 @@ def edit(
     if isinstance(targets, TfTargets):
         deletions = delete_globally(trajectories, locations, frequencies, targets, rank)
         thinned = delete(trajectories, deletions)
-        insertions = insert_globally(thinned, locations, targets, rank)
+        insertions = insert_globally(thinned, locations, targets, rank, world.search)
     else:
         deletions = delete_locally(trajectories, locations, targets)
         thinned = delete(trajectories, deletions)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
-from freqdp_db.search.grid import Grid, build_directory, choose_frame, interleave, piece_of
+from freqdp_db.search.grid import Frame, Grid, build_directory, choose_frame, interleave, piece_of
 from freqdp_db.search.segments import Segments, distinct_segments
 
 _LONGEST_CELLS = 128
@@ -45,9 +45,13 @@ class Filed:
 
 def file_trajectories(trajectories: Trajectories, locations: Locations, *, cut: bool) -> Filed:
     """File every distinct segment: whole, as a build stores them, or cut, as the search wants them."""
-    segments = distinct_segments(trajectories)
     used = np.bincount(trajectories.location, minlength=len(locations))
     frame = choose_frame(locations, used)
+    return file_segments(distinct_segments(trajectories), locations, frame, cut=cut)
+
+
+def file_segments(segments: Segments, locations: Locations, frame: Frame, *, cut: bool) -> Filed:
+    """File these segments in a frame that covers them."""
     plane = (segments.tail, segments.head, locations.x, locations.y)
     everything = np.arange(len(segments) + 1)
     count = np.ones(len(segments), np.int16)

@@ -33,7 +33,7 @@ from freqdp_db.search.bundles import (
     tie_bundles,
 )
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
-from freqdp_db.search.filing import file_trajectories
+from freqdp_db.search.filing import Filed, file_trajectories
 from freqdp_db.search.grid import Grid
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
@@ -58,7 +58,11 @@ class SegmentIndex:
 
 def index_segments(trajectories: Trajectories, locations: Locations, rank: Ints) -> SegmentIndex:
     """File every distinct segment and tie the bundles."""
-    filed = file_trajectories(trajectories, locations, cut=True)
+    return index_filed(file_trajectories(trajectories, locations, cut=True), rank)
+
+
+def index_filed(filed: Filed, rank: Ints) -> SegmentIndex:
+    """Tie the bundles of what is filed."""
     segments = filed.segments
     bundles = tie_bundles(filed, segments.trajectory[filed.row], segments.position[filed.row])
     return SegmentIndex(filed.grid, bundles, rank, lowest_ranks(bundles, rank))

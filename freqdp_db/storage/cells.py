@@ -38,6 +38,16 @@ class CellPath:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """All cells of a build's grid, in order of their ids."""
+
+    cell: Ints
+    segments: Ids
+    box: Metres
+    tree_box: Metres
+
+
+@dataclass(frozen=True)
 class CellChildren:
     """Occupied children of some cells, in order of their ids."""
 
@@ -112,6 +122,19 @@ def _point(x: float, y: float, srid: int) -> sql.Composable:
 
 def _stack(rows: dict[str, NDArray[Any]], prefix: str) -> Metres:
     return np.stack([rows[prefix + name] for name in _BOX], axis=1)
+
+
+def all_cells(connection: sa.Connection, database: Database, build_id: int) -> Cells:
+    """The directory of a build's grid: what a search keeps in memory to page the segments by."""
+    boxes: list[tuple[str, ColumnType]] = [(p + n, "float8") for p in ("", "tree_") for n in _BOX]
+    layout = Layout([("cell_id", "int8"), ("segments", "int4"), *boxes])
+    query = sql.SQL("SELECT {} FROM {} WHERE build_id = {} ORDER BY cell_id").format(
+        sql.SQL(", ").join(map(sql.Identifier, layout.names)),
+        sql.Identifier(database.settings.schema, "grid_cell"),
+        sql.Literal(build_id),
+    )
+    rows = read_arrays(driver(connection), query, layout)
+    return Cells(rows["cell_id"], rows["segments"], _stack(rows, ""), _stack(rows, "tree_"))
 
 
 def cell_path(connection: sa.Connection, database: Database, build_id: int, cell: int) -> CellPath:

@@ -34,7 +34,7 @@ OPTIONS = {
     "dataset add": ("--from", "--object", "--time", "--geom", "--lon", "--lat", "--snap", "--srid",
                     "--timezone", "--where", "--budget"),
     "anonymize": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
-                  "--spread", "--time-step", "--as", "--new-draw", "--seed"),
+                  "--spread", "--time-step", "--as", "--new-draw", "--seed", "--memory"),
     "plan": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
              "--spread", "--time-step"),
     "budget": ("--raise", "--reason"),

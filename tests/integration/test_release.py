@@ -12,6 +12,9 @@ import pytest
 from servers import SharedServer, cloned
 from world import city_template, fingerprint, freqdp, query, value
 
+from freqdp_db.release import paging
+from freqdp_db.search.paging import PagedSearch
+
 CATALOG = [
     "name", "dataset", "method", "parameters", "published_at", "version", "guarantee", "private",
     "rows", "ledger_head",
@@ -472,3 +475,34 @@ def test_a_reader_does_not_stop_a_release(released: str) -> None:
     with psycopg.connect(released) as reader:
         reader.execute("SELECT count(*) FROM freqdp_release.r, freqdp_release.catalog")
         freqdp(released, "anonymize", "city", "--new-draw").succeeded()
+
+
+@pytest.mark.parametrize("method", ["gl", "lg"])
+def test_paged_search_gives_the_same_release(
+    city: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("anonymize", "city", "--method", method, "--seed", "7", "--new-draw")
+    freqdp(city, *asked, "--as", "at_once").succeeded()
+    pages: list[int] = []
+    read = PagedSearch.read_page
+
+    def counted(self: PagedSearch, number: int, *rest: Any) -> Any:
+        pages.append(number)
+        return read(self, number, *rest)
+
+    monkeypatch.setattr(PagedSearch, "read_page", counted)
+    monkeypatch.setattr(paging, "_INDEX_BYTES", 10**6)
+    freqdp(city, *asked, "--as", "by_pages", "--memory", "1MB").succeeded()
+    assert pages
+    for table in ("", "_line"):
+        assert query(
+            city,
+            f"SELECT count(*) FROM (TABLE freqdp_release.at_once{table} EXCEPT "
+            f"TABLE freqdp_release.by_pages{table}) d",
+        ) == [(0,)]
+
+
+@pytest.mark.parametrize("size", ["much", "0GB", "-1GB", "4", "4TB"])
+def test_memory_is_a_size(city: str, size: str) -> None:
+    answer = freqdp(city, "anonymize", "city", f"--memory={size}")
+    assert answer.code == 1 and "--memory" in answer.err and size in answer.err
