@@ -7,6 +7,7 @@ before its commit has left the process nowhere and is drawn anew under the same 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -167,18 +168,20 @@ def run(
         staging.drop_staging(database, release.release_id)
         request = request_of(release)
         loaded = within_memory(database, load_build(database, release.build_id, progress), memory)
-        state, key, costs = _mechanisms(database, release, request, loaded, progress)
-        if request.time_step_us is not None:
-            state = coarsen_times(state, request.time_step_us)
-        released = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
-        with progress.stage("write release", released.rows) as stage:
-            staging.fill_staging(
-                database,
-                release.release_id,
-                released.srid,
-                _counted(released.points(), stage),
-                released.lines,
-            )
+        # logs are written while the work goes on; the block ends when all of them are committed
+        with database.side_by_side(1) as meanwhile:
+            state, key, costs = _mechanisms(database, release, request, loaded, progress, meanwhile)
+            if request.time_step_us is not None:
+                state = coarsen_times(state, request.time_step_us)
+            released = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
+            with progress.stage("write release", released.rows) as stage:
+                staging.fill_staging(
+                    database,
+                    release.release_id,
+                    released.srid,
+                    _counted(released.points(), stage),
+                    released.lines,
+                )
         names = staging.staging_names(release.release_id)
         schema = database.settings.schema
         verified = verify(
@@ -222,8 +225,12 @@ def _mechanisms(
     request: Request,
     loaded: Loaded,
     progress: Progress,
+    meanwhile: Callable[..., None],
 ) -> tuple[Trajectories, Ints, dict[str, Any]]:
-    """Run the method's mechanisms one after the other; committed draws are taken as they are."""
+    """Run the method's mechanisms one after the other; committed draws are taken as they are.
+
+    `meanwhile` starts what need not be waited for: writing the log of a step.
+    """
     state, world = loaded.trajectories, loaded.world
     committed = {s.step: s for s in releases.list_steps(database, release.release_id)}
     _require_same_software(release, committed)
@@ -270,8 +277,10 @@ def _mechanisms(
             rank = np.argsort(np.argsort(key))
             edits, state = steps.edit(state, frequencies, targets, world, request, rank)
             stage.advance(len(targets))
-        with progress.stage(f"{mechanism} log"):
-            _log(database, release, number, known, edits, state, targets)
+        if known is None or known.digest is None:
+            meanwhile(_write_log, database, release, number, mechanism, edits, state, progress)
+        else:
+            _require_recorded(release, known, edits, state, targets)
     return state, key, costs
 
 
@@ -286,25 +295,30 @@ def _require_same_software(release: ReleaseRow, committed: dict[int, StepRow]) -
             )
 
 
-def _log(
+def _write_log(
     database: Database,
     release: ReleaseRow,
     number: int,
-    known: StepRow | None,
+    mechanism: str,
     edits: Edits,
     state: Trajectories,
-    targets: Targets,
+    progress: Progress,
 ) -> None:
-    """Commit the edit log, or compare with the one that an earlier run committed."""
-    result = steps.digest(state)
-    if known is None or known.digest is None:
-        releases.finish_step(database, release.release_id, number, edits, result)
-        return
+    with progress.stage(f"{mechanism} log"):
+        releases.finish_step(database, release.release_id, number, edits, steps.digest(state))
+
+
+def _require_recorded(
+    release: ReleaseRow, known: StepRow, edits: Edits, state: Trajectories, targets: Targets
+) -> None:
+    """What an earlier run recorded of a step is what its stored targets lead to now."""
     counts = (edits.deletions.edits, edits.insertions.edits, len(targets))
-    if counts != (known.deletions, known.insertions, known.targets) or result != known.digest:
+    recorded = (known.deletions, known.insertions, known.targets)
+    if counts != recorded or steps.digest(state) != known.digest:
         raise _not_what_was_drawn(
             release,
-            f"step {number}: the edits recomputed from the stored targets are not the recorded ones",
+            f"step {known.step}: the edits recomputed from the stored targets are not the "
+            "recorded ones",
         )
 
 

@@ -146,10 +146,11 @@ def _require_possible(state: Trajectories, edits: Edits, places: int, step: int)
     if not ((position >= 0) & (position < state.lengths[owner])).all():
         raise VerificationFailed(f"step {step}: the log deletes samples that do not exist")
     at = state.offsets[owner] + position
-    if not (state.location[at] == place).all() or len(np.unique(at)) != len(at):
-        raise VerificationFailed(f"step {step}: the log deletes samples of other places, or twice")
     keep = np.ones(state.samples + 1, np.bool_)
     keep[at] = False
+    gone = len(keep) - np.count_nonzero(keep)
+    if not (state.location[at] == place).all() or gone != len(at):
+        raise VerificationFailed(f"step {step}: the log deletes samples of other places, or twice")
     left = state.lengths - np.bincount(owner, minlength=len(state))
     # the last sample that is left ends no segment, unless it is the only one
     last = np.flatnonzero(keep)[np.cumsum(left) - 1] - state.offsets[:-1]

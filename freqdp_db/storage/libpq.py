@@ -2,13 +2,13 @@
 
 psycopg gives out one Python object per row, which costs more than the server needs to make it. The
 loop below calls PQgetCopyData of the very libpq that psycopg has loaded, and copies the rows into
-one buffer: a twentieth of the client's work.
+one buffer: a twentieth of the client's work. It also waits for the next rows itself, for a moment:
+libpq reads 16 kB at a time, and coming back to Python for each of them would cost as much again.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import select
 import sys
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from freqdp_db.errors import FreqdpError
 _ADDRESS, _INT = types.int64, types.int32
 
 _BUFFER = 8 << 20
+_WAIT_MS = 20  # what an interrupt may have to wait
 
 
 class _Function(types.WrapperAddressProtocol):
@@ -65,25 +66,34 @@ def _loaded_library() -> str:
 
 
 @lru_cache
-def _functions() -> tuple[_Function, _Function, _Function]:
-    library = ctypes.CDLL(_loaded_library())
-    own = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
+def _functions() -> tuple[Any, ...]:
+    """What `_pull` calls, in its order."""
+    library, own = ctypes.CDLL(_loaded_library()), ctypes.CDLL(None)
     return (
         _Function(library.PQgetCopyData, _INT(_ADDRESS, _ADDRESS, _INT)),
+        _Function(library.PQconsumeInput, _INT(_ADDRESS)),
         _Function(library.PQfreemem, types.void(_ADDRESS)),
         _Function(own.memcpy, _ADDRESS(_ADDRESS, _ADDRESS, _ADDRESS)),
+        _Function(own.poll, _INT(_ADDRESS, _ADDRESS, _INT)),
     )
 
 
 @njit(nogil=True, cache=True)
-def _pull(get, free, copy, connection, slot, slot_address, out, out_address, used):  # type: ignore[no-untyped-def]
+def _pull(  # type: ignore[no-untyped-def]
+    get, consume, free, copy, poll, connection, slot, slot_address, waited, out, out_address, used
+):
     """Append rows to out[used:]: (bytes used, state); state as PQgetCopyData's, 1 for a full buffer.
 
-    A row that does not fit stays in `slot`, with its size in slot[1].
+    A row that does not fit stays in `slot`, with its size in slot[1]. State 0: there are no rows for
+    now, or reading failed; the caller waits, and is told.
     """
     while True:
         if slot[1] == 0:
             size = get(connection, slot_address, np.int32(1))
+            if size == 0:
+                ready = poll(waited, np.int64(1), np.int32(_WAIT_MS))
+                if ready == 1 and consume(connection) == 1:
+                    continue
             if size <= 0:
                 return used, size
             slot[1] = size
@@ -104,20 +114,17 @@ class RowStream:
 
     def __iter__(self) -> Iterator[NDArray[np.uint8]]:
         """Buffers of whole rows. Waits on the socket, so that an interrupt gets through."""
+        pull: Any = _pull
+        functions = _functions()
         slot = np.zeros(2, np.int64)
+        # struct pollfd: the socket, and that we want to read
+        waited = np.array([self._pgconn.socket, select.POLLIN], np.int32)
         while not self.ended:
             out = np.empty(max(_BUFFER, int(slot[1])), np.uint8)
             used, state = 0, 0
             while state == 0:
-                used, state = _pull(
-                    *_functions(),
-                    self._pgconn.pgconn_ptr,
-                    slot,
-                    slot.ctypes.data,
-                    out,
-                    out.ctypes.data,
-                    used,
-                )
+                buffers = (slot, slot.ctypes.data, waited.ctypes.data, out, out.ctypes.data)
+                used, state = pull(*functions, self._pgconn.pgconn_ptr, *buffers, used)
                 if state == 0:
                     select.select([self._pgconn.socket], [], [])
                     self._pgconn.consume_input()

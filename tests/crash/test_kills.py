@@ -112,8 +112,9 @@ def _finish(url: str, number: int) -> None:
     assert spends(url) == [spent]
 
 
-# How many sets of draws (the key, the targets of each step) are committed at each moment.
-BEFORE_PUBLISHING = {
+# How many sets of draws (the key, the targets of each step) are committed at each moment. Logs are
+# written while the work goes on: at that of the first step, the second may have drawn or not.
+BEFORE_PUBLISHING: dict[str, int | tuple[int, ...]] = {
     "spent: before the lock": 0,
     "spent: before reading": 0,
     "spent: frequencies": 0,
@@ -121,7 +122,7 @@ BEFORE_PUBLISHING = {
     "drawn: amid its commit": 0,
     "drawn: second": 2,
     "targets: first": 2,
-    "targets: first edits logged": 2,
+    "targets: first edits logged": (2, 3),
     "targets: second": 3,
     "copy: first rows": 3,
     "copy: more rows": 3,
@@ -138,7 +139,8 @@ def test_killed_release_is_resumed(city: str, driver: Driver, moment: str) -> No
     run.reach()
     run.kill()
     assert require_whole(city, before) == before
-    assert len(draws(city)) == BEFORE_PUBLISHING[moment]
+    expected = BEFORE_PUBLISHING[moment]
+    assert len(draws(city)) in (expected if isinstance(expected, tuple) else (expected,))
     _finish(city, list(BEFORE_PUBLISHING).index(moment))
 
 
