@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import pytest
 from servers import SharedServer, cloned
 
+from freqdp_db.progress import Progress
+from freqdp_db.release.compiling import compile_kernels
 from freqdp_db.settings import Settings
 from freqdp_db.storage.engine import Database
 
@@ -23,6 +25,8 @@ _ROOT = Path(__file__).parent.parent
 def pytest_configure(config: pytest.Config) -> None:
     given = getattr(config, "workerinput", None)
     if given is None:
+        if not config.option.collectonly:
+            compile_kernels(Progress())  # or every worker would compile them for itself
         config.stash[_SHARED] = SharedServer.create()
     else:
         config.stash[_SHARED] = SharedServer(Path(given[_WORKERINPUT]))

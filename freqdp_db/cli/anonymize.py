@@ -79,7 +79,8 @@ def register(app: typer.Typer) -> None:
             time_step=time_step,
         )
         database = session.database()
-        found = make_plan(database, find_dataset(database, dataset), request, session.progress())
+        row = find_dataset(database, dataset)
+        found = make_plan(database, row, request, session.progress(kernels=True))
         session.answer(found.document(), lambda: session.print_all(found.lines()))
 
     @command(app, "anonymize")
@@ -125,7 +126,7 @@ def register(app: typer.Typer) -> None:
         limit = parse_memory(memory)
         database = session.database()
         row = find_dataset(database, dataset)
-        progress = session.progress()
+        progress = session.progress(kernels=True)
         outcome = run(database, row, request, progress, name=as_, new_draw=new_draw, memory=limit)
         document: dict[str, Any] = {
             **outcome_document(database, outcome),

@@ -77,7 +77,7 @@ def search(
     names = parse_names(strategies)
     request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
     database = session.database()
-    progress = session.progress()
+    progress = session.progress(kernels=True)
     row = None if dataset is None else find_dataset(database, dataset)
     make = _make(session, seed)
     with some_build(database, row, make, wanted[-1], progress) as (source, number):
@@ -172,6 +172,7 @@ def pipeline(
     request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
     database = session.database()
     row = None if dataset is None else find_dataset(database, dataset)
+    session.progress(kernels=True)
     with workbench(database, row, _make(session, seed)) as bench:
         runs = bench_pipeline(bench, wanted, request, seed, session.progress)
     exponent = growth_exponent(runs)

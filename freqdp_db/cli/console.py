@@ -52,8 +52,15 @@ class Session:
             require_current(self._database)
         return self._database
 
-    def progress(self) -> Progress:
-        return TerminalProgress(self.talk) if self.talk.is_terminal else PlainProgress(self.talk)
+    def progress(self, *, kernels: bool = False) -> Progress:
+        """Shows how far the work is; `kernels`: it needs the compiled ones."""
+        terminal = self.talk.is_terminal
+        shown = TerminalProgress(self.talk) if terminal else PlainProgress(self.talk)
+        if kernels:
+            from freqdp_db.release.compiling import compile_kernels
+
+            compile_kernels(shown)
+        return shown
 
     def say(self, text: str) -> None:
         """Talk, on stderr: never part of the answer."""

@@ -97,7 +97,7 @@ def build(session: Session, name: Name) -> None:
     from freqdp_db.storage.datasets import find_dataset
 
     database = session.database()
-    progress = session.progress()
+    progress = session.progress(kernels=True)
     row = build_dataset(database, find_dataset(database, name), progress)
     sparse = sparse_objects(database, row.build_id, 10)
     document = {

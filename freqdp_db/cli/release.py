@@ -80,7 +80,7 @@ def verify(session: Session, name: Name) -> None:
             if row.state == "running"
             else "what was taken back can no longer be verified",
         )
-    progress = session.progress()
+    progress = session.progress(kernels=True)
     loaded = load_build(database, row.build_id, progress)
     found = check(database, row, released_relations(database, name), loaded, progress)
     session.answer(
@@ -109,7 +109,7 @@ def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
             f"release {name!r} is {row.state}: there is nothing to resume",
             remedy="`freqdp release list` shows which are running",
         )
-    progress = session.progress()
+    progress = session.progress(kernels=True)
     verified = run(database, row, progress, limit)
     outcome = Outcome(get_release(database, row.release_id), False, True, verified)
     session.answer(
