@@ -7,10 +7,22 @@ from fractions import Fraction
 import numpy as np
 
 from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.mechanisms.noise import RandomSource, scale_for
+from freqdp_db.mechanisms.mechanism import Mechanism
+from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.model import Flags, TfTargets
 
-SENSITIVITY = 1
+
+def tf_mechanism(epsilon: Fraction) -> Mechanism:
+    """The mechanism of `perturb_tf`. One incidence moves one component by 1."""
+    return Mechanism(
+        artefact="tf_vector",
+        input="TF of every candidate location",
+        unit="one (object, location) incidence",
+        assumes="the candidate locations are fixed",
+        whole_user="the number of candidates that the user visits",
+        sensitivity=1,
+        epsilon=epsilon,
+    )
 
 
 def perturb_tf(
@@ -27,6 +39,6 @@ def perturb_tf(
     location = np.flatnonzero(candidates).astype(np.int32)
     tf = frequencies.tf[location]
     trajectories = len(frequencies.offsets) - 1
-    noise = source.discrete_laplace(scale_for(SENSITIVITY, epsilon), len(location))
+    noise = source.discrete_laplace(tf_mechanism(epsilon).scale, len(location))
     target = np.clip(tf + noise, 0, trajectories).astype(np.int32)
     return TfTargets(location, tf, target)

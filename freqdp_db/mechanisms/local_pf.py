@@ -9,12 +9,28 @@ from numba import njit
 
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import Signatures
+from freqdp_db.mechanisms.mechanism import Mechanism
 from freqdp_db.mechanisms.noise import RandomSource, scale_for
 from freqdp_db.model import Ints, PfTargets, offsets_from
 from freqdp_db.parallel import over_ranges
 from freqdp_db.sorting import stable_order
 
-SENSITIVITY = 1
+
+def pf_mechanism(epsilon: Fraction, size: int) -> Mechanism:
+    """The mechanism of stage 2 of `perturb_pf`, on the lattice 1/m; stage 1 does not see the counts.
+
+    An occurrence in stage 2 moves one component by m steps of the lattice. One in stage 1 moves mu,
+    and with it at most m components, by one step each.
+    """
+    return Mechanism(
+        artefact="pf_vectors",
+        input="PF of the listed locations of every trajectory",
+        unit="one occurrence of a listed location in one trajectory",
+        assumes="the point lists are fixed and every listed count stays at least 1",
+        whole_user="the listed occurrences of the user, which is unbounded",
+        sensitivity=size,
+        epsilon=epsilon,
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -127,13 +143,13 @@ def _draw(
     source: RandomSource,
 ) -> Ints:
     target = np.zeros(len(pf), np.int64)
-    noise = source.discrete_laplace(scale_for(SENSITIVITY, epsilon), int(first.sum()))
+    noise = source.discrete_laplace(scale_for(1, epsilon), int(first.sum()))
     target[first] = np.maximum(0, noise)
     # A trajectory with points in stage 2 has all m of stage 1: m times mu is this sum.
     change = np.zeros(trajectories, np.int64)
     np.add.at(change, trajectory[first], target[first] - pf[first])
     second = ~first
-    on_lattice = source.discrete_laplace(scale_for(size * SENSITIVITY, epsilon), int(second.sum()))
+    on_lattice = source.discrete_laplace(pf_mechanism(epsilon, size).scale, int(second.sum()))
     units = size * pf[second] - change[trajectory[second]] + on_lattice
     target[second] = np.maximum(0, (2 * units + size) // (2 * size))
     return target

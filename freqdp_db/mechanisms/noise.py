@@ -2,8 +2,8 @@
 
 Everything random in a release comes from a `RandomSource` that is handed down: the noise, the
 uniform picks of the point lists, the released ids. `SecureSource` draws from the operating system
-(noise through OpenDP's exact sampler). `SeededSource` is reproducible and therefore not private:
-whoever knows the seed subtracts the noise.
+and is exact: no float takes part in a draw. `SeededSource` is reproducible and therefore not
+private: whoever knows the seed subtracts the noise.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 import os
 from fractions import Fraction
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
+from freqdp_db.mechanisms.coins import Coin, Words
 from freqdp_db.model import Ints
 
 
@@ -38,12 +40,46 @@ class SecureSource:
     private = True
 
     def discrete_laplace(self, scale: float, count: int) -> Ints:
-        if count == 0:
-            return np.zeros(0, np.int64)
-        return np.asarray(laplace_measurement(scale)([0] * count), np.int64)
+        # the difference of two geometric numbers of one law is two-sided geometric
+        return self._geometric(scale, count) - self._geometric(scale, count)
 
     def uniform_words(self, count: int) -> Ints:
-        return (np.frombuffer(os.urandom(8 * count), np.uint64) >> np.uint64(1)).astype(np.int64)
+        return (_words(count) >> np.uint64(1)).astype(np.int64)
+
+    def _geometric(self, scale: float, count: int) -> Ints:
+        """P(g) proportional to exp(-g / scale).
+
+        The law is a product over the binary digits of g: P(g) is proportional to the product of
+        exp(-2**j / scale) over the digits j that are 1. So the digits are independent, each with
+        odds of exp(-2**j / scale) to 1. This gives the lower digits. What is above them is again
+        geometric, with a mean below 1, and is counted up toss by toss.
+        """
+        lower, above = _geometric_coins(scale)
+        result = np.zeros(count, np.int64)
+        for digit, coin in enumerate(lower):
+            result += coin.toss(_words(count), _words).astype(np.int64) << digit
+        going = np.arange(count)
+        while len(going):
+            going = going[above.toss(_words(len(going)), _words)]
+            result[going] += 1 << len(lower)
+        return result
+
+
+def _words(count: int) -> Words:
+    return np.frombuffer(os.urandom(8 * count), np.uint64)
+
+
+@lru_cache(maxsize=64)
+def _geometric_coins(scale: float) -> tuple[tuple[Coin, ...], Coin]:
+    """Coins for the lower digits, and for going on beyond them."""
+    step = 1 / Fraction(scale)
+    digits = 0
+    while 2**digits * step < 1:
+        digits += 1
+    return (
+        tuple(Coin(2**digit * step, odds=True) for digit in range(digits)),
+        Coin(2**digits * step, odds=False),
+    )
 
 
 class SeededSource:
@@ -65,19 +101,15 @@ class SeededSource:
         return self._generator.integers(0, 2**63 - 1, count, dtype=np.int64, endpoint=True)
 
 
-def laplace_measurement(scale: float) -> Any:
-    """OpenDP's discrete Laplace mechanism on a vector of integers."""
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    return dp.m.make_laplace(*space, scale=scale)
+def privacy_loss(sensitivity: int, scale: float) -> Fraction:
+    """What noise of this scale costs where the input moves by `sensitivity` in L1: exact."""
+    return sensitivity / Fraction(scale)
 
 
 def scale_for(sensitivity: int, epsilon: Fraction) -> float:
-    """The smallest scale whose own privacy map, at this sensitivity, is at most epsilon."""
+    """The smallest scale whose privacy loss, at this sensitivity, is at most epsilon."""
     scale = float(sensitivity / epsilon)
-    while Fraction(laplace_measurement(scale).map(sensitivity)) > epsilon:
+    while privacy_loss(sensitivity, scale) > epsilon:
         scale = math.nextafter(scale, math.inf)
     return scale
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+from freqdp_db.mechanisms.global_tf import tf_mechanism
+from freqdp_db.mechanisms.local_pf import pf_mechanism
+from freqdp_db.mechanisms.mechanism import Mechanism
 from freqdp_db.methods.registry import Method
 
-_INCIDENCE = "one (object, location) incidence added or removed"
-_OCCURRENCE = "one occurrence of a listed location in one trajectory added or removed"
 _TABLE_NOT_DP = (
     "The table of trajectories itself is not differentially private: samples that were not edited "
     "are published as they are, with their place and time."
 )
+_NEIGHBOURING = "added or removed; moved counts as two"
+_ASSUMED_PUBLIC = [
+    "the locations that can occur, and which of them are candidates or listed",
+    "the number of objects",
+    "the parameters of the release",
+]
 _NOT_PROTECTED = [
     "untouched samples, with their times and the gaps that deletions leave",
     "which locations are candidates or listed: they are chosen from the data",
@@ -25,42 +33,46 @@ def _number(value: Decimal) -> str:
     return format(value.normalize(), "f")
 
 
+def _artefact(mechanism: Mechanism, epsilon: str) -> dict[str, Any]:
+    """What one mechanism guarantees for its vector: all of the epsilon that it was given."""
+    return {
+        "unit": mechanism.unit,
+        "neighbouring": _NEIGHBOURING,
+        "claimed_epsilon": epsilon,
+        "accounted_epsilon": epsilon,
+        "assumes": mechanism.assumes,
+        "whole_user": f"{epsilon} times {mechanism.whole_user}",
+    }
+
+
 def guarantee(
     method: Method, epsilon_global: Decimal, epsilon_local: Decimal, *, private: bool
 ) -> dict[str, Any]:
     """Unit, neighbouring relation, claimed and accounted epsilon for each artefact."""
     total = epsilon_global + epsilon_local
     eg, el = _number(epsilon_global), _number(epsilon_local)
+    held = method.name == "gl"
     artefacts: dict[str, dict[str, Any]] = {}
     if "global" in method.steps:
-        artefacts["tf_vector"] = {
-            "unit": _INCIDENCE,
-            "claimed_epsilon": eg,
-            "accounted_epsilon": eg,
-            "assumes": "the candidate locations are fixed",
-            "whole_user": f"{eg} times the number of candidates that the user visits",
-        }
+        artefacts["tf_vector"] = _artefact(tf_mechanism(Fraction(epsilon_global)), eg)
     if "local" in method.steps:
-        held = method.name == "gl"
-        artefacts["pf_vectors"] = {
-            "unit": _OCCURRENCE,
-            "claimed_epsilon": el,
-            "accounted_epsilon": None if held else el,
-            "assumes": "the point lists are fixed and every listed count stays at least 1"
-            + ("; the output of the global step is held fixed" if held else ""),
-            "whole_user": f"{el} times the listed occurrences of the user, which is unbounded",
-        }
+        # neither the unit nor the words depend on m
+        local = _artefact(pf_mechanism(Fraction(epsilon_local), 1), el)
+        if held:
+            local["accounted_epsilon"] = None
+            local["assumes"] += "; the output of the global step is held fixed"
+        artefacts["pf_vectors"] = local
     if len(method.steps) == 2:
         artefacts["both_vectors"] = {
-            "unit": _OCCURRENCE,
+            "unit": "one occurrence of a location in one trajectory",
+            "neighbouring": _NEIGHBOURING,
             "claimed_epsilon": _number(total),
-            "accounted_epsilon": _number(max(epsilon_global, epsilon_local))
-            if method.name == "lg"
-            else None,
+            "accounted_epsilon": None if held else _number(max(epsilon_global, epsilon_local)),
             "assumes": "all lists are fixed",
         }
     artefacts["trajectories"] = {
         "unit": "none",
+        "neighbouring": "none",
         "claimed_epsilon": None,
         "accounted_epsilon": None,
         "assumes": "nothing is claimed for the table of trajectories",
@@ -75,6 +87,7 @@ def guarantee(
         else "seeded: reproducible, therefore not private",
         "private": private,
         "artefacts": artefacts,
+        "assumed_public": _ASSUMED_PUBLIC,
         "not_protected": _NOT_PROTECTED,
         "plain": plain_words(method, eg, el, private),
     }

@@ -74,6 +74,7 @@ def readme(document: dict[str, Any]) -> str:
         ]
     lines += [_title("What is guaranteed"), *_paragraphs([guarantee["plain"]])]
     lines += _items(_artefact(key, a) for key, a in guarantee["artefacts"].items())
+    lines += [_title("What is taken to be public"), *_items(guarantee["assumed_public"])]
     lines += [_title("What is not protected"), *_items(guarantee["not_protected"])]
     lines += [_title("Terms of use"), *_paragraphs([_TERMS])]
     lines += [
@@ -95,8 +96,8 @@ def _artefact(key: str, artefact: dict[str, Any]) -> str:
     accounted = artefact["accounted_epsilon"]
     words = (
         f"{_ARTEFACTS[key]}: claimed epsilon {artefact['claimed_epsilon']}, accounted epsilon "
-        f"{'none' if accounted is None else accounted}, for {artefact['unit']}; assumes that "
-        f"{artefact['assumes']}."
+        f"{'none' if accounted is None else accounted}, for {artefact['unit']}, "
+        f"{artefact['neighbouring']}; assumes that {artefact['assumes']}."
     )
     if "whole_user" in artefact:
         words += f" For a whole user: {artefact['whole_user']}."

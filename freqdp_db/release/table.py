@@ -85,7 +85,15 @@ class ReleasedTable:
 
 def comments(name: str, guarantee: dict[str, Any], method: str) -> dict[str, str]:
     """COMMENT ON for the two tables and their columns."""
-    what = f"Release {name}, anonymized by freqdp with method {method}. {guarantee['plain']}"
+    user = "; ".join(
+        f"{artefact.replace('_', ' ')}, epsilon {found['whole_user']}"
+        for artefact, found in guarantee["artefacts"].items()
+        if "whole_user" in found
+    )
+    what = (
+        f"Release {name}, anonymized by freqdp with method {method}. {guarantee['plain']} "
+        f"For a whole user: {user}."
+    )
     return {
         "points": what + " See catalog for the full guarantee.",
         "points.trajectory_id": "Fresh random id; says nothing about the object behind it.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from scipy import stats
 
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import rank_places
+from freqdp_db.mechanisms.coins import Coin
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import (
     RandomSource,
     SecureSource,
     SeededSource,
-    laplace_measurement,
+    privacy_loss,
     released_ids,
     scale_for,
 )
@@ -138,20 +140,96 @@ def test_sources() -> None:
         assert len(source.discrete_laplace(1.0, 0)) == len(source.uniform_words(0)) == 0
 
 
+def opendp_laplace(scale: float) -> Any:
+    """The same mechanism, by somebody else."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    return dp.m.make_laplace(*space, scale=scale)
+
+
+def same_law(left: Ints, right: Ints) -> float:
+    """p-value of two samples being of one law."""
+    table = np.array([np.bincount(np.clip(x + 60, 0, 120), minlength=121) for x in (left, right)])
+    rare = table.sum(axis=0) < 40
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    return float(stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0, 20.0])
+def test_as_opendp_draws(scale: float) -> None:
+    theirs = np.asarray(opendp_laplace(scale)([0] * 20_000), np.int64)
+    assert same_law(SecureSource().discrete_laplace(scale, DRAWS), theirs) > FALSE_ALARM
+    assert same_law(SecureSource().discrete_laplace(0.8 * scale, DRAWS), theirs) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1 / 3, 7.25, 1e4 / 3, 1e13])
+def test_any_scale(scale: float) -> None:
+    """Also scales whose law needs no lower digits, or many."""
+    draws = SecureSource().discrete_laplace(scale, DRAWS)
+    p = math.exp(-1 / scale)
+    # the sizes of the two halves, and of what lies beyond the median size
+    assert symmetry_test(draws) > FALSE_ALARM if scale > 0.1 else (draws == 0).all()
+    beyond = math.ceil(scale * math.log(2))
+    probability = 2 * p**beyond / (1 + p)
+    hits = int((np.abs(draws) >= beyond).sum())
+    assert stats.binomtest(hits, DRAWS, probability).pvalue > FALSE_ALARM
+
+
+def exponential(x: Fraction, terms: int = 400) -> tuple[Fraction, Fraction]:
+    """exp(x) between two rationals, by its series."""
+    term = total = Fraction(1)
+    for n in range(1, terms):
+        term *= x / n
+        total += term
+    assert 2 * x < terms
+    return total, total + 2 * term  # what is left is less than a geometric series of ratio 1/2
+
+
+@pytest.mark.parametrize("x", [Fraction(1, 2), Fraction(1), Fraction(10, 7), Fraction(55, 2)])
+@pytest.mark.parametrize("odds", [True, False])
+def test_digits_of_a_coin(x: Fraction, odds: bool) -> None:
+    coin = Coin(x, odds=odds)
+    for bits in (64, 128, 300):
+        bounds = [1 / (1 + e if odds else e) for e in exponential(x)]
+        assert {math.floor(p * 2**bits) for p in bounds} == {coin.digits(bits)}
+
+
+def test_a_coin_that_is_not_decided_by_64_digits() -> None:
+    """Words that equal the first digits go on to the next ones, for as long as it takes."""
+    coin = Coin(Fraction(1, 3), odds=True)
+    first = coin.digits(64)
+    second = coin.digits(128) - (first << 64)
+    third = coin.digits(192) - (coin.digits(128) << 64)
+
+    def dealer(*words: int) -> Callable[[int], NDArray[np.uint64]]:
+        left = list(words)
+        return lambda count: np.array([left.pop(0) for _ in range(count)], np.uint64)
+
+    words = np.array([first - 1, first, first + 1], np.uint64)
+    for later, heads in (
+        ((second - 1,), True),
+        ((second + 1,), False),
+        ((second, third - 1), True),
+        ((second, third + 1), False),
+    ):
+        assert coin.toss(words, dealer(*later)).tolist() == [True, heads, False]
+
+
 @pytest.mark.parametrize("sensitivity", [1, 3, 10])
 def test_scale_is_the_smallest_that_keeps_the_budget(sensitivity: int) -> None:
-    """The mechanism's own privacy map at this scale is at most epsilon; at the next smaller, not."""
+    """The privacy loss at this scale is at most epsilon; at the next smaller, it is not."""
     generator = np.random.default_rng(2)
     epsilons = [Fraction(n, d) for n, d in [(1, 2), (1, 1), (1, 10), (1, 3), (7, 9), (1000, 1)]]
     epsilons += [Fraction(int(n), 10**9) for n in generator.integers(1, 10**10, 40)]
     for epsilon in epsilons:
         scale = scale_for(sensitivity, epsilon)
-        assert Fraction(laplace_measurement(scale).map(sensitivity)) <= epsilon
-        # exactly, and not only in the mechanism's own arithmetic
-        assert sensitivity / Fraction(scale) <= epsilon
-        smaller = math.nextafter(scale, 0)
-        assert Fraction(laplace_measurement(smaller).map(sensitivity)) > epsilon
-        assert scale <= float(sensitivity / epsilon) * (1 + 1e-12)
+        assert privacy_loss(sensitivity, scale) <= epsilon
+        assert privacy_loss(sensitivity, math.nextafter(scale, 0)) > epsilon
+        # OpenDP's map rounds up where it must round
+        mapped = Fraction(opendp_laplace(scale).map(sensitivity))
+        assert 0 <= mapped - privacy_loss(sensitivity, scale) <= epsilon * Fraction(1, 2**50)
 
 
 # --- ids and picks ------------------------------------------------------------------------------
