@@ -13,7 +13,19 @@ from typing import Annotated, Any
 import typer
 
 from freqdp_db import __version__
-from freqdp_db.cli import anonymize, bench, console, dataset, db, demo, ledger, load, release, setup
+from freqdp_db.cli import (
+    anonymize,
+    audit,
+    bench,
+    console,
+    dataset,
+    db,
+    demo,
+    ledger,
+    load,
+    release,
+    setup,
+)
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
@@ -97,6 +109,7 @@ app.add_typer(release.app)
 ledger.register(app)
 app.add_typer(ledger.app)
 app.add_typer(bench.app)
+audit.register(app)
 demo.register(app, run)
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks and measures. Reads originals; the release path never imports it."""
+"""Audits, benchmarks and measures. Reads originals; the release path never imports it."""

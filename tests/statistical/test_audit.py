@@ -1,0 +1,133 @@
+"""The audit has power, and it catches mechanisms that lose more than they claim."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from test_mechanism_laws import Scaled
+
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.evaluation import audit
+from freqdp_db.evaluation.audit import Audit, Finding, audit_world
+from freqdp_db.evaluation.bounds import Observed, bound_from, bound_from_hits
+from freqdp_db.mechanisms import local_pf
+from freqdp_db.mechanisms.noise import RandomSource, SecureSource, scale_for
+from freqdp_db.model import Clock, Ints, Locations, Trajectories, offsets_from
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.release.steps import World
+
+pytestmark = pytest.mark.statistical
+
+RUNS = 40_000
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole worlds are not what takes many runs to see."""
+    monkeypatch.setattr(audit, "_WHOLE_RUNS", 12)
+
+
+def _city() -> tuple[Trajectories, World]:
+    """Forty objects that visit some places often, many once, and share a few."""
+    generator = np.random.default_rng(4)
+    walks = []
+    for _ in range(40):
+        own = generator.choice(400, 40, replace=False)
+        walks.append(
+            np.append(generator.choice(own, 150, p=_weights(40)), generator.choice(20, 30))
+        )
+    location = np.concatenate(walks).astype(np.int32)
+    offsets = offsets_from(np.array([len(w) for w in walks]))
+    at = np.arange(len(location), dtype=np.int64) * 60_000_000
+    x, y = generator.uniform(0, 5000, (2, 400))
+    world = World(Locations(x, y), Clock(1_000_000, 60_000_000))
+    return Trajectories(offsets, location, at, at[offsets[:-1]]), world
+
+
+def _weights(count: int) -> Any:
+    weight = 1 / np.arange(1, count + 1)
+    return weight / weight.sum()
+
+
+def _findings(source: RandomSource, **options: Any) -> list[Finding]:
+    trajectories, world = _city()
+    request = Request.parse(**options)
+    return audit_world(trajectories, world, request, source, RUNS, Progress())
+
+
+def _claimed(findings: list[Finding], artefact: str) -> list[Finding]:
+    return [f for f in findings if f.artefact == artefact and f.claimed_epsilon is not None]
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2"])
+def test_bounds_hold_and_are_near(epsilon: str) -> None:
+    findings = _findings(SecureSource(), epsilon_global=epsilon, epsilon_local=epsilon)
+    for artefact in ("tf_vector", "pf_vectors"):
+        shown = max(f.epsilon_at_least for f in _claimed(findings, artefact))
+        # the bounds miss with a chance of 0.001 in all, and then by a little: no flake in practice
+        assert 0.6 * float(epsilon) <= shown <= 1.02 * float(epsilon)
+    free = [f for f in findings if f.claimed_epsilon is None]
+    assert [(f.artefact, f.lists) for f in free] == [
+        ("tf_vector", "move"),
+        ("pf_vectors", "move"),
+        ("trajectories", "move"),
+    ]
+    assert all(f.unbounded and f.interval[1] is None for f in free)
+    assert all(f.runs == 12 for f in free)
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2"])
+@pytest.mark.parametrize(
+    ("method", "artefact"), [("pure-g", "tf_vector"), ("pure-l", "pf_vectors")]
+)
+def test_half_the_noise_is_caught(method: str, artefact: str, epsilon: str) -> None:
+    findings = _findings(Scaled(0.5), method=method, epsilon=epsilon)
+    shown = max(f.epsilon_at_least for f in _claimed(findings, artefact))
+    assert shown > 1.6 * float(epsilon)
+    made = Audit("city", Request.parse(method=method, epsilon=epsilon), findings)
+    with pytest.raises(VerificationFailed, match=artefact):
+        made.require_within_claims()
+
+
+def _rounding_first(
+    pf: Ints, trajectory: Ints, first: Any, trajectories: int, size: int, epsilon: Fraction,
+    source: RandomSource,
+) -> Ints:  # fmt: skip
+    """Alg. 2 with f - mu rounded before the noise: one step of mu moves m counts by 1 each."""
+    target = np.zeros(len(pf), np.int64)
+    target[first] = np.maximum(0, source.discrete_laplace(scale_for(1, epsilon), int(first.sum())))
+    change = np.bincount(trajectory[first], target[first] - pf[first], trajectories)
+    second = ~first
+    mean = np.floor(change[trajectory[second]] / size + 0.5).astype(np.int64)
+    noise = source.discrete_laplace(scale_for(1, epsilon), int(second.sum()))
+    target[second] = np.maximum(0, pf[second] - mean + noise)
+    return target
+
+
+def test_rounding_before_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_pf, "_draw", _rounding_first)
+    findings = _claimed(_findings(SecureSource(), method="pure-l", epsilon="1"), "pf_vectors")
+    by_change = {f.change: f.epsilon_at_least for f in findings}
+    assert by_change["+ 1 in stage 1"] > 1.1
+
+
+def test_bounds() -> None:
+    """Against numbers that can be worked out: equal worlds, a known ratio, certain events."""
+    generator = np.random.default_rng(1)
+    left, right = generator.integers(0, 10, (2, 40_000))
+    assert bound_from(Observed(left), Observed(right), 0.001).lower < 0.05
+    # heads 0.6 against 0.3: ln 2, found on either side
+    tosses = (generator.random((2, 40_000)) < np.array([[0.6], [0.3]])).astype(np.int64)
+    for one, other in ((tosses[0], tosses[1]), (tosses[1], tosses[0])):
+        bound = bound_from(Observed(one), Observed(other), 0.001)
+        assert 0.6 < bound.lower < np.log(2) < bound.upper < 0.8
+        assert bound.runs == 30_000
+    certain = bound_from_hits(100, 0, 100, 0.05)
+    # (alpha/4)^(1/n) is what n successes of n leave
+    least = (0.05 / 4) ** (1 / 100)
+    assert certain.lower == pytest.approx(np.log(least / (1 - least)), rel=1e-6)
+    assert np.isinf(certain.upper)
