@@ -73,7 +73,11 @@ def verify(
         typer.Option("--head", help="A ledger_head that a release published: must still be there."),
     ] = None,
 ) -> None:
-    """Check the hash chains. Exit 3 if an entry was changed or is missing."""
+    """Check the hash chains. Exit 3 if an entry was changed or is missing.
+
+    The heads in the catalogue are looked up too. Only a head that was kept elsewhere (--head) shows
+    that ledger and catalogue were rewritten together.
+    """
     from freqdp_db.errors import VerificationFailed
     from freqdp_db.storage import ledger
 
@@ -83,13 +87,19 @@ def verify(
         first = faults[0]
         raise VerificationFailed(
             f"{len(faults)} ledger entries are not right; the first: budget {first['account_id']}, "
-            f"entry {first['entry']} {first['fault']}"
+            f"entry {first['entry']} {first['fault']}",
+            remedy="restore the ledger from a backup and find out who changed it",
         )
-    if head is not None and not ledger.has_head(database, head):
+    heads = [*ledger.published_heads(database), *([] if head is None else [head])]
+    missing = ledger.missing_heads(database, heads)
+    if missing:
         raise VerificationFailed(
-            f"the published head {head} is in no chain: the ledger was rewritten or cut off"
+            f"the published head {missing[0]} is in no chain: the ledger was rewritten or cut off",
+            remedy="restore the ledger from a backup and find out who changed it",
         )
     session.answer(
-        {"valid": True, "head_found": None if head is None else True},
-        lambda: session.print("The ledger's chains are whole."),
+        {"valid": True, "heads": len(heads), "head_found": None if head is None else True},
+        lambda: session.print(
+            f"The ledger's chains are whole; {len(heads)} published head(s) are in them."
+        ),
     )

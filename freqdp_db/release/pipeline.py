@@ -58,17 +58,17 @@ def anonymize(
     new_draw: bool = False,
     memory: int = DEFAULT_MEMORY,
 ) -> Outcome:
-    """Publish a release, or return (or go on with) the one that answers the same request."""
+    """Publish a release, or return, join or go on with the one that answers the same request."""
     if name is not None:
         check_release_name(name)
     release, fresh = _ask(database, dataset, request, name, new_draw)
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
-    verified = run(database, release, progress, memory)
+    verified = run(database, release, progress, memory, join=not fresh)
     return Outcome(
         releases.get_release(database, release.release_id),
-        existed=False,
-        resumed=not fresh,
+        existed=verified is None,
+        resumed=verified is not None and not fresh,
         verified=verified,
     )
 
@@ -92,8 +92,6 @@ def _ask(
         book_spend(
             connection,
             database,
-            dataset.account_id,
-            request.epsilon,
             release.release_id,
             f"release {release.name}, method {request.method.name}",
         )
@@ -151,48 +149,63 @@ def _default_name(connection: Connection, database: Database, dataset: DatasetRo
 
 
 def run(
-    database: Database, release: ReleaseRow, progress: Progress, memory: int = DEFAULT_MEMORY
-) -> Verified:
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    memory: int = DEFAULT_MEMORY,
+    *,
+    join: bool = False,
+) -> Verified | None:
     """Carry a recorded release to its end, from wherever it stands.
 
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
+    join: if another session is at work on it, wait. None: that one has published it meanwhile.
     """
-    with hold(database, "release", release.release_id, f"release {release.name!r}"):
+    with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
-        if releases.get_release(database, release.release_id).state != "running":
+        state = releases.get_release(database, release.release_id).state
+        if join and state == "published":
+            return None
+        if state != "running":
             raise Busy(
                 f"release {release.name!r} was finished by another session",
                 remedy=f"look at it: freqdp release show {release.name}",
             )
-        staging.sweep_staging(database)
-        staging.drop_staging(database, release.release_id)
-        request = request_of(release)
-        loaded = within_memory(database, load_build(database, release.build_id, progress), memory)
-        # logs are written while the work goes on; the block ends when all of them are committed
-        with database.side_by_side(1) as meanwhile:
-            state, key, costs = _mechanisms(database, release, request, loaded, progress, meanwhile)
-            if request.time_step_us is not None:
-                state = coarsen_times(state, request.time_step_us)
-            released = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
-            with progress.stage("write release", released.rows) as stage:
-                staging.fill_staging(
-                    database,
-                    release.release_id,
-                    released.srid,
-                    _counted(released.points(), stage),
-                    released.lines,
-                )
-        names = staging.staging_names(release.release_id)
-        schema = database.settings.schema
-        verified = verify(
-            database, release, ((schema, names[0]), (schema, names[1])), loaded, progress
-        )
-        with progress.stage("publish"):
-            releases.update_release(
-                database, release.release_id, user_level=costs, timings=progress.seconds
-            )
-            _publish(database, release, request, released.rows)
+        verified = _carry_out(database, release, progress, memory)
     sweep_builds(database)
+    return verified
+
+
+def _carry_out(
+    database: Database, release: ReleaseRow, progress: Progress, memory: int
+) -> Verified:
+    """For the holder of the release's lock."""
+    staging.sweep_staging(database)
+    staging.drop_staging(database, release.release_id)
+    request = request_of(release)
+    loaded = within_memory(database, load_build(database, release.build_id, progress), memory)
+    # logs are written while the work goes on; the block ends when all of them are committed
+    with database.side_by_side(1) as meanwhile:
+        state, key, costs = _mechanisms(database, release, request, loaded, progress, meanwhile)
+        if request.time_step_us is not None:
+            state = coarsen_times(state, request.time_step_us)
+        released = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
+        with progress.stage("write release", released.rows) as stage:
+            staging.fill_staging(
+                database,
+                release.release_id,
+                released.srid,
+                _counted(released.points(), stage),
+                released.lines,
+            )
+    names = staging.staging_names(release.release_id)
+    schema = database.settings.schema
+    verified = verify(database, release, ((schema, names[0]), (schema, names[1])), loaded, progress)
+    with progress.stage("publish"):
+        releases.update_release(
+            database, release.release_id, user_level=costs, timings=progress.seconds
+        )
+        _publish(database, release, request, released.rows)
     return verified
 
 

@@ -16,11 +16,30 @@ ROLES = {
     "auditor": "reads the ledger and the records of releases",
 }
 
-# What the runner and the administrator write. The ledger is written through functions only.
-_WORK_TABLES = (
-    "dataset", "build", "trajectory", "location", "sample", "segment", "grid_cell", "release",
-    "release_step", "release_key", "tf_target", "pf_target", "edit_run", "metric",
-)  # fmt: skip
+# What runners and administrators do to each table besides reading it. The ledger is written through
+# functions only; draws and logs are added and never changed; a dataset stays with its budget, and a
+# release with the request that was paid for.
+_RUNNER_WRITES = {
+    "dataset": ("UPDATE (current_build)",),
+    "build": ("INSERT", "UPDATE (dropped_at)"),
+    "release": (
+        "INSERT",
+        "UPDATE (state, version, published_at, withdrawn_at, rows, user_level, timings)",
+    ),
+    "release_step": (
+        "INSERT",
+        "UPDATE (deletions, insertions, deletion_loss_m, insertion_loss_m, digest)",
+    ),
+    "release_key": ("INSERT",),
+    "tf_target": ("INSERT",),
+    "pf_target": ("INSERT",),
+    "edit_run": ("INSERT",),
+    "metric": ("INSERT", "UPDATE", "DELETE"),
+}
+_ADMIN_WRITES = {
+    "account": ("INSERT",),
+    "dataset": ("INSERT", "UPDATE (dropped_at)"),
+}
 _READ_ALSO = (
     "account", "spend", "budget", "edit", "sql_object", "schema_version", "point_frequency",
     "trajectory_frequency", "location_weight", "signature",
@@ -70,8 +89,7 @@ def grant_statements(names: Names) -> list[str]:
     """Everything is taken from PUBLIC; each role gets its rights. Repeating it changes nothing."""
     private, release = quoted(names.schema), quoted(names.release_schema)
     role = {kind: quoted(f"{names.schema}_{kind}") for kind in ROLES}
-    work = ", ".join(f"{private}.{quoted(t)}" for t in _WORK_TABLES)
-    read = ", ".join(f"{private}.{quoted(t)}" for t in _READ_ALSO)
+    read = ", ".join(f"{private}.{quoted(t)}" for t in (*_RUNNER_WRITES, *_READ_ALSO))
     search = ", ".join(f"{private}.{quoted(f)}" for f in _SEARCH_ROUTINES)
     workers = f"{role['admin']}, {role['runner']}"
     # Attaching and dropping need the owner, so the runners own what builds and releases are made
@@ -89,12 +107,15 @@ def grant_statements(names: Names) -> list[str]:
         f"REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {private} FROM PUBLIC",
         f"GRANT USAGE, CREATE ON SCHEMA {private}, {release} TO {workers}",
         *(f"ALTER TABLE {private}.{t} OWNER TO {role['runner']}" for t in PARTITIONED),
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {work} TO {workers}",
         f"GRANT SELECT ON {read} TO {workers}",
-        f"GRANT INSERT, UPDATE ON {private}.account TO {workers}",
+        *(
+            f"GRANT {', '.join(rights)} ON {private}.{table} TO {grantee}"
+            for grantee, writes in ((workers, _RUNNER_WRITES), (role["admin"], _ADMIN_WRITES))
+            for table, rights in writes.items()
+        ),
         f"GRANT USAGE ON SEQUENCE {private}.build_number TO {workers}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {release}.catalog TO {workers}",
-        f"GRANT EXECUTE ON FUNCTION {private}.book_spend(int, numeric, int, text) TO {workers}",
+        f"GRANT SELECT, INSERT, DELETE ON {release}.catalog TO {workers}",
+        f"GRANT EXECUTE ON FUNCTION {private}.book_spend(int, text) TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.grant_budget(int, numeric, text) TO {role['admin']}",
         f"GRANT EXECUTE ON FUNCTION {search} TO {workers}",
         f"GRANT USAGE ON SCHEMA {release} TO {role['analyst']}",

@@ -64,16 +64,13 @@ def entries(database: Database, account_id: int) -> list[Entry]:
         return [Entry(**row) for row in cursor.execute(query, [account_id])]
 
 
-def book_spend(
-    connection: Connection, database: Database, account_id: int, epsilon: Decimal, release_id: int,
-    reason: str,
-) -> str:  # fmt: skip
-    """Book the epsilon of a release, or refuse; returns the entry's hash."""
+def book_spend(connection: Connection, database: Database, release_id: int, reason: str) -> str:
+    """Book the epsilon of a recorded release, or refuse; returns the entry's hash."""
     row = (
         driver(connection)
         .execute(
-            sql.SQL("SELECT {}(%s, %s, %s, %s)").format(_private(database, "book_spend")),
-            [account_id, epsilon, release_id, reason],
+            sql.SQL("SELECT {}(%s, %s)").format(_private(database, "book_spend")),
+            [release_id, reason],
         )
         .fetchone()
     )
@@ -118,15 +115,19 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
         return list(cursor.execute(query))
 
 
-def has_head(database: Database, head: str) -> bool:
-    """Whether a published head is still an entry of some chain."""
+def missing_heads(database: Database, heads: list[str]) -> list[str]:
+    """Which of these hashes are entries of no chain."""
+    query = sql.SQL(
+        "SELECT h FROM unnest(%s::text[]) h WHERE NOT EXISTS (SELECT 1 FROM {} s WHERE s.hash = h)"
+    ).format(_private(database, "spend"))
     with database.begin() as connection:
-        return (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT 1 FROM {} WHERE hash = %s").format(_private(database, "spend")),
-                [head],
-            )
-            .fetchone()
-            is not None
-        )
+        return [str(row[0]) for row in driver(connection).execute(query, [heads])]
+
+
+def published_heads(database: Database) -> list[str]:
+    """The heads that the catalogue's releases have published."""
+    query = sql.SQL("SELECT ledger_head FROM {} ORDER BY published_at").format(
+        sql.Identifier(database.settings.release_schema, "catalog")
+    )
+    with database.begin() as connection:
+        return [str(row[0]) for row in driver(connection).execute(query)]

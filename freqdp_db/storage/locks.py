@@ -7,6 +7,7 @@ how leftovers of a dead run are told from work in progress.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ _HOLDER = sa.text(
     "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 "
     "AND l.classid::bigint::int4 = hashtext(:kind) AND l.objid::bigint = :number"
 )
+_SECONDS_BETWEEN = 0.5
 
 
 def _key(database: Database, kind: str, number: int) -> dict[str, str | int]:
@@ -29,12 +31,22 @@ def _key(database: Database, kind: str, number: int) -> dict[str, str | int]:
 
 
 @contextmanager
-def hold(database: Database, kind: str, number: int, what: str) -> Iterator[None]:
-    """Hold the lock while the block runs; refuse at once, naming the holder, if somebody has it."""
-    with database.begin() as connection:
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-        if not connection.execute(_TRY, _key(database, kind, number)).scalar():
+def hold(
+    database: Database, kind: str, number: int, what: str, *, wait: bool = False
+) -> Iterator[None]:
+    """Hold the lock while the block runs; refuse at once, naming the holder, if somebody has it.
+
+    `wait`: ask again until it is free. No connection is kept meanwhile: many who wait behind a pooler
+    must not take all of its connections from the one who works.
+    """
+    while True:
+        with database.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            if connection.execute(_TRY, _key(database, kind, number)).scalar():
+                yield
+                return
             holder = connection.execute(_HOLDER, _key(database, kind, number)).first()
+        if not wait:
             by = (
                 f"process {holder.pid} ({holder.application_name}, user {holder.usename}, "
                 f"since {holder.xact_start:%Y-%m-%d %H:%M:%S %Z})"
@@ -42,7 +54,7 @@ def hold(database: Database, kind: str, number: int, what: str) -> Iterator[None
                 else "another session"
             )
             raise Busy(f"{what} is being worked on by {by}", remedy="wait until it has finished")
-        yield
+        time.sleep(_SECONDS_BETWEEN)
 
 
 def is_free(connection: sa.Connection, database: Database, kind: str, number: int) -> bool:

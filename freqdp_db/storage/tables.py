@@ -317,6 +317,7 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         _column("previous_hash", sa.Text),
         _column("hash", sa.Text),
         sa.UniqueConstraint("account_id", "entry"),
+        sa.UniqueConstraint("release_id"),
     )
     sa.Table("metric", meta, of_release(), key("name", sa.Text), _column("value", _DOUBLE))
     sa.Table(

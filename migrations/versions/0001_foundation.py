@@ -264,7 +264,8 @@ CREATE TABLE ${private}.spend (
     at timestamptz NOT NULL,
     previous_hash text NOT NULL,
     hash text NOT NULL,
-    UNIQUE (account_id, entry)
+    UNIQUE (account_id, entry),
+    UNIQUE (release_id)
 );
 COMMENT ON TABLE ${private}.spend IS 'The ledger: append-only, hash-chained per account, written only through ${private}.book_spend and ${private}.grant_budget. It limits draws; it does not bound what the tables reveal.';
 

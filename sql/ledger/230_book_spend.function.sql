@@ -1,5 +1,5 @@
--- identity: FUNCTION ${private}.book_spend(int, numeric, int, text)
-CREATE FUNCTION ${private}.book_spend(account int, epsilon numeric, release int, reason text)
+-- identity: FUNCTION ${private}.book_spend(int, text)
+CREATE FUNCTION ${private}.book_spend(release int, reason text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: the ledger can be written through here and nowhere else
@@ -7,25 +7,51 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
+    account int;
+    epsilon numeric;
     state record;
+    spenders text;
 BEGIN
+    -- Budget and epsilon follow from the record: a caller cannot book less, or on another's budget.
+    SELECT d.account_id, r.epsilon_global + r.epsilon_local INTO account, epsilon
+    FROM ${private}.release AS r
+    JOIN ${private}.build AS b ON b.build_id = r.build_id AND b.dataset_id = r.dataset_id
+    JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
+    WHERE r.release_id = book_spend.release;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no release number %', book_spend.release USING ERRCODE = 'QF002';
+    END IF;
     -- 'NaN' compares greater than every number, so it has to be named
-    IF epsilon IS NULL OR epsilon <= 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
+    IF epsilon <= 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
         RAISE EXCEPTION 'epsilon must be a number above 0' USING ERRCODE = 'QF001';
     END IF;
-    PERFORM 1 FROM ${private}.account AS a WHERE a.account_id = book_spend.account FOR UPDATE;
+    PERFORM 1 FROM ${private}.account AS a WHERE a.account_id = account FOR UPDATE;
+    IF EXISTS (SELECT 1 FROM ${private}.spend AS s WHERE s.release_id = book_spend.release) THEN
+        RAISE EXCEPTION 'release number % was booked before', book_spend.release USING ERRCODE = 'QF001';
+    END IF;
     SELECT b.granted, b.spent, b.remaining INTO state
-    FROM ${private}.budget AS b WHERE b.account_id = book_spend.account;
-    IF state.remaining < book_spend.epsilon THEN
-        RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, short by %',
-            trim_scale(book_spend.epsilon), trim_scale(state.spent), trim_scale(state.granted),
-            trim_scale(state.remaining), trim_scale(book_spend.epsilon - state.remaining)
+    FROM ${private}.budget AS b WHERE b.account_id = account;
+    IF state.remaining < epsilon THEN
+        SELECT string_agg(format('%s (%s)', l.name, trim_scale(l.epsilon)), ', ' ORDER BY l.entry DESC)
+            || CASE WHEN max(l.spends) > 8 THEN format(' and %s before', max(l.spends) - 8) ELSE '' END
+        INTO spenders
+        FROM (
+            SELECT s.entry, s.epsilon, r.name, count(*) OVER () AS spends
+            FROM ${private}.spend AS s JOIN ${private}.release AS r USING (release_id)
+            WHERE s.account_id = account
+            ORDER BY s.entry DESC
+            LIMIT 8
+        ) AS l;
+        RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, short by %; spent by %',
+            trim_scale(epsilon), trim_scale(state.spent), trim_scale(state.granted),
+            trim_scale(state.remaining), trim_scale(epsilon - state.remaining),
+            coalesce(spenders, 'no release yet')
             USING ERRCODE = 'QF003', HINT = 'an administrator can raise it: freqdp budget DATASET --raise EPSILON --reason TEXT';
     END IF;
-    RETURN ${private}.append_entry(account, 'spend', epsilon, release, reason);
+    RETURN ${private}.append_entry(account, 'spend', epsilon, book_spend.release, reason);
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.book_spend(int, numeric, int, text) IS
-'Books the epsilon of a release before its noise is drawn, or refuses (SQLSTATE QF003). Returns the entry''s hash.';
-REVOKE ALL ON FUNCTION ${private}.book_spend(int, numeric, int, text) FROM PUBLIC;
+COMMENT ON FUNCTION ${private}.book_spend(int, text) IS
+'Books the epsilon of a recorded release on the budget of its source before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash.';
+REVOKE ALL ON FUNCTION ${private}.book_spend(int, text) FROM PUBLIC;

@@ -1,0 +1,199 @@
+"""The ledger: what it refuses, and what its chain of hashes gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from library import build_points, make_points, opened, release
+from world import freqdp, query, value
+
+POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
+REWRITE = """
+DO $$
+DECLARE e record; before text := '';
+BEGIN
+    FOR e IN SELECT * FROM freqdp.spend ORDER BY account_id, entry LOOP
+        UPDATE freqdp.spend SET previous_hash = before, hash = freqdp.entry_hash(
+            e.account_id, e.entry, e.kind, e.epsilon, e.release_id, e.reason, e.actor, e.at, before)
+        WHERE spend_id = e.spend_id RETURNING hash INTO before;
+    END LOOP;
+END $$
+"""
+
+
+@pytest.fixture
+def spent(database_url: str) -> Iterator[str]:
+    """A source with a budget of 1,000 and two releases; entries 1 to 3."""
+    relation = make_points(database_url, "points", POINTS)
+    with opened(database_url) as database:
+        build_points(database, "d", relation, snap="grid:100")
+        for number in (1, 2):
+            release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
+    yield database_url
+
+
+def _heads(url: str) -> list[str]:
+    return [h for (h,) in query(url, "SELECT hash FROM freqdp.spend ORDER BY entry")]
+
+
+def _verify(url: str, *more: str) -> Any:
+    answer = freqdp(url, "ledger", "verify", *more)
+    return (answer.code, answer.document)
+
+
+def test_raising_is_an_entry_with_who_and_why(spent: str) -> None:
+    answer = freqdp(spent, "budget", "d", "--raise", "2.5", "--reason", "the board's decision")
+    entry = answer.succeeded()["ledger"][-1]
+    assert (entry["entry"], entry["kind"], entry["epsilon"]) == (4, "grant", "2.5")
+    assert entry["reason"] == "the board's decision"
+    assert entry["actor"] == value(spent, "SELECT session_user::text")
+    assert answer.document["remaining"] == "999.5"
+    code, document = _verify(spent)
+    assert code == 0 and document["heads"] == 2
+
+
+TAMPERINGS = [
+    "UPDATE freqdp.spend SET epsilon = 0.5 WHERE entry = 2",
+    "UPDATE freqdp.spend SET epsilon = 2000 WHERE entry = 1",
+    "UPDATE freqdp.spend SET kind = 'grant' WHERE entry = 2",
+    "UPDATE freqdp.spend SET reason = 'another' WHERE entry = 3",
+    "UPDATE freqdp.spend SET actor = 'somebody' WHERE entry = 1",
+    "UPDATE freqdp.spend SET at = at + interval '1 us' WHERE entry = 3",
+    "UPDATE freqdp.spend SET release_id = NULL WHERE entry = 2",
+    "UPDATE freqdp.spend SET hash = md5('x') WHERE entry = 3",
+    "UPDATE freqdp.spend SET previous_hash = '' WHERE entry = 2",
+    "UPDATE freqdp.spend SET entry = 9 WHERE entry = 3",
+    "DELETE FROM freqdp.spend WHERE entry = 1",
+    "DELETE FROM freqdp.spend WHERE entry = 2",
+    # cut off: the catalogue has published the head
+    "DELETE FROM freqdp.spend WHERE entry = 3",
+    "DELETE FROM freqdp.spend WHERE entry > 1",
+    "DELETE FROM freqdp.spend",
+    # rewritten from some entry on, hashes and all
+    "UPDATE freqdp.spend SET epsilon = 0.5 WHERE entry = 2;" + REWRITE,
+    "DELETE FROM freqdp.spend WHERE entry = 2; UPDATE freqdp.spend SET entry = 2 "
+    "WHERE entry = 3;" + REWRITE,
+]
+
+
+def test_tampering_is_found(spent: str) -> None:
+    query(spent, "CREATE TABLE world.kept AS SELECT * FROM freqdp.spend")
+    for tampering in TAMPERINGS:
+        assert _verify(spent)[0] == 0
+        query(spent, tampering)
+        code, document = _verify(spent)
+        assert (code, document["error"]) == (3, "VerificationFailed"), tampering
+        assert "entr" in document["message"] or "head" in document["message"]
+        query(
+            spent,
+            "TRUNCATE freqdp.spend; "
+            "INSERT INTO freqdp.spend OVERRIDING SYSTEM VALUE SELECT * FROM world.kept",
+        )
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE freqdp.spend SET epsilon = 0.5 WHERE entry = 2;" + REWRITE,
+        "DELETE FROM freqdp.spend WHERE entry = 3",
+    ],
+)
+def test_a_head_kept_elsewhere_finds_what_was_rewritten_everywhere(
+    spent: str, tampering: str
+) -> None:
+    """Ledger and catalogue changed together are whole in themselves."""
+    first, second = _heads(spent)[1:]
+    assert _verify(spent, "--head", second)[0] == 0
+    query(spent, tampering)
+    query(
+        spent,
+        "UPDATE freqdp_release.catalog c SET ledger_head = s.hash FROM freqdp.spend s "
+        "JOIN freqdp.release r USING (release_id) WHERE r.name = c.name",
+    )
+    query(
+        spent,
+        "DELETE FROM freqdp_release.catalog "
+        "WHERE NOT EXISTS (SELECT 1 FROM freqdp.spend s WHERE s.hash = ledger_head)",
+    )
+    assert _verify(spent)[0] == 0
+    code, document = _verify(spent, "--head", second)
+    assert code == 3 and second in document["message"]
+    if "DELETE" in tampering:
+        # what came before the cut is still there
+        assert _verify(spent, "--head", first)[0] == 0
+
+
+def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> None:
+    freqdp(spent, "release", "withdraw", "d_1").succeeded()
+    freqdp(spent, "release", "withdraw", "d_2").succeeded()
+    freqdp(spent, "dataset", "drop", "d").succeeded()
+    again = freqdp(
+        spent, "dataset", "add", "e", "--from", "world.points", "--object", "object", "--time", "at",
+        "--geom", "geom", "--budget", "5000",
+    ).succeeded()  # fmt: skip
+    assert again["budget_is_new"] is False
+    budget = freqdp(spent, "budget", "e").succeeded()
+    assert (budget["granted"], budget["spent"]) == ("1000", "3.0")
+    assert [e["release"] for e in budget["ledger"]] == [None, "d_1", "d_2"]
+
+
+def test_refusal_says_by_which_releases(spent: str) -> None:
+    freqdp(spent, "anonymize", "d", "--epsilon", "998").refused(
+        "requested 998, spent 3 of 1000, remaining 997, short by 1; spent by d_2 (2), d_1 (1)"
+    )
+    with opened(spent) as database:
+        for number in range(3, 12):
+            release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
+    refusal = freqdp(spent, "anonymize", "d", "--epsilon", "1000").refused("short by 66")
+    assert "spent by d_11 (11), d_10 (10), d_9 (9)" in refusal["message"]
+    assert refusal["message"].endswith("d_4 (4) and 3 before")
+    assert len(_heads(spent)) == 12
+
+
+REFUSED_CALLS = [
+    ("freqdp.book_spend(1, 'again')", "QF001"),
+    ("freqdp.book_spend(99, 'nobody''s')", "QF002"),
+    ("freqdp.grant_budget(1, 'NaN', 'x')", "QF001"),
+    ("freqdp.grant_budget(1, 'Infinity', 'x')", "QF001"),
+    ("freqdp.grant_budget(1, -1, 'x')", "QF001"),
+    ("freqdp.grant_budget(1, 1, ' ')", "QF001"),
+    ("freqdp.grant_budget(99, 1, 'x')", "QF002"),
+    ("freqdp.append_entry(99, 'grant', 1, NULL, 'x')", "QF002"),
+]
+
+
+def test_functions_refuse(spent: str) -> None:
+    before = _heads(spent)
+    for call, state in REFUSED_CALLS:
+        with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
+            connection.execute(f"SELECT {call}".encode())
+        assert refused.value.sqlstate == state, call
+    assert _heads(spent) == before
+
+
+def test_a_record_cannot_be_booked_on_the_budget_of_another(spent: str) -> None:
+    """Epsilon and budget follow from the record; a build of another dataset is no release of it."""
+    query(spent, "INSERT INTO freqdp.account (source_schema, source_relation, object_column) "
+                 "VALUES ('a', 'b', 'c')")  # fmt: skip
+    query(
+        spent,
+        "INSERT INTO freqdp.dataset (name, account_id, source_schema, source_relation, "
+        "object_column, time_column, geom_column, source_srid, snap, timezone) "
+        "SELECT 'other', max(account_id), 'a', 'b', 'c', 't', 'g', 4326, 'exact', 'UTC' "
+        "FROM freqdp.account",
+    )
+    query(
+        spent,
+        "INSERT INTO freqdp.release (name, dataset_id, build_id, method, epsilon_global, "
+        "epsilon_local, signature_size, options, private, request_hash, state, software, guarantee) "
+        "SELECT 'x', (SELECT max(dataset_id) FROM freqdp.dataset), build_id, method, 1, 1, 2, '{}', "
+        "true, 'h', 'running', '0', '{}' FROM freqdp.release LIMIT 1",
+    )
+    with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
+        connection.execute(
+            "SELECT freqdp.book_spend(release_id, 'x') FROM freqdp.release WHERE name = 'x'"
+        )
+    assert refused.value.sqlstate == "QF002"
