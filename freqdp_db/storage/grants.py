@@ -122,7 +122,9 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT SELECT ON {release}.catalog TO {role['analyst']}",
         f"GRANT USAGE ON SCHEMA {private}, {release} TO {role['auditor']}",
         f"GRANT SELECT ON {private}.account, {private}.spend, {private}.budget, {private}.release, "
-        f"{private}.release_step, {private}.dataset, {private}.build, {private}.schema_version "
-        f"TO {role['auditor']}",
+        f"{private}.release_step, {private}.dataset, {private}.build, {private}.schema_version, "
+        f"{private}.sql_object TO {role['auditor']}",
+        # what checks the chain
+        f"GRANT EXECUTE ON FUNCTION {private}.entry_hash TO {workers}, {role['auditor']}",
         f"GRANT SELECT ON {release}.catalog TO {role['auditor']}",
     ]

@@ -1,0 +1,189 @@
+"""The denial matrix is the golden file, and an analyst gets at nothing else in any way we know of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from denial import GOLDEN, POINTS, make_world, matrix
+from psycopg import sql
+from servers import SharedServer, cloned
+
+
+@pytest.fixture(scope="module")
+def world(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), template_db) as url:
+        make_world(url)
+        yield url
+
+
+@pytest.fixture
+def analyst(world: str) -> Iterator[psycopg.Connection]:
+    """A session of somebody who is an analyst and nothing else."""
+    name = f"analyst_{uuid4().hex[:8]}"
+    role = sql.Identifier(name)
+    with psycopg.connect(world, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN IN ROLE freqdp_analyst").format(role))
+        with psycopg.connect(world, autocommit=True) as session:
+            session.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(role))
+            yield session
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_matrix_is_the_golden_one(world: str) -> None:
+    """Changed on purpose? Look at the difference, then: python tests/sql/denial.py"""
+    assert matrix(world) == GOLDEN.read_text().splitlines()
+
+
+def test_golden_matrix_denies() -> None:
+    """What must never be in the golden file, whoever writes it anew."""
+    for line in GOLDEN.read_text().splitlines():
+        kind, name = line.split()[:2]
+        rights = dict(word.split("=", 1) for word in line.split(": ", 1)[1].split())
+        assert rights["PUBLIC"] == "-", line
+        may = {"catalog": "SELECT", "d_1": "SELECT", "d_1_line": "SELECT"}
+        schema, _, relation = name.rstrip(":").partition(".")
+        if kind == "schema":
+            assert rights["freqdp_analyst"] == ("-" if schema == "freqdp" else "USAGE")
+        else:
+            expected = may.get(relation, "-") if schema == "freqdp_release" else "-"
+            assert rights["freqdp_analyst"] == expected, line
+        if name.startswith("freqdp.spend:"):
+            assert set(rights.values()) == {"SELECT", "-"}
+        if kind == "table" and rights["freqdp_auditor"] != "-":
+            assert rights["freqdp_auditor"] == "SELECT", line
+
+
+def test_definers_are_few_and_pinned(world: str) -> None:
+    with psycopg.connect(world) as connection:
+        rows = connection.execute(
+            "SELECT proname, proconfig FROM pg_proc WHERE prosecdef AND pronamespace IN "
+            "('freqdp'::regnamespace, 'freqdp_release'::regnamespace) ORDER BY 1"
+        ).fetchall()
+    assert rows == [
+        ("book_spend", ["search_path=pg_catalog, pg_temp"]),
+        ("grant_budget", ["search_path=pg_catalog, pg_temp"]),
+    ]
+
+
+ATTEMPTS = [
+    # the source, and everything that is derived from it
+    "SELECT * FROM world.points",
+    "SELECT * FROM freqdp.trajectory",
+    "SELECT * FROM freqdp.sample",
+    "SELECT * FROM freqdp.sample_1",
+    "SELECT * FROM freqdp.location",
+    "SELECT * FROM freqdp.segment",
+    "SELECT * FROM freqdp.grid_cell",
+    "SELECT * FROM freqdp.point_frequency",
+    "SELECT * FROM freqdp.trajectory_frequency",
+    "SELECT * FROM freqdp.signature",
+    "SELECT * FROM freqdp.tf_target",
+    "SELECT * FROM freqdp.pf_target",
+    "SELECT * FROM freqdp.edit",
+    "SELECT * FROM freqdp.edit_run",
+    "SELECT * FROM freqdp.release_key",
+    "SELECT user_level FROM freqdp.release",
+    "SELECT * FROM freqdp.metric",
+    "SELECT * FROM freqdp.spend",
+    "SELECT * FROM freqdp.budget",
+    "SELECT count(*) FROM freqdp.sample",
+    "TABLE freqdp_release.d_seeded",
+    "TABLE freqdp_release.d_seeded_line",
+    # functions
+    "SELECT * FROM freqdp.nearest_trajectories('d', public.ST_Point(0, 0), 5, true)",
+    "SELECT * FROM freqdp.nearest_segments('d', 0, public.ST_Point(0, 0), 5)",
+    "SELECT * FROM freqdp.cell_segments(1, ARRAY[1])",
+    "SELECT freqdp.book_spend(1, 'x')",
+    "SELECT freqdp.grant_budget(1, 1, 'x')",
+    "SELECT freqdp.entry_hash(1, 1, 'x', 1, 1, 'x', 'x', now(), '')",
+    # sequences
+    "SELECT last_value FROM freqdp.build_number",
+    "SELECT nextval('freqdp.build_number')",
+    "SELECT last_value FROM freqdp.release_release_id_seq",
+    # plans, with what the planner knows of values
+    "EXPLAIN SELECT * FROM freqdp.sample WHERE location_id = 1",
+    "EXPLAIN ANALYZE SELECT * FROM freqdp.trajectory WHERE object_key = 'o1'",
+    "EXPLAIN (VERBOSE, COSTS) SELECT * FROM freqdp.point_frequency WHERE pf > 3",
+    # column statistics
+    "SELECT * FROM pg_statistic",
+    "SELECT * FROM pg_statistic_ext_data",
+    "SELECT * FROM pg_stats WHERE schemaname IN ('freqdp', 'world')",
+    "SELECT * FROM pg_stats_ext WHERE schemaname IN ('freqdp', 'world')",
+    # other ways to read a relation
+    "COPY freqdp.sample TO STDOUT",
+    "COPY (SELECT 1) TO PROGRAM 'cat'",
+    "SELECT pg_read_file('postgresql.conf')",
+    "DO $$ BEGIN LOCK TABLE freqdp.sample IN ACCESS SHARE MODE; END $$",
+    "SELECT query_to_xml('SELECT * FROM freqdp.sample', true, false, '')",
+    "SELECT table_to_xml('freqdp.sample'::regclass, true, false, '')",
+    "CREATE TEMP TABLE mine () INHERITS (freqdp.sample)",
+    "CREATE TEMP TABLE mine (LIKE freqdp.sample INCLUDING ALL)",
+    "CREATE TEMP VIEW mine AS SELECT * FROM freqdp.sample",
+    "CREATE TEMP TABLE mine (t int REFERENCES freqdp.dataset)",
+    "DO $$ BEGIN EXECUTE 'SELECT 1 FROM freqdp.sample'; END $$",
+    "SELECT (NULL::freqdp.trajectory).object_key",
+    # planting something, for others to run
+    "CREATE TABLE freqdp_release.mine (x int)",
+    "CREATE VIEW freqdp_release.mine AS SELECT * FROM freqdp_release.d_1",
+    "CREATE FUNCTION freqdp_release.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE TRIGGER mine BEFORE INSERT ON freqdp_release.catalog EXECUTE FUNCTION "
+    "suppress_redundant_updates_trigger()",
+    "CREATE RULE mine AS ON INSERT TO freqdp_release.d_1 DO INSTEAD NOTHING",
+    # changing what is published
+    "INSERT INTO freqdp_release.catalog SELECT * FROM freqdp_release.catalog",
+    "UPDATE freqdp_release.d_1 SET seq = 0",
+    "DELETE FROM freqdp_release.catalog",
+    "TRUNCATE freqdp_release.d_1",
+    # becoming somebody else
+    "SET ROLE freqdp_runner",
+    "SET ROLE freqdp_admin",
+    "SET ROLE freqdp_auditor",
+    "GRANT SELECT ON freqdp_release.d_seeded TO freqdp_analyst",
+    "GRANT freqdp_runner TO CURRENT_USER",
+    "ALTER TABLE freqdp_release.d_1 OWNER TO CURRENT_USER",
+    "ALTER ROLE CURRENT_USER SUPERUSER",
+]
+
+
+def test_attempts_at_raw_data(analyst: psycopg.Connection) -> None:
+    """Refused for want of a right, or nothing found; no message holds a value of the source."""
+    refused = 0
+    for attempt in ATTEMPTS:
+        try:
+            cursor = analyst.execute(attempt.encode())
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.WrongObjectType) as error:
+            shown = str(error) + str(error.diag.message_detail) + str(error.diag.context)
+            assert not any(f"'{o}'" in shown for o in {point[0] for point in POINTS}), shown
+            assert isinstance(error, psycopg.errors.InsufficientPrivilege), attempt
+            refused += 1
+        else:
+            assert "pg_stats" in attempt, f"allowed: {attempt}"
+            assert cursor.fetchall() == [], attempt
+    assert refused == len(ATTEMPTS) - 2 >= 20
+
+
+def test_an_analyst_can_do_the_job(analyst: psycopg.Connection) -> None:
+    rows = analyst.execute(
+        "SELECT count(*), count(DISTINCT trajectory_id) FROM freqdp_release.d_1"
+    ).fetchone()
+    assert rows is not None and rows[0] > 0
+    assert analyst.execute("SELECT guarantee ->> 'plain' FROM freqdp_release.catalog").fetchall()
+    assert analyst.execute("SELECT count(*) FROM freqdp_release.d_1_line").fetchone()
+
+
+def test_what_everyone_sees_are_names_and_counts(analyst: psycopg.Connection) -> None:
+    """The system catalogues are open to all: they hold our names and sizes, and no value."""
+    texts = analyst.execute(
+        "SELECT c.relname || coalesce(obj_description(c.oid), '') || "
+        "coalesce(pg_get_expr(c.relpartbound, c.oid), '') FROM pg_class c "
+        "WHERE c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = 'freqdp') "
+        "UNION ALL SELECT query FROM pg_stat_activity WHERE usename <> current_user"
+    ).fetchall()
+    assert texts
+    keys = {point[0] for point in POINTS}
+    for (text,) in texts:
+        assert not keys & set((text or "").replace("'", " ").replace('"', " ").split()), text
