@@ -15,6 +15,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tests/sql/check_sql.py
 
 # How fast the search and the whole job are here, on a made-up city. Takes minutes.
 bench: $(VENV)/.installed server
