@@ -49,6 +49,8 @@ class Database:
             pool_size=4,
             max_overflow=8,
             pool_reset_on_return="rollback",
+            # neither a log nor an error may repeat a value
+            hide_parameters=True,
         )
         self._at_work: set[psycopg.Connection[Any]] = set()
 
