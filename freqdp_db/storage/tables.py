@@ -264,14 +264,14 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
     sa.Table(
         "release_key",
         meta,
-        of_release(),
+        key("release_id"),
         key("trajectory_id"),
         _column("released_id", sa.BigInteger),
     )
     sa.Table(
         "tf_target",
         meta,
-        of_release(),
+        key("release_id"),
         key("step", sa.SmallInteger),
         key("location_id"),
         _column("tf", sa.Integer),
@@ -280,7 +280,7 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
     sa.Table(
         "pf_target",
         meta,
-        of_release(),
+        key("release_id"),
         key("step", sa.SmallInteger),
         key("trajectory_id"),
         key("location_id"),
@@ -292,7 +292,7 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
     sa.Table(
         "edit_run",
         meta,
-        of_release(),
+        key("release_id"),
         key("step", sa.SmallInteger),
         key("operation", sa.Text),
         key("trajectory_id"),

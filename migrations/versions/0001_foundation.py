@@ -207,7 +207,7 @@ COMMENT ON TABLE ${private}.release_step IS 'One mechanism of a release: committ
 COMMENT ON COLUMN ${private}.release_step.digest IS 'SHA-256 of the trajectories after this step: a resumed run must arrive at the same.';
 
 CREATE TABLE ${private}.release_key (
-    release_id int NOT NULL REFERENCES ${private}.release,
+    release_id int NOT NULL,
     trajectory_id int NOT NULL,
     released_id bigint NOT NULL,
     PRIMARY KEY (release_id, trajectory_id)
@@ -215,7 +215,7 @@ CREATE TABLE ${private}.release_key (
 COMMENT ON TABLE ${private}.release_key IS 'Links released ids to trajectories: whoever reads it undoes the pseudonyms.';
 
 CREATE TABLE ${private}.tf_target (
-    release_id int NOT NULL REFERENCES ${private}.release,
+    release_id int NOT NULL,
     step smallint NOT NULL,
     location_id int NOT NULL,
     tf int NOT NULL,
@@ -225,7 +225,7 @@ CREATE TABLE ${private}.tf_target (
 COMMENT ON TABLE ${private}.tf_target IS 'Perturbed trajectory frequencies (Alg. 1) that the edits must reach.';
 
 CREATE TABLE ${private}.pf_target (
-    release_id int NOT NULL REFERENCES ${private}.release,
+    release_id int NOT NULL,
     step smallint NOT NULL,
     trajectory_id int NOT NULL,
     location_id int NOT NULL,
@@ -238,7 +238,7 @@ CREATE TABLE ${private}.pf_target (
 COMMENT ON TABLE ${private}.pf_target IS 'Perturbed point frequencies (Alg. 2) with the point list: stage 1 is the signature, stage 2 the rest.';
 
 CREATE TABLE ${private}.edit_run (
-    release_id int NOT NULL REFERENCES ${private}.release,
+    release_id int NOT NULL,
     step smallint NOT NULL,
     operation text NOT NULL CHECK (operation IN ('d', 'i')),
     trajectory_id int NOT NULL,
