@@ -61,15 +61,16 @@ class Observed:
         group = None if self.group is None else self.group[chosen]
         return Observed(self.number[chosen], group)
 
-    def of_group(self, group: int) -> Ints:
-        return self.number if self.group is None else self.number[self.group == group]
+    def of_group(self, group: int | None) -> Ints:
+        """None: of any class."""
+        return self.number if group is None else self.number[self.group == group]
 
 
 @dataclass(frozen=True)
 class Event:
     """Being in a class and on one side of a threshold; `swapped`: likelier in the second world."""
 
-    group: int
+    group: int | None
     above: bool
     threshold: int
     swapped: bool
@@ -97,9 +98,9 @@ def bound_from_hits(often: int, seldom: int, runs: int, alpha: float) -> Bound:
 
 def _likely_event(left: Observed, right: Observed, alpha: float) -> Event:
     """The event with the best bound."""
-    runs, best, event = len(left.number), -math.inf, Event(0, True, 0, False)
-    groups = [0] if left.group is None else np.unique(left.group).tolist()
-    for group in groups:
+    runs, best, event = len(left.number), -math.inf, Event(None, True, 0, False)
+    groups = [] if left.group is None else np.unique(left.group).tolist()
+    for group in (None, *groups):
         numbers = [np.sort(seen.of_group(group)) for seen in (left, right)]
         thresholds = np.unique(np.concatenate(numbers))
         if len(thresholds) > _MOST_THRESHOLDS:
