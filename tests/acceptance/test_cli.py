@@ -27,7 +27,7 @@ COMMANDS = {
     "load csv", "load tdrive", "load geolife", "load roads", "dataset add", "dataset build",
     "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
     "release show", "release verify", "release resume", "release withdraw", "release export",
-    "release find", "budget", "ledger verify", "demo", "bench search", "bench pipeline",
+    "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {
@@ -39,6 +39,7 @@ OPTIONS = {
              "--spread", "--time-step"),
     "budget": ("--raise", "--reason"),
     "ledger verify": ("--head",),
+    "audit": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature", "--runs"),
     "release find": ("--object",),
     "release export": ("--format",),
     "init": ("--sql", "--roles"),

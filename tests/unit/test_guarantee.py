@@ -1,0 +1,93 @@
+"""The guarantee says what may be claimed, in every method, and no more."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from freqdp_db.mechanisms.global_tf import tf_mechanism
+from freqdp_db.mechanisms.local_pf import pf_mechanism
+from freqdp_db.methods.guarantee import guarantee
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.release.table import comments
+
+GLOBAL, LOCAL = Decimal("0.25"), Decimal("0.75")
+
+
+def made(name: str, *, private: bool = True) -> dict[str, Any]:
+    steps = METHODS[name].steps
+    return guarantee(
+        METHODS[name],
+        GLOBAL if "global" in steps else Decimal(0),
+        LOCAL if "local" in steps else Decimal(0),
+        private=private,
+    )
+
+
+# artefact: (claimed, accounted)
+CLAIMS: dict[str, dict[str, tuple[str | None, str | None]]] = {
+    "pure-g": {"tf_vector": ("0.25", "0.25")},
+    "pure-l": {"pf_vectors": ("0.75", "0.75")},
+    "lg": {
+        "tf_vector": ("0.25", "0.25"),
+        "pf_vectors": ("0.75", "0.75"),
+        "both_vectors": ("1", "0.75"),
+    },
+    "gl": {
+        "tf_vector": ("0.25", "0.25"),
+        "pf_vectors": ("0.75", None),
+        "both_vectors": ("1", None),
+    },
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_claims(name: str) -> None:
+    found = made(name)["artefacts"]
+    assert {
+        key: (artefact["claimed_epsilon"], artefact["accounted_epsilon"])
+        for key, artefact in found.items()
+    } == {**CLAIMS[name], "trajectories": (None, None)}
+    for key, artefact in found.items():
+        assert artefact["unit"] and artefact["neighbouring"] and artefact["assumes"]
+        # the formula, without a number from the data
+        if key in ("tf_vector", "pf_vectors"):
+            assert re.fullmatch(r"0\.\d+ times the [^\d]+", artefact["whole_user"])
+    assert ("held fixed" in found.get("pf_vectors", {}).get("assumes", "")) == (name == "gl")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_words(name: str) -> None:
+    document = made(name)
+    assert document["assumed_public"] and document["not_protected"]
+    plain = document["plain"]
+    # an epsilon is no end of a sentence
+    assert len(re.findall(r"\.(?= |$)", plain)) == 2
+    assert "not differentially private" in plain
+    assert ("incidence" in plain) == ("global" in METHODS[name].steps)
+    assert ("occurrence" in plain) == ("local" in METHODS[name].steps)
+    assert not re.search(r"(epsilon|ε|\d)-(DP|differential)", json.dumps(document))
+    table = comments("r", document, name)["points"]
+    assert plain in table
+    for artefact in document["artefacts"].values():
+        assert artefact.get("whole_user", "") in table
+
+
+def test_seeded_is_said_first() -> None:
+    document = made("lg", private=False)
+    assert document["private"] is False and "seeded" in document["noise"]
+    assert document["plain"].startswith("The noise was seeded and can be subtracted")
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1, 3), Fraction(7, 10)])
+@pytest.mark.parametrize("size", [1, 7, 10])
+def test_a_mechanism_knows_its_privacy_loss(epsilon: Fraction, size: int) -> None:
+    for mechanism in (tf_mechanism(epsilon), pf_mechanism(epsilon, size)):
+        assert epsilon * (1 - Fraction(1, 2**50)) <= mechanism.privacy_loss() <= epsilon
+        assert mechanism.privacy_loss(3) == 3 * mechanism.privacy_loss()
+        assert mechanism.scale == pytest.approx(float(mechanism.sensitivity / epsilon))
