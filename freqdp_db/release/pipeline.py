@@ -64,7 +64,8 @@ def anonymize(
     release, fresh = _ask(database, dataset, request, name, new_draw)
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
-    verified = run(database, release, progress, memory, join=not fresh)
+    # also a fresh one: an equal request may have found the record and been quicker to start
+    verified = run(database, release, progress, memory, join=True)
     return Outcome(
         releases.get_release(database, release.release_id),
         existed=verified is None,
