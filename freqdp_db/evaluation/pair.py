@@ -1,0 +1,124 @@
+"""A dataset and a release of it side by side, and the grids and clocks that the metrics count in.
+
+Trajectory t of the release is the anonymized trajectory t of the dataset: the private key has
+linked them. Grids of the metrics cover the box of D's 0.1 to 99.9 percentiles (TE and FFP: 1 to
+99), and what lies outside is counted in the cells at the border: one bogus position on the other
+side of the globe would otherwise put a whole city into one cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.model import Flags, Ids, Ints, Locations, Metres, Trajectories, offsets_from
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+# Time zones change their offset at quarters of an hour.
+_QUARTER_US = HOUR_US // 4
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """D as built and D* as released, over the same places."""
+
+    original: Trajectories
+    released: Trajectories
+    locations: Locations
+    timezone: str = "UTC"
+    time_step_us: int | None = None
+    """What released times were coarsened to, if they were: it is public, so attackers know it."""
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    @property
+    def on_both_sides(self) -> Flags:
+        """Trajectories that are not empty in D nor in D*."""
+        return (self.original.lengths > 0) & (self.released.lengths > 0)
+
+    def coarse(self, at: Ints) -> Ints:
+        """Times as the release shows them."""
+        return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box that is cut into equal cells; what lies outside belongs to the cells at its border."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    @classmethod
+    def of(cls, pair: Pair, percent: float) -> Box:
+        """The box of D's samples from this percentile to its counterpart."""
+        ends = (percent, 100.0 - percent)
+        place = pair.original.location
+        west, east = np.percentile(pair.locations.x[place], ends) if len(place) else (0.0, 0.0)
+        south, north = np.percentile(pair.locations.y[place], ends) if len(place) else (0.0, 0.0)
+        return cls(float(west), float(south), float(east), float(north))
+
+    def columns_and_rows(self, locations: Locations, side: int) -> tuple[Ids, Ids]:
+        """Of each location, in a grid of side x side cells."""
+        return (
+            _cut(locations.x, self.west, self.east, side),
+            _cut(locations.y, self.south, self.north, side),
+        )
+
+    def cells(self, locations: Locations, side: int) -> Ids:
+        """Cell of each location: row by row from the south-west."""
+        column, row = self.columns_and_rows(locations, side)
+        return row * np.int32(side) + column
+
+
+def _cut(values: Metres, low: float, high: float, side: int) -> Ids:
+    width = (high - low) / side
+    if width <= 0:
+        return np.zeros(len(values), np.int32)
+    return np.clip(np.floor((values - low) / width), 0, side - 1).astype(np.int32)
+
+
+def owners(trajectories: Trajectories) -> Ids:
+    """The trajectory of each sample."""
+    return np.repeat(np.arange(len(trajectories), dtype=np.int32), trajectories.lengths)
+
+
+def keep(trajectories: Trajectories, mask: Flags) -> Trajectories:
+    """Only these samples."""
+    lengths = np.bincount(owners(trajectories)[mask], minlength=len(trajectories))
+    return Trajectories(
+        offsets_from(lengths),
+        trajectories.location[mask],
+        trajectories.at[mask],
+        trajectories.start,
+    )
+
+
+def local_times(at: Ints, timezone: str) -> Ints:
+    """Wall-clock microseconds since 2000-01-01 00:00 in a time zone."""
+    zone = ZoneInfo(timezone)
+    quarters, which = np.unique(at // _QUARTER_US, return_inverse=True)
+    shift: NDArray[np.int64] = np.empty(len(quarters), np.int64)
+    for i, quarter in enumerate(quarters):
+        instant = _EPOCH + timedelta(microseconds=int(quarter) * _QUARTER_US)
+        offset = instant.astimezone(zone).utcoffset() or timedelta()
+        shift[i] = offset // timedelta(microseconds=1)
+    return at + shift[which]
+
+
+def hours_of_day(at: Ints, timezone: str) -> Ids:
+    return (local_times(at, timezone) % DAY_US // HOUR_US).astype(np.int32)
+
+
+def on_odd_days(at: Ints, timezone: str) -> Flags:
+    """Whether each time falls on an odd day, counted from 2000-01-01 (day 0) in the zone."""
+    odd: Flags = (local_times(at, timezone) // DAY_US) % 2 == 1
+    return odd
