@@ -21,6 +21,7 @@ from freqdp_db.cli import (
     dataset,
     db,
     demo,
+    evaluate,
     ledger,
     load,
     release,
@@ -106,6 +107,7 @@ app.add_typer(load.app)
 app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)
+evaluate.register(app)
 ledger.register(app)
 app.add_typer(ledger.app)
 app.add_typer(bench.app)

@@ -84,6 +84,16 @@ def find_dataset(database: Database, name: str) -> DatasetRow:
     return _row(row)
 
 
+def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
+    """A dataset by its number, also one that was dropped since."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(datasets).where(datasets.c.dataset_id == dataset_id)
+        ).one()
+    return _row(row)
+
+
 def list_datasets(database: Database) -> list[DatasetRow]:
     datasets = table(database, "dataset")
     with database.begin() as connection:

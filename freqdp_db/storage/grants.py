@@ -42,7 +42,7 @@ _ADMIN_WRITES = {
 }
 _READ_ALSO = (
     "account", "spend", "budget", "edit", "sql_object", "schema_version", "point_frequency",
-    "trajectory_frequency", "location_weight", "signature",
+    "trajectory_frequency", "location_weight", "signature", "publishable_metric",
 )  # fmt: skip
 # What the search and its users call, with what these call in turn: they run with the caller's rights.
 _SEARCH_ROUTINES = (
@@ -123,7 +123,7 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT USAGE ON SCHEMA {private}, {release} TO {role['auditor']}",
         f"GRANT SELECT ON {private}.account, {private}.spend, {private}.budget, {private}.release, "
         f"{private}.release_step, {private}.dataset, {private}.build, {private}.schema_version, "
-        f"{private}.sql_object TO {role['auditor']}",
+        f"{private}.sql_object, {private}.publishable_metric TO {role['auditor']}",
         # what checks the chain
         f"GRANT EXECUTE ON FUNCTION {private}.entry_hash TO {workers}, {role['auditor']}",
         f"GRANT SELECT ON {release}.catalog TO {role['auditor']}",

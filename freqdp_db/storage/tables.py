@@ -319,7 +319,16 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         sa.UniqueConstraint("account_id", "entry"),
         sa.UniqueConstraint("release_id"),
     )
-    sa.Table("metric", meta, of_release(), key("name", sa.Text), _column("value", _DOUBLE))
+    sa.Table(
+        "metric",
+        meta,
+        of_release(),
+        key("name", sa.Text),
+        _column("value", _DOUBLE),
+        _column("publishable", sa.Boolean, server_default=sa.false()),
+        _column("seed", sa.BigInteger, null=True),
+        _column("measured_at", _AT, server_default=sa.func.now()),
+    )
     sa.Table(
         "catalog",
         meta,

@@ -1,0 +1,83 @@
+"""Evaluate a release: read D and D*, measure, store what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
+from freqdp_db.evaluation.pair import Pair
+from freqdp_db.progress import Progress
+from freqdp_db.release.verification import Loaded, load_build
+from freqdp_db.storage.datasets import get_dataset
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.metrics import load_released, store_metrics
+from freqdp_db.storage.releases import ReleaseRow, load_key
+
+DEFAULT_SEED = 1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured of a release."""
+
+    release: ReleaseRow
+    values: dict[str, float]
+    seed: int
+
+
+def evaluate(
+    database: Database, release: ReleaseRow, progress: Progress, seed: int = DEFAULT_SEED
+) -> Evaluation:
+    """Measure a published release against the build it was made from, and store the numbers."""
+    pair, _ = load_pair(database, release, progress)
+    values = measure(pair, seed, progress)
+    store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
+    return Evaluation(release, values, seed)
+
+
+def check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise BadInput(
+            f"--seed {seed} is not a whole number from 0 to 2^63 - 1", remedy="for example --seed 1"
+        )
+
+
+def require_published(release: ReleaseRow) -> None:
+    if release.state != "published":
+        raise BadInput(
+            f"release {release.name!r} is {release.state}, not published",
+            remedy=f"finish it: freqdp release resume {release.name}"
+            if release.state == "running"
+            else "what was taken back can no longer be measured",
+        )
+
+
+def load_pair(database: Database, release: ReleaseRow, progress: Progress) -> tuple[Pair, Loaded]:
+    """D as built and D* as it stands in the released table."""
+    require_published(release)
+    loaded = load_build(database, release.build_id, progress)
+    dataset = get_dataset(database, release.dataset_id)
+    with (
+        progress.stage("read release", release.rows) as stage,
+        database.begin(snapshot=True) as connection,
+    ):
+        released = load_released(
+            connection,
+            database,
+            release.name,
+            load_key(connection, database, release.release_id),
+            loaded.geometry,
+            loaded.trajectories.start,
+        )
+        stage.advance(released.samples)
+    return (
+        Pair(
+            loaded.trajectories,
+            released,
+            loaded.world.locations,
+            dataset.mapping.timezone,
+            release.options["time_step_us"],
+        ),
+        loaded,
+    )

@@ -1,0 +1,92 @@
+"""`freqdp evaluate` on a release: what is stored, what may be published, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+import pytest
+from library import opened
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query
+
+from freqdp_db.edits.applying import apply_edits, coarsen_times
+from freqdp_db.evaluation.evaluate import load_pair
+from freqdp_db.evaluation.metrics import PUBLISHABLE
+from freqdp_db.progress import Progress
+from freqdp_db.storage.releases import find_release, load_edits
+
+_STEP = "5min"
+_STEP_US = 300_000_000
+
+
+@pytest.fixture(scope="module")
+def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    """The name of a database in which the city is released as `r`, with coarse times."""
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        freqdp(url, "anonymize", "city", "--as", "r", "--time-step", _STEP).succeeded()
+        yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
+
+
+@pytest.fixture
+def released(shared_server: SharedServer, released_template: str) -> Iterator[str]:
+    with cloned(shared_server.get(), released_template) as url:
+        yield url
+
+
+def test_the_pair_is_what_the_log_gives(released: str) -> None:
+    """The table, read back through the private key, is the replayed trajectories."""
+    with opened(released) as database:
+        release = find_release(database, "r")
+        pair, loaded = load_pair(database, release, Progress())
+        state = loaded.trajectories
+        with database.begin() as connection:
+            for step in (1, 2):
+                edits = load_edits(connection, database, release.release_id, step)
+                state = apply_edits(state, edits, loaded.world.locations, loaded.world.clock)
+        state = coarsen_times(state, _STEP_US)
+    for found, expected in (
+        (pair.released.offsets, state.offsets),
+        (pair.released.location, state.location),
+        (pair.released.at, state.at),
+    ):
+        assert np.array_equal(found, expected)
+    assert pair.time_step_us == _STEP_US
+
+
+def test_metrics_are_stored_and_marked(released: str) -> None:
+    document = freqdp(released, "evaluate", "r").succeeded()
+    stored = query(released, "SELECT name, value, publishable, seed FROM freqdp.metric")
+    assert {name: value for name, value, *_ in stored} == document["metrics"]
+    assert {name for name, _, publishable, _ in stored if publishable} == PUBLISHABLE
+    assert {seed for *_, seed in stored} == {1}
+    shown = query(released, "SELECT release, name, value FROM freqdp.publishable_metric")
+    assert {(r, n) for r, n, _ in shown} == {("r", name) for name in PUBLISHABLE}
+    assert [v["question"][:5] for v in document["verdicts"]] == ["Could", "Is it", "Could"]
+    again = freqdp(released, "evaluate", "r").succeeded()
+    assert again["metrics"] == document["metrics"], "the same seed measures the same"
+    assert len(query(released, "SELECT name FROM freqdp.metric")) == len(stored)
+
+
+def test_a_withdrawn_release_shows_and_measures_nothing(released: str) -> None:
+    freqdp(released, "evaluate", "r", "--seed", "2").succeeded()
+    freqdp(released, "release", "withdraw", "r").succeeded()
+    assert query(released, "SELECT name FROM freqdp.publishable_metric") == []
+    freqdp(released, "evaluate", "r").refused("withdrawn")
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", str(2**63)])
+def test_bad_seeds(released: str, seed: str) -> None:
+    freqdp(released, "evaluate", "r", "--seed", seed).refused("--seed", seed)
+
+
+def test_unknown_release(released: str) -> None:
+    freqdp(released, "evaluate", "nothing").refused("nothing")
+
+
+def test_a_changed_table_is_noticed(released: str) -> None:
+    query(released, "UPDATE freqdp_release.r SET trajectory_id = trajectory_id + 1 WHERE seq = 1")
+    answer = freqdp(released, "evaluate", "r")
+    assert answer.code == 3
+    assert query(released, "SELECT name FROM freqdp.metric") == []
