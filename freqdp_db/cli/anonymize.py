@@ -11,7 +11,9 @@ from freqdp_db.cli.console import Session, command, whole_number
 Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 MethodOption = Annotated[
     str,
-    typer.Option("--method", help="lg (local, then global), gl, pure-g or pure-l."),
+    typer.Option(
+        "--method", help="lg (local, then global), gl, pure-g, pure-l; to compare: sc, rsc."
+    ),
 ]
 Epsilon = Annotated[
     str | None, typer.Option("--epsilon", help="Total; halves where two mechanisms run. Default 1.")
@@ -29,6 +31,10 @@ Signature = Annotated[
 Spread = Annotated[
     str,
     typer.Option("--spread", help="Metres within which a place is inserted, or `paper`."),
+]
+Radius = Annotated[
+    str | None,
+    typer.Option("--radius", help="rsc: metres around the dropped places. Default 1000."),
 ]
 TimeStep = Annotated[
     str | None, typer.Option("--time-step", help="Coarsen released times: 60s, 5min, 1h.")
@@ -62,6 +68,7 @@ def register(app: typer.Typer) -> None:
         epsilon_local: EpsilonLocal = None,
         signature: Signature = 10,
         spread: Spread = "500",
+        radius: Radius = None,
         time_step: TimeStep = None,
     ) -> None:
         """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
@@ -76,6 +83,7 @@ def register(app: typer.Typer) -> None:
             epsilon_local=epsilon_local,
             signature=signature,
             spread=spread,
+            radius=radius,
             time_step=time_step,
         )
         database = session.database()
@@ -93,6 +101,7 @@ def register(app: typer.Typer) -> None:
         epsilon_local: EpsilonLocal = None,
         signature: Signature = 10,
         spread: Spread = "500",
+        radius: Radius = None,
         time_step: TimeStep = None,
         as_: Annotated[
             str | None, typer.Option("--as", help="Name of the release. Default: <dataset>_<n>.")
@@ -120,6 +129,7 @@ def register(app: typer.Typer) -> None:
             epsilon_local=epsilon_local,
             signature=signature,
             spread=spread,
+            radius=radius,
             time_step=time_step,
             seed=seed,
         )

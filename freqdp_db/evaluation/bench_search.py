@@ -231,7 +231,7 @@ def _global_workload(
 ) -> Workload:
     rank = np.random.default_rng(seed).permutation(len(trajectories)).astype(np.int64)
     frequencies = count_frequencies(trajectories, len(locations))
-    targets = draw("global", frequencies, request, SeededSource(seed, 1))
+    targets = draw("global", frequencies, locations, request, SeededSource(seed, 1))
     assert isinstance(targets, TfTargets)
     runs = delete_globally(trajectories, locations, frequencies, targets, rank)
     thinned = delete(trajectories, runs).trajectories
@@ -249,7 +249,7 @@ def _local_workload(
     trajectories: Trajectories, locations: Locations, request: Request, queries: int, seed: int
 ) -> LocalWorkload:
     frequencies = count_frequencies(trajectories, len(locations))
-    targets = draw("local", frequencies, request, SeededSource(seed, 2))
+    targets = draw("local", frequencies, locations, request, SeededSource(seed, 2))
     assert isinstance(targets, PfTargets)
     thinned = delete(trajectories, delete_locally(trajectories, locations, targets)).trajectories
     growing = np.flatnonzero(targets.target > targets.pf)

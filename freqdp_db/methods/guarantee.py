@@ -49,6 +49,8 @@ def guarantee(
     method: Method, epsilon_global: Decimal, epsilon_local: Decimal, *, private: bool
 ) -> dict[str, Any]:
     """Unit, neighbouring relation, claimed and accounted epsilon for each artefact."""
+    if not method.draws_noise:
+        return _no_guarantee(method)
     total = epsilon_global + epsilon_local
     eg, el = _number(epsilon_global), _number(epsilon_local)
     held = method.name == "gl"
@@ -90,6 +92,33 @@ def guarantee(
         "assumed_public": _ASSUMED_PUBLIC,
         "not_protected": _NOT_PROTECTED,
         "plain": plain_words(method, eg, el, private),
+    }
+
+
+def _no_guarantee(method: Method) -> dict[str, Any]:
+    """For methods that draw nothing: a heuristic, whatever it hides."""
+    return {
+        "method": method.name,
+        "epsilon": "0",
+        "epsilon_global": "0",
+        "epsilon_local": "0",
+        "noise": "none",
+        "private": False,
+        "guarantee": "none; heuristic",
+        "artefacts": {
+            "trajectories": {
+                "unit": "none",
+                "claimed_epsilon": None,
+                "accounted_epsilon": None,
+                "assumes": "nothing is claimed for the table of trajectories",
+            }
+        },
+        "not_protected": [
+            "where samples are missing: what was dropped was chosen from the data, without noise",
+            *_NOT_PROTECTED,
+        ],
+        "plain": "This method guarantees nothing; it is a heuristic, for comparison: the most telling "
+        "places of each object were dropped, without noise. " + _TABLE_NOT_DP,
     }
 
 

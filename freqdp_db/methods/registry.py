@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from freqdp_db.errors import BadInput
 
-MechanismName: TypeAlias = Literal["global", "local"]
+MechanismName: TypeAlias = Literal["global", "local", "closure"]
 DEFAULT_METHOD = "lg"
 
 
@@ -19,12 +19,23 @@ class Method:
     name: str
     steps: tuple[MechanismName, ...]
     summary: str
+    default_radius: str | None = None
+    """Metres, for a method that takes --radius."""
+
+    @property
+    def draws_noise(self) -> bool:
+        return "closure" not in self.steps
 
     def split(
         self, total: Decimal | None, for_global: Decimal | None, for_local: Decimal | None
     ) -> tuple[Decimal, Decimal]:
         """The epsilons of the two mechanisms: as given, else the total, in halves where both run."""
         given = {"global": for_global, "local": for_local}
+        if not self.draws_noise and (total is not None or any(given.values())):
+            raise BadInput(
+                f"{self.name} draws no noise: it has no epsilon to give it",
+                remedy="leave --epsilon out, or choose another --method",
+            )
         for mechanism, epsilon in given.items():
             if epsilon is not None and mechanism not in self.steps:
                 raise BadInput(
@@ -32,6 +43,8 @@ class Method:
                     remedy=f"leave --epsilon-{mechanism} out",
                 )
         if for_global is None and for_local is None:
+            if not self.draws_noise:
+                return Decimal(0), Decimal(0)
             share = (total if total is not None else Decimal(1)) / len(self.steps)
             return (
                 share if "global" in self.steps else Decimal(0),
@@ -57,6 +70,13 @@ METHODS = {
         Method("gl", ("global", "local"), "global TF randomization, then local PF randomization"),
         Method("pure-g", ("global",), "global TF randomization only"),
         Method("pure-l", ("local",), "local PF randomization only"),
+        Method("sc", ("closure",), "signature closure, for comparison: drops each signature"),
+        Method(
+            "rsc",
+            ("closure",),
+            "signature closure with a radius, for comparison: drops what lies near as well",
+            default_radius="1000",
+        ),
     )
 }
 

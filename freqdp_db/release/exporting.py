@@ -31,16 +31,12 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
 from freqdp_db.release.gpkg import write_gpkg
-from freqdp_db.release.notice import readme
+from freqdp_db.release.notice import not_private, readme
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.export import Extent, ReleaseReader
 from freqdp_db.storage.releases import ReleaseRow
 
 _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
-_NOT_PRIVATE = (
-    "this release is NOT private: its noise was seeded and can be subtracted; "
-    "do not hand the file out"
-)
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ def export_release(
     )
     _require_writable(files, overwrite)
     if not release.private:
-        progress.note(f"Warning: {_NOT_PRIVATE}.")
+        progress.note(f"Warning: NOT private. {not_private(release.guarantee)}")
     with _writing(files) as (data, guarantee, notice):
         with database.begin(snapshot=True) as connection:
             reader = ReleaseReader(connection, database, release.name)

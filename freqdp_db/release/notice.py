@@ -41,6 +41,19 @@ _PAPER = (
 )
 
 
+def not_private(guarantee: dict[str, Any]) -> str:
+    """Why a release that is marked as not private is not."""
+    if guarantee["noise"] == "none":
+        return (
+            "The method of this release draws no noise and guarantees nothing. It was made to "
+            "compare others with. Do not hand it out."
+        )
+    return (
+        "The noise of this release was seeded: whoever knows the seed can subtract it. It was made "
+        "for tests. Do not hand it out."
+    )
+
+
 def readme(document: dict[str, Any]) -> str:
     """The text for a file that `document` (the guarantee beside it) describes."""
     file, guarantee = document["file"], document["guarantee"]
@@ -65,12 +78,7 @@ def readme(document: dict[str, Any]) -> str:
     if not document["private"]:
         lines += [
             _title("NOT PRIVATE"),
-            *_paragraphs(
-                [
-                    "The noise of this release was seeded: whoever knows the seed can subtract "
-                    "it. It was made for tests. Do not hand it out."
-                ]
-            ),
+            *_paragraphs([not_private(guarantee)]),
         ]
     lines += [_title("What is guaranteed"), *_paragraphs([guarantee["plain"]])]
     lines += _items(_artefact(key, a) for key, a in guarantee["artefacts"].items())

@@ -230,6 +230,7 @@ def request_of(release: ReleaseRow) -> Request:
         spread=release.options["spread"],
         time_step_us=release.options["time_step_us"],
         seed=release.options["seed"],
+        radius=release.options["radius"],
     )
 
 
@@ -265,7 +266,7 @@ def _mechanisms(
                 first = len(key) == 0
                 if first:
                     key = released_ids(source, len(state))
-                targets = steps.draw(mechanism, frequencies, request, source)
+                targets = steps.draw(mechanism, frequencies, world.locations, request, source)
                 releases.commit_targets(
                     database,
                     release.release_id,
@@ -286,7 +287,8 @@ def _mechanisms(
                     raise _not_what_was_drawn(
                         release, f"step {number}: its targets were drawn from other data"
                     )
-        costs[mechanism] = steps.user_level(frequencies, targets, request)
+        if request.method.draws_noise:
+            costs[mechanism] = steps.user_level(frequencies, targets, request)
         with progress.stage(f"{mechanism} edits", len(targets), "targets") as stage:
             rank = np.argsort(np.argsort(key))
             edits, state = steps.edit(state, frequencies, targets, world, request, rank)

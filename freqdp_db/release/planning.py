@@ -32,7 +32,8 @@ class StepPlan:
     insertions: int
     deletion_loss_m: float
     insertion_loss_m: float
-    user_level: dict[str, float]
+    user_level: dict[str, float] | None
+    """None: nothing is drawn, so nothing is accounted."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,7 @@ class Plan:
             lines.append(
                 f"  {step.mechanism}: {step.targets:,} targets, about {step.deletions:,} samples "
                 f"deleted and {step.insertions:,} inserted "
-                f"(mean loss {_mean(step.insertion_loss_m, step.insertions)}); a whole user costs "
-                f"epsilon {step.user_level['epsilon_per_user_mean']:,.1f} on average, "
-                f"{step.user_level['epsilon_per_user_max']:,.1f} at most"
+                f"(mean loss {_mean(step.insertion_loss_m, step.insertions)})" + _whole_user(step)
             )
         lines.append(
             f"About {self.rows:,} rows of {self.trajectories:,} objects "
@@ -112,6 +111,16 @@ class Plan:
         return lines
 
 
+def _whole_user(step: StepPlan) -> str:
+    cost = step.user_level
+    if cost is None:
+        return ""
+    return (
+        f"; a whole user costs epsilon {cost['epsilon_per_user_mean']:,.1f} on average, "
+        f"{cost['epsilon_per_user_max']:,.1f} at most"
+    )
+
+
 def _mean(loss_m: float, count: int) -> str:
     return f"{loss_m / count:,.0f} m" if count else "none"
 
@@ -128,8 +137,10 @@ def make_plan(
     for mechanism in request.method.steps:
         with progress.stage(f"{mechanism} trial", state.samples) as stage:
             frequencies = steps.count(state, loaded.world)
-            targets = steps.draw(mechanism, frequencies, request, source)
-            costs = steps.user_level(frequencies, targets, request)
+            targets = steps.draw(mechanism, frequencies, loaded.world.locations, request, source)
+            costs = None
+            if request.method.draws_noise:
+                costs = steps.user_level(frequencies, targets, request)
             edits, state = steps.edit(state, frequencies, targets, loaded.world, request, rank)
             stage.advance(state.samples)
         planned.append(

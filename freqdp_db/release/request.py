@@ -23,6 +23,7 @@ _UNITS_S = {"us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1), "min"
             "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}  # fmt: skip
 _DURATION = re.compile(r"^\s*([0-9.]+)\s*(us|ms|s|min|m|h|d)?\s*$")
 MAX_EPSILON = Decimal(1000)
+_WIDEST_M = Decimal(10_000_000)
 _MANY_INSERTIONS = 10_000_000
 _INSERTIONS_PER_SAMPLE = 50
 
@@ -38,6 +39,7 @@ class Request:
     spread: str
     time_step_us: int | None
     seed: int | None
+    radius: str | None = None
 
     @classmethod
     def parse(
@@ -51,6 +53,7 @@ class Request:
         spread: str = DEFAULT_SPREAD,
         time_step: str | None = None,
         seed: int | None = None,
+        radius: str | None = None,
     ) -> Request:
         chosen = find_method(method)
         parts = chosen.split(
@@ -69,7 +72,13 @@ class Request:
                 remedy="for example --seed 1",
             )
         return cls(
-            chosen, *parts, signature, _spread(spread), _duration_us("--time-step", time_step), seed
+            chosen,
+            *parts,
+            signature,
+            _spread(spread),
+            _duration_us("--time-step", time_step),
+            seed,
+            _radius(chosen, radius),
         )
 
     @property
@@ -83,8 +92,13 @@ class Request:
         return int(Decimal(self.spread) * int(MM_PER_M))
 
     @property
+    def radius_m(self) -> float:
+        return 0.0 if self.radius is None else float(self.radius)
+
+    @property
     def private(self) -> bool:
-        return self.seed is None
+        """Whether noise was drawn that nobody can draw again."""
+        return self.seed is None and self.method.draws_noise
 
     def require_possible(self, build: BuildRow) -> None:
         """Refuse noise so wide that the samples to insert would dwarf the data many times over."""
@@ -104,7 +118,12 @@ class Request:
 
     def options(self) -> dict[str, Any]:
         """What the record keeps besides method, epsilons and m."""
-        return {"spread": self.spread, "time_step_us": self.time_step_us, "seed": self.seed}
+        return {
+            "spread": self.spread,
+            "time_step_us": self.time_step_us,
+            "seed": self.seed,
+            "radius": self.radius,
+        }
 
     def published_parameters(self) -> dict[str, Any]:
         """What the catalogue shows."""
@@ -113,6 +132,7 @@ class Request:
             "epsilon_local": format(self.epsilon_local.normalize(), "f"),
             "signature": self.signature,
             "spread": self.spread if self.spread == "paper" else f"{self.spread} m",
+            "radius": None if self.radius is None else f"{self.radius} m",
             "time_step_s": None if self.time_step_us is None else self.time_step_us / 1e6,
         }
 
@@ -144,6 +164,19 @@ def _epsilon(option: str, text: str | None) -> Decimal | None:
     return None if text is None else epsilon_number(option, text, MAX_EPSILON)
 
 
+def _radius(method: Method, text: str | None) -> str | None:
+    if method.default_radius is None:
+        if text is not None:
+            raise BadInput(
+                f"--radius {text}: {method.name} has no radius", remedy="leave --radius out"
+            )
+        return None
+    metres = positive_decimal("--radius", (text or method.default_radius).removesuffix("m").strip())
+    if metres > _WIDEST_M:
+        raise BadInput(f"--radius {text} is wider than the Earth", remedy="for example 500")
+    return format(metres.normalize(), "f")
+
+
 def _spread(text: str) -> str:
     if text == "paper":
         return text
@@ -154,7 +187,7 @@ def _spread(text: str) -> str:
             f"--spread {text!r} is not a number of metres above 0, nor `paper`",
             remedy="for example --spread 500",
         ) from None
-    if metres > Decimal(10_000_000):
+    if metres > _WIDEST_M:
         raise BadInput(f"--spread {text} is wider than the Earth", remedy="use --spread paper")
     return format(metres.normalize(), "f")
 

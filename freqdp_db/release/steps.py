@@ -14,6 +14,7 @@ from freqdp_db.edits.insertion import Search, insert_globally, insert_locally, s
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.frequency.signatures import rank_places
+from freqdp_db.mechanisms.closure import close_signatures
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import RandomSource
@@ -44,11 +45,14 @@ class World:
 def draw(
     mechanism: MechanismName,
     frequencies: Frequencies,
+    locations: Locations,
     request: Request,
     source: RandomSource,
 ) -> Targets:
     """Signatures anew, then the mechanism's targets."""
     signatures = rank_places(frequencies, request.signature)
+    if mechanism == "closure":
+        return close_signatures(frequencies, signatures, locations, request.radius_m)
     if mechanism == "global":
         return perturb_tf(
             frequencies, signatures.candidates, Fraction(request.epsilon_global), source

@@ -12,7 +12,8 @@ from freqdp_db.storage.names import format_relation
 from freqdp_db.storage.releases import ReleaseRow, StepRow, list_steps
 
 _WORDS = {"local": "how often each object visits its listed places",
-          "global": "how many objects visit each signature place"}  # fmt: skip
+          "global": "how many objects visit each signature place",
+          "closure": "the signatures"}  # fmt: skip
 
 
 def release_document(database: Database, release: ReleaseRow) -> dict[str, Any]:

@@ -22,8 +22,8 @@ BEGIN
         RAISE EXCEPTION 'there is no release number %', book_spend.release USING ERRCODE = 'QF002';
     END IF;
     -- 'NaN' compares greater than every number, so it has to be named
-    IF epsilon <= 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
-        RAISE EXCEPTION 'epsilon must be a number above 0' USING ERRCODE = 'QF001';
+    IF epsilon < 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
+        RAISE EXCEPTION 'epsilon must be a number, 0 or more' USING ERRCODE = 'QF001';
     END IF;
     PERFORM 1 FROM ${private}.account AS a WHERE a.account_id = account FOR UPDATE;
     IF EXISTS (SELECT 1 FROM ${private}.spend AS s WHERE s.release_id = book_spend.release) THEN
@@ -53,5 +53,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.book_spend(int, text) IS
-'Books the epsilon of a recorded release on the budget of its source before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash.';
+'Books the epsilon of a recorded release (0: it draws none) on the budget of its source before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash.';
 REVOKE ALL ON FUNCTION ${private}.book_spend(int, text) FROM PUBLIC;

@@ -470,6 +470,42 @@ def test_methods(city: str, method: str) -> None:
     assert pair == {"lg": "0.4"}.get(method)
 
 
+@pytest.mark.parametrize("method", ["sc", "rsc"])
+def test_signature_closure(city: str, method: str) -> None:
+    """Signatures are gone (rsc: with what lies near), nothing is spent, nothing is promised."""
+    options = ("--radius", "700") if method == "rsc" else ()
+    answer = freqdp(city, "anonymize", "city", "--method", method, *options).succeeded()
+    name = answer["name"]
+    assert freqdp(city, "release", "verify", name).succeeded()["verified"] is True
+    assert answer["guarantee"]["guarantee"] == "none; heuristic"
+    assert answer["guarantee"]["noise"] == "none"
+    assert answer["private"] is False
+    assert answer["steps"][0]["insertions"] == 0
+    assert query(city, "SELECT kind, epsilon FROM freqdp.spend ORDER BY entry")[1:] == [
+        ("spend", Decimal(0))
+    ]
+    # a sample of D is released unless its object has a signature place there (or within 700 m)
+    near = "(l.x_m - s.x_m) ^ 2 + (l.y_m - s.y_m) ^ 2 <= 700 ^ 2" if options else "FALSE"
+    kept = query(
+        city,
+        "WITH signature AS (SELECT trajectory_id, location_id, x_m, y_m FROM freqdp.signature "
+        "JOIN freqdp.location USING (location_id) WHERE rank <= 10) "
+        "SELECT released_id, o.at, l.geom::text FROM freqdp.sample o "
+        "JOIN freqdp.location l USING (location_id) "
+        "JOIN freqdp.release_key USING (trajectory_id) "
+        "WHERE NOT EXISTS (SELECT FROM signature s WHERE s.trajectory_id = o.trajectory_id "
+        f"AND (s.location_id = o.location_id OR {near})) ORDER BY 1, 2",
+    )
+    table = query(
+        city,
+        f"SELECT trajectory_id, at, geom::text FROM freqdp_release.{name} ORDER BY 1, 2",
+    )
+    assert len(table) > 0
+    assert table == kept
+    analyst = "SELECT has_table_privilege('freqdp_analyst', %s, 'SELECT')"
+    assert value(city, analyst, f"freqdp_release.{name}") is False
+
+
 def test_a_reader_does_not_stop_a_release(released: str) -> None:
     """Somebody reads the release schema all the while; publishing waits for nobody for long."""
     with psycopg.connect(released) as reader:
