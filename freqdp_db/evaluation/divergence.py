@@ -33,7 +33,7 @@ def mutual_information(pair: Pair) -> dict[str, float]:
     the first one are left out. `mi` is divided by sqrt(H(X) H(Y)), `mi.nats` is not.
     """
     cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _MI_SIDE).astype(np.int64)
-    last = _last_at_or_before(pair)
+    last = last_at_or_before(pair)
     seen = last >= 0
     x = cells[pair.original.location[seen]]
     y = cells[pair.released.location[last[seen]]]
@@ -54,7 +54,7 @@ def _entropy(counts: Ints) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def _last_at_or_before(pair: Pair) -> Ints:
+def last_at_or_before(pair: Pair) -> Ints:
     """For each sample of D, the same trajectory's last sample of D* not after it; -1 if there is none.
 
     Both sides merged by (trajectory, time), released samples first among equals.

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
 from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.recovery import recovery_attack
+from freqdp_db.evaluation.roadwork import RoadTable
 from freqdp_db.progress import Progress
 from freqdp_db.release.verification import Loaded, load_build
+from freqdp_db.storage.builds import find_build
 from freqdp_db.storage.datasets import get_dataset
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.metrics import load_released, store_metrics
@@ -27,11 +30,24 @@ class Evaluation:
 
 
 def evaluate(
-    database: Database, release: ReleaseRow, progress: Progress, seed: int = DEFAULT_SEED
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    seed: int = DEFAULT_SEED,
+    roads: RoadTable | None = None,
 ) -> Evaluation:
-    """Measure a published release against the build it was made from, and store the numbers."""
+    """Measure a published release against the build it was made from, and store the numbers.
+
+    With roads, the recovery attack as well.
+    """
+    require_published(release)
+    build = find_build(database, release.build_id)
+    # roads first: a wrong name is refused before the long work
+    network = None if roads is None else roads.network(database, build.srid, progress)
     pair, _ = load_pair(database, release, progress)
     values = measure(pair, seed, progress)
+    if network is not None:
+        values |= recovery_attack(pair, network, progress)
     store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
     return Evaluation(release, values, seed)
 

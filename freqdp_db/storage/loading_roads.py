@@ -111,8 +111,8 @@ def copy_roads(
     """Fill a roads table from an edge table; returns rows taken and rows that are no line."""
     raw = driver(connection)
     gis = postgis_schema(connection)
-    types = _column_types(raw, origin)
-    chosen = _choose(origin, types, mapping)
+    types = column_types(raw, origin)
+    chosen = choose_columns(origin, types, mapping)
     column = {name: sql.Identifier("e", found) for name, found in chosen.items()}
     in_gis = {name: sql.Identifier(gis, name) for name in _FUNCTIONS}
     # A one-part MultiLineString is a line all the same.
@@ -148,7 +148,7 @@ def copy_roads(
                 kind=column.get("kind", sql.SQL("NULL")),
                 length=length,
                 speed=_speed(column.get("speed_kmh")),
-                oneway=_oneway(column.get("oneway")),
+                oneway=oneway_flag(column.get("oneway")),
                 origin=identifier(origin),
                 line=line,
                 kind_of=in_gis["geometrytype"],
@@ -215,7 +215,7 @@ _FUNCTIONS = (
 )
 
 
-def _column_types(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict[str, str]:
+def column_types(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict[str, str]:
     with translated():
         types = dict(
             raw.execute(
@@ -229,12 +229,13 @@ def _column_types(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict
         )
     if not types:
         raise NotFound(
-            f"there is no table {format_relation(*origin)}", remedy="check --from, with its schema"
+            f"there is no table {format_relation(*origin)}",
+            remedy="check its name, with its schema",
         )
     return types
 
 
-def _choose(
+def choose_columns(
     origin: tuple[str, str], types: Mapping[str, str], mapping: Mapping[str, str]
 ) -> dict[str, str]:
     """Which column of theirs is which of ours: as told, else by the usual names."""
@@ -269,7 +270,7 @@ def _speed(column: sql.Identifier | None) -> sql.Composable:
     ).format(column)
 
 
-def _oneway(column: sql.Identifier | None) -> sql.Composable:
+def oneway_flag(column: sql.Identifier | None) -> sql.Composable:
     """Booleans, OSM's yes/no and osm2pgrouting's 1; any other code counts as two-way."""
     if column is None:
         return sql.SQL("false")

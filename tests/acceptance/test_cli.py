@@ -29,6 +29,7 @@ COMMANDS = {
     "release show", "release verify", "release resume", "release withdraw", "release export",
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
     "evaluate",
+    "match",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {

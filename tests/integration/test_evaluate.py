@@ -76,6 +76,69 @@ def test_a_withdrawn_release_shows_and_measures_nothing(released: str) -> None:
     freqdp(released, "evaluate", "r").refused("withdrawn")
 
 
+def test_recovery_over_the_citys_roads(released: str) -> None:
+    found = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
+    precision, recall = found["recovery.precision"], found["recovery.recall"]
+    assert 0.1 < precision < 1.0
+    assert 0.1 < recall < 1.0
+    assert found["recovery.rmf"] == pytest.approx(recall / precision + 1 - 2 * recall)
+    assert 0.0 < found["recovery.accuracy"] < 1.0
+    assert found["recovery.matched"] > 0.9
+    # measured without roads, what was recovered before stays on record
+    freqdp(released, "evaluate", "r").succeeded()
+    kept = query(released, "SELECT value FROM freqdp.metric WHERE name = 'recovery.f'")
+    assert kept == [(found["recovery.f"],)]
+
+
+def test_roads_of_pgrouting(released: str) -> None:
+    """The usual columns of another tool, another reference system, one-part multilines."""
+    query(
+        released,
+        "CREATE TABLE demo.ways AS SELECT id AS gid, source, target, 1.0 AS cost, "
+        "CASE WHEN oneway THEN -1.0 ELSE 1.0 END AS reverse_cost, "
+        "ST_Multi(ST_Transform(geom, 3857)) AS the_geom FROM demo.roads",
+    )
+    ours = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
+    theirs = freqdp(released, "evaluate", "r", "--roads", "demo.ways").succeeded()["metrics"]
+    for name in ("precision", "recall", "accuracy"):
+        assert theirs[f"recovery.{name}"] == pytest.approx(ours[f"recovery.{name}"], abs=0.01)
+
+
+def test_match_writes_the_road_of_each_sample(released: str) -> None:
+    answer = freqdp(
+        released, "match", "city", "--roads", "demo.roads", "--into", "mine.matched"
+    ).succeeded()
+    assert answer["rows"] > 0.9 * answer["samples"]
+    ((rows, known, near),) = query(
+        released,
+        "SELECT count(*), count(s.location_id), count(*) FILTER (WHERE ST_DWithin(l.geom::geography, "
+        "r.geom::geography, 101)) FROM mine.matched m JOIN demo.roads r ON r.id = m.road_id "
+        "JOIN freqdp.sample s USING (trajectory_id, seq, at) JOIN freqdp.location l "
+        "USING (build_id, location_id)",
+    )
+    assert rows == known == near == answer["rows"]
+    again = ("match", "city", "--roads", "demo.roads", "--into", "mine.matched")
+    freqdp(released, *again).refused("mine.matched")
+    freqdp(released, *again, "--replace").succeeded()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("evaluate", "r", "--roads", "demo.nothing"), ("demo.nothing",)),
+        (("evaluate", "r", "--roads", "demo.city"), ("demo.city", "id")),
+        (("evaluate", "r", "--roads", "a.b.c"), ("--roads",)),
+        (("evaluate", "r", "--map", "geom=x"), ("--map",)),
+        (("evaluate", "r", "--roads", "demo.roads", "--map", "geom=x"), ("geom=x",)),
+        (("match", "nobody", "--roads", "demo.roads", "--into", "mine.m"), ("nobody",)),
+        (("match", "city", "--roads", "demo.roads", "--into", "freqdp_release.m"), ("release",)),
+    ],
+)
+def test_bad_roads(released: str, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    freqdp(released, *arguments).refused(*words)
+    assert query(released, "SELECT name FROM freqdp.metric") == []
+
+
 @pytest.mark.parametrize("seed", ["-1", "x", str(2**63)])
 def test_bad_seeds(released: str, seed: str) -> None:
     freqdp(released, "evaluate", "r", "--seed", seed).refused("--seed", seed)
