@@ -22,6 +22,7 @@ from freqdp_db.cli import (
     db,
     demo,
     evaluate,
+    experiment,
     ledger,
     load,
     release,
@@ -108,6 +109,7 @@ app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)
 evaluate.register(app)
+experiment.register(app)
 ledger.register(app)
 app.add_typer(ledger.app)
 app.add_typer(bench.app)

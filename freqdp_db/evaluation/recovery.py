@@ -20,8 +20,15 @@ def recovery_attack(pair: Pair, network: Network, progress: Progress) -> dict[st
         stage.advance(len(pair.locations))
     truth = match(network, candidates, pair.original, pair.locations, progress, "match original")
     attack = match(network, candidates, pair.released, pair.locations, progress, "match release")
+    return recovery_scores(pair, network.length, truth, attack)
+
+
+def recovery_scores(
+    pair: Pair, length: Metres, truth: Matched, attack: Matched
+) -> dict[str, float]:
+    """Everything that the two matches say; `length`: of each road."""
     return {
-        **route_scores(truth, attack, network.length),
+        **route_scores(truth, attack, length),
         "recovery.accuracy": road_accuracy(pair, truth, attack),
         "recovery.beta_m": truth.beta_m,
         "recovery.matched": float((truth.road >= 0).mean()) if len(truth.road) else 0.0,

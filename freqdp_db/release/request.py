@@ -76,7 +76,7 @@ class Request:
             *parts,
             signature,
             _spread(spread),
-            _duration_us("--time-step", time_step),
+            duration_us("--time-step", time_step),
             seed,
             _radius(chosen, radius),
         )
@@ -192,7 +192,7 @@ def _spread(text: str) -> str:
     return format(metres.normalize(), "f")
 
 
-def _duration_us(option: str, text: str | None) -> int | None:
+def duration_us(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     match = _DURATION.match(text)

@@ -30,6 +30,7 @@ COMMANDS = {
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
     "evaluate",
     "match",
+    "experiment",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {
