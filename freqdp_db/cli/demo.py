@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,8 +28,11 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
         objects: Annotated[int, typer.Option("--objects", help="How many people and taxis.")] = 200,
         days: Annotated[int, typer.Option("--days", help="Days to record.")] = 7,
         seed: Annotated[int, typer.Option("--seed", help="Which city; the noise has none.")] = 1,
+        report: Annotated[
+            Path | None, typer.Option("--report", help="Its report. Default: NAME.report.html")
+        ] = None,
     ) -> None:
-        """Make up a city, register it, anonymize it, verify it and say what came of it."""
+        """Make up a city, anonymize it, verify and measure it, and report what came of it."""
         from freqdp_db.release.summary import describe_release, release_document
         from freqdp_db.storage.datasets import list_datasets
         from freqdp_db.storage.releases import list_releases
@@ -57,6 +63,13 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
         newest = [r for r in list_releases(database) if r.state == "published"][-1]
         step("Prove that the table is what the log says", "release", "verify", newest.name)
         step("What has been spent", "budget", _NAME)
+        roads = ("--roads", "demo.roads")
+        step("How private, how useful, how recoverable?", "evaluate", newest.name, *roads)
+        page = (report or _folder() / f"{newest.name}.report.html").resolve()
+        step(
+            "The report: all of it at a glance",
+            *("release", "report", newest.name, *roads, "--out", str(page), "--force"),
+        )
 
         def show() -> None:
             session.print("\n" + "=" * 78)
@@ -69,8 +82,15 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             )
             session.print(f"  SELECT * FROM {session.settings.release_schema}.catalog;")
             session.print("Stop the embedded server:        freqdp db stop")
+            session.print(f"Open the report in a browser:    {page}")
 
-        session.answer(release_document(database, newest), show)
+        session.answer({**release_document(database, newest), "report": str(page)}, show)
+
+
+def _folder() -> Path:
+    """Where the report goes: here, or where anybody may write."""
+    here = Path.cwd()
+    return here if os.access(here, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _connection_options(session: Session) -> list[str]:

@@ -24,7 +24,7 @@ SeedOption = Annotated[
 
 RoadsOption = Annotated[
     str | None,
-    typer.Option("--roads", help="Edge table, schema.table: adds the recovery attack."),
+    typer.Option("--roads", help="Edge table of roads: schema.table."),
 ]
 MapOption = Annotated[
     list[str] | None,

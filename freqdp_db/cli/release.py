@@ -10,6 +10,7 @@ import typer
 
 from freqdp_db.cli.anonymize import Memory
 from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.evaluate import MapOption, RoadsOption, road_table
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
@@ -155,6 +156,43 @@ def export(
         lambda: session.print(
             f"Wrote {written.rows:,} rows: " + ", ".join(str(f) for f in written.files)
         ),
+    )
+
+
+@command(app, "report")
+def report(
+    session: Session,
+    name: Name,
+    public: Annotated[
+        bool, typer.Option("--public", help="Leave out whatever reads original data.")
+    ] = False,
+    roads: RoadsOption = None,
+    map_: MapOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="File to write. Default: NAME.report.html or NAME.public.html"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write one HTML file: what the release is, guarantees and loses, with pictures."""
+    from freqdp_db.evaluation.report import write_report
+    from freqdp_db.storage.releases import find_release
+
+    table = road_table(roads, map_)
+    database = session.database()
+    written = write_report(
+        database,
+        find_release(database, name),
+        session.progress(),
+        public=public,
+        out=out,
+        overwrite=force,
+        roads=table,
+    )
+    path = str(written.path.resolve())
+    session.answer(
+        {"release": name, "file": path, "public": public, "bytes": written.bytes},
+        lambda: session.print(f"Report: {path}"),
     )
 
 

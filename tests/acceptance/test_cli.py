@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate",
     "match",
     "experiment",
+    "release report",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {
@@ -204,13 +205,16 @@ def test_other_schema_names(empty_database_url: str) -> None:
                 connection.execute(f'DROP ROLE "tracks ""x""_{kind}"'.encode())
 
 
-def test_demo(database_url: str) -> None:
+def test_demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     answer = freqdp(database_url, "demo", "--objects", "15", "--days", "1")
     document = answer.succeeded()
     assert (document["name"], document["state"]) == ("city_1", "published")
     for command in ("init", "load demo", "dataset add", "dataset build", "plan", "anonymize",
-                    "release verify", "budget"):  # fmt: skip
+                    "release verify", "budget", "evaluate", "release report"):  # fmt: skip
         assert f"$ freqdp {command}" in answer.err
+    assert Path(document["report"]) == tmp_path / "city_1.report.html"
+    assert "Could someone be found in it?" in Path(document["report"]).read_text()
     # again, on the same city: nothing is drawn and nothing spent
     again = freqdp(database_url, "demo", "--objects", "15", "--days", "1").succeeded()
     assert again["release_id"] == document["release_id"]

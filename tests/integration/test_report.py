@@ -1,0 +1,154 @@
+"""The report: complete, self-contained, and without originals when it is public."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, value
+
+from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.report_pictures import box_of_release
+from freqdp_db.model import Locations, Trajectories
+
+_VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+@pytest.fixture(scope="module")
+def reported(
+    shared_server: SharedServer,
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[str, Path]]:
+    """A database with a measured release and one to compare it with, and its two reports."""
+    folder = tmp_path_factory.mktemp("report")
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        freqdp(url, "anonymize", "city", "--as", "r").succeeded()
+        freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
+        freqdp(url, "anonymize", "city", "--method", "sc", "--as", "closed").succeeded()
+        freqdp(url, "evaluate", "closed").succeeded()
+        report = ("release", "report", "r")
+        freqdp(url, *report, "--roads", "demo.roads", "--out", str(folder / "own.html")).succeeded()
+        freqdp(url, *report, "--public", "--out", str(folder / "public.html")).succeeded()
+        yield url, folder
+
+
+class Page(HTMLParser):
+    """Collects what matters of a page; refuses tags that do not close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        assert self.open == [], self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.mark.parametrize("name", ["own", "public"])
+def test_nothing_is_fetched_and_everything_has_words(reported: tuple[str, Path], name: str) -> None:
+    text = (reported[1] / f"{name}.html").read_text()
+    page = Page(text)
+    assert set(re.findall(r"https?://[^\s\"'<]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert not page.all("script")
+    assert "@import" not in text
+    assert "url(" not in text.replace("url(#", "")
+    for attributes in page.all("img") + page.all("link"):
+        assert (attributes.get("src") or attributes.get("href") or "").startswith("data:")
+    assert all(attributes["alt"] for attributes in page.all("img"))
+    assert all(a["role"] == "img" and a["aria-label"] for a in page.all("svg"))
+    assert len(page.all("h1")) == 1
+    assert page.all("html")[0]["lang"] == "en"
+
+
+def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Path]) -> None:
+    url, folder = reported
+    page = Page((folder / "own.html").read_text())
+    for words in (
+        "Could someone be found in it?",
+        "Is it still good for analysis?",
+        "Could the original be put back together?",
+        "not differentially private",
+        "closed",
+        "freqdp release verify r",
+    ):
+        assert words in page.text, words
+    # two heat maps and two of edits; three trajectories and three charts
+    assert len(page.all("img")) == 4
+    assert len(page.all("svg")) == 6
+    linked = value(url, "SELECT value FROM freqdp.metric WHERE release_id = 1 AND name = 'la'")
+    assert f"{linked:.3f}" in page.text
+    head = value(url, "SELECT ledger_head FROM freqdp_release.catalog WHERE name = 'r'")
+    assert head in page.text
+
+
+def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]) -> None:
+    url, folder = reported
+    text = (folder / "public.html").read_text()
+    page = Page(text)
+    assert len(page.all("img")) == 1
+    assert len(page.all("svg")) == 0
+    ((samples, objects),) = query(url, "SELECT samples, trajectories FROM freqdp.build")
+    for secret in (
+        f"{samples:,}",
+        f"of {objects:,} objects",
+        "before",
+        "linked",
+        "whole user costs",
+    ):
+        assert secret not in page.text, secret
+    metrics = query(url, "SELECT name, publishable FROM freqdp.metric WHERE release_id = 1")
+    codes = set(re.findall(r"<code[^>]*>([^<]+)</code>", text))
+    assert {n for n, publishable in metrics if not publishable} & codes == set()
+    assert "unicity" in codes
+
+
+def test_the_public_map_is_framed_by_the_release(reported: tuple[str, Path]) -> None:
+    """A sample of D that was taken out everywhere must not stretch the public map."""
+    spots = Locations(np.array([0.0, 1_000.0, 900_000.0]), np.array([0.0, 500.0, 900_000.0]))
+
+    def side(*places: int) -> Trajectories:
+        at = np.arange(len(places), dtype=np.int64)
+        return Trajectories(np.array([0, len(places)]), np.array(places, np.int32), at, at[:1])
+
+    far = box_of_release(side(0, 1), Pair(side(0, 1, 2), side(0, 1), spots))
+    near = box_of_release(side(0, 1), Pair(side(0, 1), side(0, 1), spots))
+    assert far == near
+
+
+def test_refusals(reported: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = reported
+    there = tmp_path / "there.html"
+    there.write_text("mine")
+    freqdp(url, "release", "report", "r", "--out", str(there)).refused("there.html")
+    assert there.read_text() == "mine"
+    freqdp(url, "release", "report", "r", "--out", str(tmp_path / "no" / "x.html")).refused("no")
+    freqdp(url, "release", "report", "nothing").refused("nothing")
+    public = ("release", "report", "closed", "--public", "--out", str(tmp_path / "c.html"))
+    freqdp(url, *public).refused("not private")
+    assert not (tmp_path / "c.html").exists()
+    freqdp(url, "release", "report", "r", "--out", str(there), "--force").succeeded()
+    assert "Release r" in there.read_text()
