@@ -181,7 +181,7 @@ def _command(release: ReleaseRow, dataset: str, parameters: dict[str, Any]) -> s
     ]
     options.append(f"--signature {release.signature_size}")
     options.append(f"--spread {release.options['spread']}")
-    if release.options["radius"] is not None:
+    if release.options.get("radius") is not None:
         options.append(f"--radius {release.options['radius']}")
     if release.options["time_step_us"] is not None:
         options.append(f"--time-step {release.options['time_step_us'] / 1e6:g}s")

@@ -230,7 +230,7 @@ def request_of(release: ReleaseRow) -> Request:
         spread=release.options["spread"],
         time_step_us=release.options["time_step_us"],
         seed=release.options["seed"],
-        radius=release.options["radius"],
+        radius=release.options.get("radius"),
     )
 
 
