@@ -270,7 +270,7 @@ def _moving(
         frequencies = steps.count(state, world)
         hits.append(
             sum(
-                _lists(steps.draw(mechanism, frequencies, request, source), *found)
+                _lists(steps.draw(mechanism, frequencies, world.locations, request, source), *found)
                 for _ in range(_WHOLE_RUNS)
             )
         )
@@ -299,7 +299,7 @@ def _only_visit(
 ) -> tuple[int, int] | None:
     """A trajectory and a place that only its own visit puts on a list; None if there is none."""
     frequencies = steps.count(trajectories, world)
-    targets = steps.draw(mechanism, frequencies, request, source)
+    targets = steps.draw(mechanism, frequencies, world.locations, request, source)
     if isinstance(targets, PfTargets):
         # the highest ranks first: those are on the list in every run
         once = np.flatnonzero(targets.pf == 1)
@@ -349,6 +349,6 @@ def _released(
     rank = np.argsort(np.argsort(released_ids(source, len(state))))
     for mechanism in request.method.steps:
         frequencies = steps.count(state, wider)
-        targets = steps.draw(mechanism, frequencies, request, source)
+        targets = steps.draw(mechanism, frequencies, wider.locations, request, source)
         _, state = steps.edit(state, frequencies, targets, wider, request, rank)
     return state

@@ -21,6 +21,13 @@ _ASSUMED_PUBLIC = [
     "the number of objects",
     "the parameters of the release",
 ]
+_NOTHING_CLAIMED = {
+    "unit": "none",
+    "neighbouring": "none",
+    "claimed_epsilon": None,
+    "accounted_epsilon": None,
+    "assumes": "nothing is claimed for the table of trajectories",
+}
 _NOT_PROTECTED = [
     "untouched samples, with their times and the gaps that deletions leave",
     "which locations are candidates or listed: they are chosen from the data",
@@ -72,13 +79,7 @@ def guarantee(
             "accounted_epsilon": None if held else _number(max(epsilon_global, epsilon_local)),
             "assumes": "all lists are fixed",
         }
-    artefacts["trajectories"] = {
-        "unit": "none",
-        "neighbouring": "none",
-        "claimed_epsilon": None,
-        "accounted_epsilon": None,
-        "assumes": "nothing is claimed for the table of trajectories",
-    }
+    artefacts["trajectories"] = _NOTHING_CLAIMED
     return {
         "method": method.name,
         "epsilon": _number(total),
@@ -105,14 +106,8 @@ def _no_guarantee(method: Method) -> dict[str, Any]:
         "noise": "none",
         "private": False,
         "guarantee": "none; heuristic",
-        "artefacts": {
-            "trajectories": {
-                "unit": "none",
-                "claimed_epsilon": None,
-                "accounted_epsilon": None,
-                "assumes": "nothing is claimed for the table of trajectories",
-            }
-        },
+        "artefacts": {"trajectories": _NOTHING_CLAIMED},
+        "assumed_public": _ASSUMED_PUBLIC,
         "not_protected": [
             "where samples are missing: what was dropped was chosen from the data, without noise",
             *_NOT_PROTECTED,

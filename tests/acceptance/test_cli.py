@@ -28,10 +28,7 @@ COMMANDS = {
     "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
     "release show", "release verify", "release resume", "release withdraw", "release export",
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
-    "evaluate",
-    "match",
-    "experiment",
-    "release report",
+    "evaluate", "match", "experiment", "release report",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {

@@ -43,6 +43,8 @@ CLAIMS: dict[str, dict[str, tuple[str | None, str | None]]] = {
         "pf_vectors": ("0.75", None),
         "both_vectors": ("1", None),
     },
+    "sc": {},
+    "rsc": {},
 }
 
 
