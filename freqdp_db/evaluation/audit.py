@@ -120,6 +120,11 @@ def audit(
     source: RandomSource | None = None,
 ) -> Audit:
     """Audit the mechanisms of a method on a dataset's current build."""
+    if not request.method.draws_noise:
+        raise BadInput(
+            f"--method {request.method.name} draws no noise: it has no epsilon to bound",
+            remedy="audit one that does, such as lg",
+        )
     if not MIN_RUNS <= runs <= MAX_RUNS:
         raise BadInput(
             f"--runs {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",

@@ -50,3 +50,4 @@ def test_a_broken_mechanism_is_caught(city: str, monkeypatch: pytest.MonkeyPatch
 def test_bad_input(city: str) -> None:
     freqdp(city, "audit", "city", "--runs", "10").refused("--runs 10")
     freqdp(city, "audit", "nowhere").refused("'nowhere'")
+    freqdp(city, "audit", "city", "--method", "sc").refused("sc", "no noise")
