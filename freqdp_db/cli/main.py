@@ -13,7 +13,20 @@ from typing import Annotated, Any
 import typer
 
 from freqdp_db import __version__
-from freqdp_db.cli import anonymize, bench, console, dataset, db, demo, ledger, load, release, setup
+from freqdp_db.cli import (
+    anonymize,
+    bench,
+    console,
+    dataset,
+    db,
+    demo,
+    jobs,
+    ledger,
+    load,
+    release,
+    schedule,
+    setup,
+)
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
@@ -96,6 +109,8 @@ anonymize.register(app)
 app.add_typer(release.app)
 ledger.register(app)
 app.add_typer(ledger.app)
+jobs.register(app)
+app.add_typer(schedule.app)
 app.add_typer(bench.app)
 demo.register(app, run)
 

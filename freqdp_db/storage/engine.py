@@ -26,12 +26,15 @@ _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
     "QF003": errors.BudgetExceeded,
     "QF004": errors.Busy,
     "QF005": errors.VerificationFailed,
+    "QF010": errors.AlreadyExists,
 }
 # Classes of errors whose message speaks of statements, objects and the server. Others (a value that
 # does not fit, a constraint, a function of the user's or of PostGIS) can quote a row.
 _ABOUT_NO_ROW = (
     "0A", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58",
 )  # fmt: skip
+# Of these, what may be over when it is tried again: deadlocks, resources, locks, interventions.
+_MAY_PASS = ("40", "53", "55", "57", "58")
 _CANCEL_SECONDS = 5.0
 _SECONDS_BETWEEN_CANCELS = 0.1
 
@@ -45,17 +48,21 @@ class Database:
         self.application_name = f"freqdp {command}"[:63]
         self.engine = sa.create_engine(
             "postgresql+psycopg://",
-            creator=self._connect,
+            creator=self.open_connection,
             pool_size=4,
             max_overflow=8,
             pool_reset_on_return="rollback",
         )
         self._at_work: set[psycopg.Connection[Any]] = set()
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def open_connection(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """A connection beside the pool's; whoever asks for it closes it."""
         # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
         return psycopg.connect(
-            self.conninfo, application_name=self.application_name, prepare_threshold=None
+            self.conninfo,
+            autocommit=autocommit,
+            application_name=self.application_name,
+            prepare_threshold=None,
         )
 
     @contextmanager
@@ -185,11 +192,13 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
         return errors.ServerRefused(
             f"the statement was cancelled: {text}",
             remedy="somebody cancelled it, or a timeout did; run the command again",
+            can_pass=True,
         )
     if state == "53100":
         return errors.ServerRefused(
             "the disk of the database server is full",
             remedy="free space on the server, then run the command again",
+            can_pass=True,
         )
     if state.startswith(("08", "57P")) or (
         isinstance(error, psycopg.OperationalError) and not state
@@ -203,7 +212,9 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
         raise error  # a mistake of ours in using the driver, not the server's answer
     if state.startswith(_ABOUT_NO_ROW):
         return errors.ServerRefused(
-            f"{text} (SQLSTATE {state})", remedy="the server's log has the statement"
+            f"{text} (SQLSTATE {state})",
+            remedy="the server's log has the statement",
+            can_pass=state.startswith(_MAY_PASS),
         )
     return errors.BadData(
         f"the server could not use a value (SQLSTATE {state})",
