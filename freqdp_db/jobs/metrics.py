@@ -48,10 +48,13 @@ def exposition(database: Database, served: Served) -> str:
 
 
 @contextmanager
-def exposed(database: Database, served: Served, port: int | None) -> Iterator[None]:
-    """Serve /metrics on this port of the loopback interface while the block runs; None: nowhere."""
+def exposed(database: Database, served: Served, port: int | None) -> Iterator[int | None]:
+    """Serve /metrics on a port of the loopback interface while the block runs; None: nowhere.
+
+    Gives the port: 0 asks for any that is free.
+    """
     if port is None:
-        yield
+        yield None
         return
     # a database of its own: the worker's is in use, and in other hands
     own = Database(database.conninfo, database.settings, "worker metrics")
@@ -78,7 +81,7 @@ def exposed(database: Database, served: Served, port: int | None) -> Iterator[No
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
-        yield
+        yield server.server_port
     finally:
         server.shutdown()
         server.server_close()

@@ -13,8 +13,8 @@ DECLARE
     share numeric := CASE WHEN asked ->> 'method' IN ('lg', 'gl') THEN 0.5 ELSE 1 END;
     for_global numeric;
     for_local numeric;
-    known ${private}.dataset;
-    built ${private}.build;
+    known record;
+    built record;
     money record;
     listed numeric;
     job bigint;
