@@ -85,9 +85,8 @@ def register(app: typer.Typer) -> None:
         session.answer(
             asdict(served),
             lambda: session.print(
-                f"Served {served.done + served.refused + served.failed + served.cancelled} jobs: "
-                f"{served.done} done, {served.refused} refused, {served.failed} failed, "
-                f"{served.cancelled} cancelled; {served.put_off} put off."
+                f"Jobs: {served.done} done, {served.refused} refused, {served.failed} failed, "
+                f"{served.cancelled} cancelled, {served.put_off} put off."
             ),
         )
 
@@ -128,11 +127,10 @@ def register(app: typer.Typer) -> None:
 
         def show() -> None:
             session.table(
-                ["job", "dataset", "method", "epsilon", "state", "asked by", "asked at", "attempts",
-                 "release", "what"],
+                ["job", "dataset", "state", "asked by", "at", "tries", "release", "what"],
                 [
-                    (j.job_id, j.dataset, j.method, f"{j.epsilon:f}", j.state, j.asked_by,
-                     f"{j.asked_at:%Y-%m-%d %H:%M}", j.attempts, j.release, _what(j))
+                    (j.job_id, j.dataset, j.state, j.asked_by, f"{j.asked_at:%Y-%m-%d %H:%M}",
+                     j.attempts, j.release, _what(j))
                     for j in found
                 ],
             )  # fmt: skip

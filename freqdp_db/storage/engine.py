@@ -173,6 +173,9 @@ def translated() -> Iterator[None]:
         if isinstance(error.orig, psycopg.Error):
             raise translate(error.orig) from None
         raise
+    except (sa.exc.PendingRollbackError, sa.exc.ResourceClosedError):
+        # what SQLAlchemy says of a connection that broke under an open transaction
+        raise _unreachable("connection lost") from None
     except psycopg.Error as error:
         raise translate(error) from None
 
@@ -203,11 +206,9 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
     if state.startswith(("08", "57P")) or (
         isinstance(error, psycopg.OperationalError) and not state
     ):
-        first = text.splitlines()[0] if text else "connection lost"
-        return errors.ConnectionFailed(
-            f"the database cannot be reached: {first}",
-            remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
-        )
+        return _unreachable(text.splitlines()[0] if text else "connection lost")
+    if isinstance(error, psycopg.InterfaceError) and "connection is" in text:
+        return _unreachable(text)  # closed or lost, noticed before the next statement
     if not state:
         raise error  # a mistake of ours in using the driver, not the server's answer
     if state.startswith(_ABOUT_NO_ROW):
@@ -219,4 +220,11 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
     return errors.BadData(
         f"the server could not use a value (SQLSTATE {state})",
         remedy="check the columns, --where and the view behind --from; the server's log has the value",
+    )
+
+
+def _unreachable(why: str) -> errors.ConnectionFailed:
+    return errors.ConnectionFailed(
+        f"the database cannot be reached: {why}",
+        remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
     )

@@ -37,6 +37,9 @@ _CHANGE = (
     "WHERE object = 'o' || ({1} % 8) AND at < '2024-01-01 00:10+00'"
 )
 
+_ATTEMPTS = "SELECT count(*) FILTER (WHERE attempts > 1), max(attempts) FROM freqdp.job"
+_NOT_DONE = "SELECT state, error, count(*) FROM freqdp.job WHERE state <> 'done' GROUP BY 1, 2"
+
 
 class Storm:
     """Does one bad thing at a time."""
@@ -105,12 +108,7 @@ def storm(runs: int, seed: int) -> None:
                 time.sleep(0.1)
         finally:
             weather.end()
-        taken = query(
-            url, "SELECT count(*) FILTER (WHERE attempts > 1), max(attempts) FROM freqdp.job"
-        )
-        reasons = query(
-            url, "SELECT left(error, 60), count(*) FROM freqdp.job WHERE state <> 'done' GROUP BY 1"
-        )
+        taken = query(url, _ATTEMPTS)
         say(
             seconds=round(time.monotonic() - start, 1),
             runs=made,
@@ -118,9 +116,9 @@ def storm(runs: int, seed: int) -> None:
             **weather.counts,
             begun_more_than_once=taken[0][0],
             most_attempts=taken[0][1],
-            not_done=reasons,
-            **reckon(url),
+            not_done=query(url, _NOT_DONE),
         )
+        say(**reckon(url))
         ended = query(
             url, "SELECT ended_reason FROM freqdp.schedule WHERE ended_reason LIKE 'the budget%'"
         )

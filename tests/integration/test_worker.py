@@ -131,7 +131,7 @@ def test_request_watch_and_query_in_sql(url: str) -> None:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
-    assert "Served 1 jobs: 1 done" in out
+    assert "Jobs: 1 done, 0 refused" in out
     events = [json.loads(line) for line in err.splitlines()]
     assert [e["action"] for e in events] == ["start", "begin", "done", "end", "stop"]
     assert events[0]["listening"] is True
