@@ -110,17 +110,19 @@ def register(app: typer.Typer) -> None:
         ] = 20,
     ) -> None:
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
-        from freqdp_db.errors import NotFound
+        from freqdp_db.errors import BadInput, NotFound
         from freqdp_db.jobs.health import living_workers
         from freqdp_db.storage.jobs import cancel_job, list_jobs
 
+        if limit < 1:
+            raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
         database = session.database()
         if cancel is not None:
             state = cancel_job(database, cancel)
             session.answer({"job_id": cancel, "state": state},
                            lambda: session.print(f"Job {cancel}: {state}."))  # fmt: skip
             return
-        found = list_jobs(database, max(1, limit), job)
+        found = list_jobs(database, limit, job)
         if job is not None and not found:
             raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")
         workers = living_workers(database)

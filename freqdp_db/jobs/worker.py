@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 import freqdp_db
-from freqdp_db.errors import BudgetExceeded, ConnectionFailed, FreqdpError, VerificationFailed
+from freqdp_db.errors import BudgetExceeded, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
 from freqdp_db.jobs.log import Log, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
@@ -79,7 +79,9 @@ class Worker:
                     if not self._round(once):
                         break
                     failures = 0
-                except ConnectionFailed as error:
+                except FreqdpError as error:
+                    if not error.can_pass:
+                        raise
                     failures += 1
                     self._start_anew()
                     seconds = min(_MOST_RECONNECT_S, back_off(failures))

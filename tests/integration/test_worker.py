@@ -474,6 +474,7 @@ def test_health_jobs_and_metrics(url: str) -> None:
         (("schedule", "add", "d", "--at", "@daily", "--keep", "0"), "--keep 0"),
         (("schedule", "add", "nobody", "--at", "@daily"), "there is no dataset 'nobody'"),
         (("jobs", "--cancel", "5"), "there is no job 5"),
+        (("jobs", "--limit", "0"), "--limit 0"),
     ],
 )
 def test_bad_input(database_url: str, arguments: tuple[str, ...], words: str) -> None:
