@@ -84,13 +84,16 @@ def storm(runs: int, seed: int) -> None:
             quietly(url, "schedule", "add", name, "--at", "0 3 * * *", "--keep", "2", "--signature",
                     "4", "--epsilon", epsilon)  # fmt: skip
         start, made, weather = time.monotonic(), 0, Storm(server, url, draw, Path(folder))
-        next_strike = start + 8.0  # the first worker has to be up before it is worth killing
+        next_strike, begun = start, 0
         try:
             while True:
-                if time.monotonic() > next_strike and made < runs:
-                    weather.strike()
-                    next_strike = time.monotonic() + draw.uniform(1.0, 6.0)
                 try:
+                    # a worker that has begun nothing since is not worth a strike
+                    ((attempts,),) = query(url, "SELECT sum(attempts) FROM freqdp.job_queue")
+                    if (attempts or 0) > begun and time.monotonic() > next_strike and made < runs:
+                        time.sleep(draw.uniform(0.0, 1.5))
+                        weather.strike()
+                        begun, next_strike = attempts, time.monotonic() + draw.uniform(0.0, 4.0)
                     made += _make_due(url, made, runs)
                     busy = query(
                         url,
