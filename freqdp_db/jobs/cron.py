@@ -72,7 +72,7 @@ class Cron:
         autumn is due the first time.
         """
         local = moment.astimezone(zone).date()
-        for day in (local + timedelta(days=n) for n in range(-1, _MOST_DAYS)):
+        for day in (local + timedelta(days=n) for n in range(_MOST_DAYS)):
             if not self._on(day):
                 continue
             for hour in sorted(self.hours):

@@ -41,7 +41,7 @@ def test_next(text: str, zone: str, after: str, due: str) -> None:
 
 def test_every_minute_is_the_next_minute() -> None:
     cron, moment = Cron.parse("* * * * *"), datetime(2024, 2, 28, 23, 58, tzinfo=UTC)
-    for _ in range(1500):
+    for _ in range(150):
         due = cron.next_after(moment, ZoneInfo("UTC"))
         assert due == moment + timedelta(minutes=1)
         moment = due
