@@ -29,10 +29,20 @@ class FreqdpError(Exception):
     """The request was refused."""
 
     exit_code = 1
+    can_pass = False
+    """Whether the same again may succeed later: a worker tries again then."""
 
-    def __init__(self, message: str | None = None, *, remedy: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        remedy: str | None = None,
+        can_pass: bool | None = None,
+    ) -> None:
         self.message = message or (type(self).__doc__ or "").strip()
         self.remedy = remedy
+        if can_pass is not None:
+            self.can_pass = can_pass
         super().__init__(self.message)
 
     def as_dict(self) -> dict[str, str | None]:
@@ -49,6 +59,8 @@ class ServerFailed(FreqdpError):
 
 class ConnectionFailed(FreqdpError):
     """The database cannot be reached."""
+
+    can_pass = True
 
 
 class PermissionMissing(FreqdpError):
@@ -89,6 +101,8 @@ class BudgetExceeded(FreqdpError):
 
 class Busy(FreqdpError):
     """Another session is working on this."""
+
+    can_pass = True
 
 
 class ResumeRefused(FreqdpError):

@@ -23,9 +23,11 @@ from freqdp_db.cli import (
     demo,
     evaluate,
     experiment,
+    jobs,
     ledger,
     load,
     release,
+    schedule,
     setup,
 )
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
@@ -112,6 +114,8 @@ evaluate.register(app)
 experiment.register(app)
 ledger.register(app)
 app.add_typer(ledger.app)
+jobs.register(app)
+app.add_typer(schedule.app)
 app.add_typer(bench.app)
 audit.register(app)
 demo.register(app, run)

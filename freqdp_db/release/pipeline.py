@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from freqdp_db.release.table import ReleasedTable, comments
 from freqdp_db.release.verification import Loaded, Verified, load_build, verify
 from freqdp_db.storage import releases, requests, staging
 from freqdp_db.storage.builds import find_build, sweep_builds
+from freqdp_db.storage.current import require_ours
 from freqdp_db.storage.datasets import DatasetRow
 from freqdp_db.storage.engine import Connection, Database
 from freqdp_db.storage.ledger import book_spend
@@ -36,6 +37,8 @@ from freqdp_db.storage.locks import hold
 from freqdp_db.storage.releases import ReleaseRow, StepRow
 
 DEFAULT_MEMORY = 4 * 10**9
+Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
+"""Called in the transaction that records a new release and books its spend."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,12 @@ def anonymize(
     name: str | None = None,
     new_draw: bool = False,
     memory: int = DEFAULT_MEMORY,
+    recorded: Recorded | None = None,
 ) -> Outcome:
     """Publish a release, or return, join or go on with the one that answers the same request."""
     if name is not None:
         check_release_name(name)
-    release, fresh = _ask(database, dataset, request, name, new_draw)
+    release, fresh = _ask(database, dataset, request, name, new_draw, recorded)
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
@@ -75,7 +79,12 @@ def anonymize(
 
 
 def _ask(
-    database: Database, dataset: DatasetRow, request: Request, name: str | None, new_draw: bool
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    name: str | None,
+    new_draw: bool,
+    recorded: Recorded | None,
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
     build = find_build(database, dataset.require_build())
@@ -96,6 +105,8 @@ def _ask(
             release.release_id,
             f"release {release.name}, method {request.method.name}",
         )
+        if recorded is not None:
+            recorded(connection, release)
     return release, True
 
 
@@ -110,6 +121,7 @@ def _record(
     if name is None:
         name = _default_name(connection, database, dataset)
     staging.require_free_name(connection, database, name)
+    require_ours(connection, database, dataset.name)
     return requests.insert_release(
         connection,
         database,
@@ -352,12 +364,12 @@ def _publish(database: Database, release: ReleaseRow, request: Request, rows: in
         database,
         release.release_id,
         release.name,
+        release.dataset_id,
         comments(release.name, release.guarantee, release.method),
         {
             "dataset": origin.dataset,
             "method": release.method,
             "parameters": request.published_parameters(),
-            "version": origin.version,
             "guarantee": release.guarantee,
             "private": release.private,
             "rows": rows,

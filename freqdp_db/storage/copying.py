@@ -160,6 +160,9 @@ def copy_bytes(
     try:
         first = True
         for rows in stream:
+            if stream.ended and (failed := _read_to_the_end(pgconn)) is not None:
+                # there is no trailer: the server failed, or the connection broke
+                raise psycopg.errors.error_from_result(failed, connection.info.encoding)
             # the header comes with the first row, the trailer is the last message
             begin = len(_HEADER) if first else 0
             end = len(rows) - (len(_TRAILER) if stream.ended else 0)

@@ -94,6 +94,18 @@ def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
     return _row(row)
 
 
+def living_dataset(database: Database, dataset_id: int) -> DatasetRow | None:
+    """The dataset of this number, unless it was dropped."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(datasets).where(
+                datasets.c.dataset_id == dataset_id, datasets.c.dropped_at.is_(None)
+            )
+        ).first()
+    return None if row is None else _row(row)
+
+
 def list_datasets(database: Database) -> list[DatasetRow]:
     datasets = table(database, "dataset")
     with database.begin() as connection:

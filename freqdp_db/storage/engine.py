@@ -26,12 +26,15 @@ _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
     "QF003": errors.BudgetExceeded,
     "QF004": errors.Busy,
     "QF005": errors.VerificationFailed,
+    "QF010": errors.AlreadyExists,
 }
 # Classes of errors whose message speaks of statements, objects and the server. Others (a value that
 # does not fit, a constraint, a function of the user's or of PostGIS) can quote a row.
 _ABOUT_NO_ROW = (
     "0A", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58",
 )  # fmt: skip
+# Of these, what may be over when it is tried again: deadlocks, resources, locks, interventions.
+_MAY_PASS = ("40", "53", "55", "57", "58")
 _CANCEL_SECONDS = 5.0
 _SECONDS_BETWEEN_CANCELS = 0.1
 
@@ -45,7 +48,7 @@ class Database:
         self.application_name = f"freqdp {command}"[:63]
         self.engine = sa.create_engine(
             "postgresql+psycopg://",
-            creator=self._connect,
+            creator=self.open_connection,
             pool_size=4,
             max_overflow=8,
             pool_reset_on_return="rollback",
@@ -54,10 +57,14 @@ class Database:
         )
         self._at_work: set[psycopg.Connection[Any]] = set()
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def open_connection(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """A connection beside the pool's; whoever asks for it closes it."""
         # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
         return psycopg.connect(
-            self.conninfo, application_name=self.application_name, prepare_threshold=None
+            self.conninfo,
+            autocommit=autocommit,
+            application_name=self.application_name,
+            prepare_threshold=None,
         )
 
     @contextmanager
@@ -168,6 +175,9 @@ def translated() -> Iterator[None]:
         if isinstance(error.orig, psycopg.Error):
             raise translate(error.orig) from None
         raise
+    except (sa.exc.PendingRollbackError, sa.exc.ResourceClosedError):
+        # what SQLAlchemy says of a connection that broke under an open transaction
+        raise _unreachable("connection lost") from None
     except psycopg.Error as error:
         raise translate(error) from None
 
@@ -187,27 +197,36 @@ def translate(error: psycopg.Error) -> errors.FreqdpError:
         return errors.ServerRefused(
             f"the statement was cancelled: {text}",
             remedy="somebody cancelled it, or a timeout did; run the command again",
+            can_pass=True,
         )
     if state == "53100":
         return errors.ServerRefused(
             "the disk of the database server is full",
             remedy="free space on the server, then run the command again",
+            can_pass=True,
         )
     if state.startswith(("08", "57P")) or (
         isinstance(error, psycopg.OperationalError) and not state
     ):
-        first = text.splitlines()[0] if text else "connection lost"
-        return errors.ConnectionFailed(
-            f"the database cannot be reached: {first}",
-            remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
-        )
+        return _unreachable(text.splitlines()[0] if text else "connection lost")
+    if isinstance(error, psycopg.InterfaceError) and "connection is" in text:
+        return _unreachable(text)  # closed or lost, noticed before the next statement
     if not state:
         raise error  # a mistake of ours in using the driver, not the server's answer
     if state.startswith(_ABOUT_NO_ROW):
         return errors.ServerRefused(
-            f"{text} (SQLSTATE {state})", remedy="the server's log has the statement"
+            f"{text} (SQLSTATE {state})",
+            remedy="the server's log has the statement",
+            can_pass=state.startswith(_MAY_PASS),
         )
     return errors.BadData(
         f"the server could not use a value (SQLSTATE {state})",
         remedy="check the columns, --where and the view behind --from; the server's log has the value",
+    )
+
+
+def _unreachable(why: str) -> errors.ConnectionFailed:
+    return errors.ConnectionFailed(
+        f"the database cannot be reached: {why}",
+        remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
     )

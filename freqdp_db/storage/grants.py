@@ -127,4 +127,28 @@ def grant_statements(names: Names) -> list[str]:
         # what checks the chain
         f"GRANT EXECUTE ON FUNCTION {private}.entry_hash TO {workers}, {role['auditor']}",
         f"GRANT SELECT ON {release}.catalog TO {role['auditor']}",
+        *_job_grants(private, workers),
+    ]
+
+
+def _job_grants(private: str, workers: str) -> list[str]:
+    """Who runs asks and serves. Nobody writes who asked, when, or for what: that is the record."""
+    tables = ("job_queue", "job_progress", "worker", "schedule", "job", "progress")
+    routines = (
+        "is_release_name(text)", "wake_workers()", "request_document(text, numeric, jsonb)",
+        "request_release(text, text, numeric, jsonb)", "cancel_job(bigint)",
+    )  # fmt: skip
+    served = (
+        "schedule_id, state, due_at, attempts, worker_id, lease_until, cancel_asked_by, started_at, "
+        "ended_at, build_id, release_id, error, note"
+    )
+    return [
+        f"GRANT SELECT ON {', '.join(f'{private}.{t}' for t in tables)} TO {workers}",
+        f"GRANT INSERT (dataset_id, request) ON {private}.job_queue TO {workers}",
+        f"GRANT UPDATE ({served}) ON {private}.job_queue TO {workers}",
+        f"GRANT INSERT, UPDATE, DELETE ON {private}.job_progress, {private}.worker TO {workers}",
+        f"GRANT INSERT (dataset_id, request, cron, timezone, next_at) ON {private}.schedule "
+        f"TO {workers}",
+        f"GRANT UPDATE (next_at, last_at, ended_at, ended_reason) ON {private}.schedule TO {workers}",
+        f"GRANT EXECUTE ON FUNCTION {', '.join(f'{private}.{r}' for r in routines)} TO {workers}",
     ]

@@ -68,13 +68,11 @@ class Provenance:
     """What the catalogue says of where a release comes from."""
 
     dataset: str
-    version: int
     ledger_head: str
 
 
 def provenance(database: Database, release: ReleaseRow) -> Provenance:
     spends, datasets = table(database, "spend"), table(database, "dataset")
-    releases = table(database, "release")
     with database.begin() as connection:
         head = connection.execute(
             sa.select(spends.c.hash).where(spends.c.release_id == release.release_id)
@@ -82,12 +80,7 @@ def provenance(database: Database, release: ReleaseRow) -> Provenance:
         dataset = connection.execute(
             sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
         ).scalar_one()
-        last = connection.execute(
-            sa.select(sa.func.max(releases.c.version)).where(
-                releases.c.dataset_id == release.dataset_id
-            )
-        ).scalar()
-    return Provenance(dataset, (last or 0) + 1, head)
+    return Provenance(dataset, head)
 
 
 def give_up(database: Database, release_id: int) -> None:

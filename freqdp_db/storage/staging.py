@@ -16,6 +16,7 @@ from psycopg import sql
 from freqdp_db.errors import AlreadyExists, Busy, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.copying import Layout, copy_bytes, write_records
+from freqdp_db.storage.current import current_of, next_version, show_newest
 from freqdp_db.storage.datasets import table
 from freqdp_db.storage.engine import Connection, Database, driver
 from freqdp_db.storage.grants import hand_over
@@ -200,6 +201,7 @@ def publish(
     database: Database,
     release_id: int,
     name: str,
+    dataset_id: int,
     comments: dict[str, str],
     catalog: dict[str, Any],
     *,
@@ -208,7 +210,7 @@ def publish(
     """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            _publish_once(database, release_id, name, comments, catalog, granted)
+            _publish_once(database, release_id, name, dataset_id, comments, catalog, granted)
             return
         except Busy:
             if attempt == _ATTEMPTS:
@@ -220,6 +222,7 @@ def _publish_once(
     database: Database,
     release_id: int,
     name: str,
+    dataset_id: int,
     comments: dict[str, str],
     catalog: dict[str, Any],
     granted: bool,
@@ -230,6 +233,7 @@ def _publish_once(
         raw = driver(connection)
         _limit_waiting(connection)
         require_free_name(connection, database, name)
+        version = next_version(connection, database, dataset_id)
         for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
@@ -264,7 +268,7 @@ def _publish_once(
         published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
         connection.execute(
             sa.insert(table(database, "catalog", released=True)).values(
-                name=name, published_at=published_at, **catalog
+                name=name, published_at=published_at, version=version, **catalog
             )
         )
         connection.execute(
@@ -274,9 +278,11 @@ def _publish_once(
                 state="published",
                 published_at=published_at,
                 rows=catalog["rows"],
-                version=catalog["version"],
+                version=version,
             )
         )
+        if catalog["private"]:
+            show_newest(connection, database, dataset_id)
 
 
 def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
@@ -347,12 +353,23 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
             for relation in (name, f"{name}_line")
             for view in dependants(connection, released, relation)
         ]
+        own = current_of(connection, database, release_id)
+        current = any(view == own for _, view in hanging)
+        hanging = [(kind, view) for kind, view in hanging if view != own]
         if hanging:
             raise SchemaInUse(
                 f"release {name!r} cannot be withdrawn while these views hang on it: "
                 + ", ".join(name for _, name in hanging),
                 remedy="drop them first: " + "; ".join(f"DROP {kind} {v}" for kind, v in hanging),
             )
+        dataset_id = connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release_id)
+            .values(state="withdrawn", withdrawn_at=sa.func.now())
+            .returning(releases.c.dataset_id)
+        ).scalar_one()
+        if current:
+            show_newest(connection, database, dataset_id)
         for relation in (name, f"{name}_line"):
             target = sql.Identifier(released, relation)
             if role_exists(database, "analyst"):
@@ -364,8 +381,3 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
             raw.execute(sql.SQL("TRUNCATE {}").format(target))
             raw.execute(sql.SQL("DROP TABLE {}").format(target))
         connection.execute(sa.delete(catalog).where(catalog.c.name == name))
-        connection.execute(
-            sa.update(releases)
-            .where(releases.c.release_id == release_id)
-            .values(state="withdrawn", withdrawn_at=sa.func.now())
-        )

@@ -128,6 +128,7 @@ def metadata_for(names: Names) -> sa.MetaData:
     )
     _data_tables(meta)
     _release_tables(meta, names)
+    _job_tables(meta, names)
     return meta
 
 
@@ -343,4 +344,92 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         _column("rows", sa.BigInteger),
         _column("ledger_head", sa.Text),
         schema=names.release_schema,
+    )
+
+
+def _job_tables(meta: sa.MetaData, names: Names) -> None:
+    own = names.schema
+
+    def references(name: str, column: str, *, null: bool = False) -> sa.Column[object]:
+        return sa.Column(
+            name, sa.Integer, sa.ForeignKey(f"{own}.{column}"), nullable=null, autoincrement=False
+        )
+
+    sa.Table(
+        "schedule",
+        meta,
+        sa.Column("schedule_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        references("dataset_id", "dataset.dataset_id"),
+        _column("request", pg.JSONB),
+        _column("cron", sa.Text),
+        _column("timezone", sa.Text),
+        _column("next_at", _AT),
+        _column("last_at", _AT, null=True),
+        _column("created_at", _AT, server_default=sa.func.now()),
+        _column("created_by", sa.Text, server_default=sa.text("session_user")),
+        _column("ended_at", _AT, null=True),
+        _column("ended_reason", sa.Text, null=True),
+        sa.Index(
+            "schedule_dataset_key",
+            "dataset_id",
+            unique=True,
+            postgresql_where=sa.text("ended_at IS NULL"),
+        ),
+    )
+    sa.Table(
+        "job_queue",
+        meta,
+        sa.Column("job_id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+        references("dataset_id", "dataset.dataset_id"),
+        references("schedule_id", "schedule.schedule_id", null=True),
+        _column("request", pg.JSONB),
+        _column("state", sa.Text, server_default="waiting"),
+        _column("asked_at", _AT, server_default=sa.func.clock_timestamp()),
+        _column("asked_by", sa.Text, server_default=sa.text("session_user")),
+        _column("due_at", _AT, server_default=sa.func.clock_timestamp()),
+        _column("attempts", sa.Integer, server_default="0"),
+        _column("worker_id", sa.Integer, null=True),
+        _column("lease_until", _AT, null=True),
+        _column("cancel_asked_by", sa.Text, null=True),
+        _column("started_at", _AT, null=True),
+        _column("ended_at", _AT, null=True),
+        references("build_id", "build.build_id", null=True),
+        references("release_id", "release.release_id", null=True),
+        _column("error", sa.Text, null=True),
+        _column("note", sa.Text, null=True),
+        sa.Index(
+            "job_queue_open_idx",
+            "due_at",
+            postgresql_where=sa.text("state IN ('waiting', 'running')"),
+        ),
+        sa.Index("job_queue_dataset_idx", "dataset_id"),
+    )
+    sa.Table(
+        "job_progress",
+        meta,
+        sa.Column(
+            "job_id",
+            sa.BigInteger,
+            sa.ForeignKey(f"{own}.job_queue.job_id"),
+            primary_key=True,
+            autoincrement=False,
+        ),
+        _column("phase", sa.Text),
+        _column("done", sa.BigInteger),
+        _column("total", sa.BigInteger, null=True),
+        _column("unit", sa.Text),
+        _column("phase_at", _AT),
+        _column("updated_at", _AT),
+    )
+    sa.Table(
+        "worker",
+        meta,
+        sa.Column("worker_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        _column("host", sa.Text),
+        _column("pid", sa.Integer),
+        _column("software", sa.Text),
+        _column("listening", sa.Boolean),
+        _column("started_at", _AT, server_default=sa.func.clock_timestamp()),
+        _column("seen_at", _AT, server_default=sa.func.clock_timestamp()),
+        _column("stopped_at", _AT, null=True),
     )

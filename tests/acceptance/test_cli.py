@@ -28,7 +28,8 @@ COMMANDS = {
     "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
     "release show", "release verify", "release resume", "release withdraw", "release export",
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
-    "evaluate", "match", "experiment", "release report",
+    "evaluate", "match", "experiment", "release report", "worker", "jobs", "schedule add",
+    "schedule list", "schedule drop",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {
@@ -44,6 +45,9 @@ OPTIONS = {
     "release find": ("--object",),
     "release export": ("--format",),
     "init": ("--sql", "--roles"),
+    "worker": ("--once", "--health", "--lease", "--grace", "--metrics"),
+    "jobs": ("--job", "--cancel", "--limit"),
+    "schedule add": ("--at", "--timezone", "--keep", "--method", "--epsilon"),
 }  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def test_every_command_is_documented(name: str) -> None:
     assert " ".join(command.help.split()[:3]) in " ".join(shown[1].split())
 
 
-@pytest.mark.parametrize("group", ["db", "load", "dataset", "release", "ledger"])
+@pytest.mark.parametrize("group", ["db", "load", "dataset", "release", "ledger", "schedule"])
 def test_groups_show_their_commands(group: str) -> None:
     code, out, _ = _run(group, "--help")
     assert code == 0
@@ -117,6 +121,11 @@ SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
     (("release", "find", "--object", "nobody"), list),
     (("budget", "city"), {"granted", "spent", "remaining", "ledger"}),
     (("ledger", "verify"), {"valid", "head_found"}),
+    (("schedule", "add", "city", "--at", "@daily"), {"schedule_id", "next_at", "warning"}),
+    (("schedule", "list"), list),
+    (("schedule", "drop", "city"), {"schedule_id", "ended"}),
+    (("worker", "--once"), {"done", "refused", "failed", "cancelled", "put_off"}),
+    (("jobs",), {"jobs", "workers"}),
     (("release", "withdraw", "r"), {"withdrawn", "was"}),
     (("dataset", "drop", "city"), {"dropped", "builds_removed"}),
     (ADD_CITY, {"name", "mapping", "budget", "budget_is_new"}),

@@ -20,7 +20,6 @@ BASE = {"errors", "settings", "model", "progress", "parallel", "sorting"}
 ARRAYS = {"errors", "model", "parallel", "sorting"}
 # What each layer may import. Search and frequency are pure: whoever needs segments filed or
 # places counted may use them. Evaluation reads originals: only the command line may have it.
-# `jobs` gets its row when it comes.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "model": set(),
@@ -40,7 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"storage", "dataset", "frequency", "mechanisms", "search", "edits", "methods"},
     "evaluation": BASE
     | {"storage", "dataset", "frequency", "mechanisms", "search", "edits", "methods", "release"},
-    "cli": BASE | {"storage", "dataset", "loading", "methods", "release", "evaluation"},
+    "jobs": BASE | {"storage", "dataset", "release"},
+    "cli": BASE | {"storage", "dataset", "loading", "methods", "release", "evaluation", "jobs"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -1,0 +1,1 @@
+"""The worker and the schedule: releases that were asked for in SQL."""

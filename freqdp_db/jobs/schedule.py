@@ -1,0 +1,80 @@
+"""Schedules: made by people, run by whichever worker is awake when they are due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from freqdp_db.errors import FreqdpError
+from freqdp_db.jobs.cron import Cron, find_zone
+from freqdp_db.jobs.document import Asked
+from freqdp_db.storage import schedules
+from freqdp_db.storage.datasets import DatasetRow
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.ledger import find_budget
+
+REPEATED = (
+    "Releases of one source can be joined through their untouched samples: each further one exposes "
+    "more of the edits. The budget limits how often noise is drawn, not what the tables reveal."
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A schedule that was made, and how far the budget carries it."""
+
+    schedule_id: int
+    cron: str
+    timezone: str
+    next_at: datetime
+    releases_left: int
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What came of a schedule that was due: a job, or why there is none."""
+
+    schedule_id: int
+    dataset: str
+    job_id: int | None
+    refused: str | None
+    next_at: datetime
+
+
+def add_schedule(
+    database: Database, dataset: DatasetRow, asked: Asked, at: str, timezone: str
+) -> Planned:
+    """Ask for a new release whenever `at` says."""
+    cron, zone = Cron.parse(at), find_zone(timezone)
+    next_at = cron.next_after(schedules.server_time(database), zone)
+    number = schedules.insert_schedule(
+        database, dataset.dataset_id, dataset.name, asked.document(), cron.text, timezone, next_at
+    )
+    left = find_budget(database, dataset.account_id).remaining // asked.request.epsilon
+    return Planned(number, cron.text, timezone, next_at, int(left))
+
+
+def fire_due(database: Database) -> list[Fired]:
+    """Ask for what is due. What came due several times while nobody was awake is asked for once."""
+    fired: list[Fired] = []
+    while True:
+        with database.begin() as connection:
+            schedule = schedules.due_schedule(connection, database)
+            if schedule is None:
+                return fired
+            cron, zone = Cron.parse(schedule.cron), find_zone(schedule.timezone)
+            next_at = cron.next_after(schedules.transaction_time(connection), zone)
+            job, refused = None, None
+            if schedules.has_open_job(connection, database, schedule.schedule_id):
+                refused = "the job before is not done yet"
+            else:
+                try:
+                    job = schedules.ask(connection, database, schedule)
+                except FreqdpError as error:
+                    if error.can_pass:
+                        raise
+                    refused = error.message
+                    schedules.record_refusal(connection, database, schedule, error)
+                    schedules.end_schedule(connection, database, schedule.schedule_id, refused)
+            schedules.advance(connection, database, schedule.schedule_id, next_at)
+            fired.append(Fired(schedule.schedule_id, schedule.dataset, job, refused, next_at))

@@ -1,0 +1,117 @@
+"""One job from beginning to end: build if asked to, release, retire old releases."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from freqdp_db.dataset.building import build
+from freqdp_db.errors import Busy, FreqdpError, NotFound
+from freqdp_db.jobs.document import Asked, parse
+from freqdp_db.progress import Progress
+from freqdp_db.release.pipeline import anonymize, run, withdraw
+from freqdp_db.storage import jobs
+from freqdp_db.storage.datasets import DatasetRow, living_dataset
+from freqdp_db.storage.engine import Connection, Database
+from freqdp_db.storage.jobs import JobRow
+from freqdp_db.storage.releases import ReleaseRow, get_release
+
+_SECONDS_FOR_LOCKS = 10.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a job came to."""
+
+    release: ReleaseRow
+    resumed: bool
+    note: str | None
+
+
+def perform(database: Database, job: JobRow, worker_id: int, progress: Progress) -> Done:
+    """Do a job, from wherever an earlier attempt left it."""
+    asked = parse(job.document)
+    if job.release_id is not None:
+        release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
+    else:
+        release, resumed = _begin(database, job, worker_id, asked, progress)
+    note = None if asked.keep is None else _retire(database, release.dataset_id, asked.keep)
+    return Done(release, resumed, note)
+
+
+def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> ReleaseRow:
+    if release.state == "running":
+        run(database, release, progress)
+        release = get_release(database, release.release_id)
+    if release.state != "published":
+        raise NotFound(
+            f"release {release.name!r} was taken back while the job was under way",
+            remedy="ask for a new one",
+        )
+    return release
+
+
+def _begin(
+    database: Database, job: JobRow, worker_id: int, asked: Asked, progress: Progress
+) -> tuple[ReleaseRow, bool]:
+    dataset = _dataset(database, job.dataset_id)
+    if asked.rebuild and job.build_id is None:
+        made = build(database, dataset, progress)
+        jobs.record_build(database, job.job_id, worker_id, made.build_id)
+        dataset = _dataset(database, job.dataset_id)
+
+    def recorded(connection: Connection, release: ReleaseRow) -> None:
+        jobs.record_release(connection, database, job.job_id, worker_id, release.release_id)
+
+    outcome = anonymize(
+        database,
+        dataset,
+        asked.request,
+        progress,
+        name=asked.name,
+        new_draw=asked.new_draw,
+        recorded=recorded,
+    )
+    return outcome.release, outcome.resumed
+
+
+def _dataset(database: Database, dataset_id: int) -> DatasetRow:
+    dataset = living_dataset(database, dataset_id)
+    if dataset is None:
+        raise NotFound(
+            "the dataset was dropped after the release was asked for",
+            remedy="register it again, and ask again",
+        )
+    return dataset
+
+
+def _retire(database: Database, dataset_id: int, keep: int) -> str | None:
+    """Withdraw all but the newest; says which ones have to stay for now."""
+    left = []
+    for release_id in jobs.kept_releases(database, dataset_id)[keep:]:
+        release = get_release(database, release_id)
+        try:
+            withdraw(database, release)
+        except FreqdpError as error:
+            # read by somebody, or a view hangs on it: the next job tries again
+            left.append(f"release {release.name} stays for now: {error.message}")
+    return "; ".join(left) or None
+
+
+def give_up(database: Database, job: JobRow) -> ReleaseRow | None:
+    """Abandon what a cancelled job has begun; returns its release if it was published before."""
+    release_id = jobs.release_of(database, job.job_id)
+    if release_id is None:
+        return None
+    until = time.monotonic() + _SECONDS_FOR_LOCKS
+    while True:
+        release = get_release(database, release_id)
+        if release.state != "running":
+            return release if release.state == "published" else None
+        try:
+            withdraw(database, release)
+        except Busy:
+            # the server may still be ending the sessions of the interrupted work
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)

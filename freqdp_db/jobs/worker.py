@@ -1,0 +1,309 @@
+"""The worker: claims jobs one at a time, under a lease that it renews while it lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import FrameType
+
+import freqdp_db
+from freqdp_db.errors import BudgetExceeded, FreqdpError, VerificationFailed
+from freqdp_db.jobs import work
+from freqdp_db.jobs.log import Log, place_of
+from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
+from freqdp_db.jobs.schedule import fire_due
+from freqdp_db.storage import jobs, schedules, workers
+from freqdp_db.storage.engine import Database
+from freqdp_db.storage.jobs import JobRow
+from freqdp_db.storage.listening import Listener
+from freqdp_db.storage.schema import require_current
+from freqdp_db.storage.workers import LifeLine
+
+DEFAULT_LEASE_S = 60.0
+DEFAULT_GRACE_S = 20.0
+POLL_S = 5.0
+IDLE_S = 30.0
+"""Between two signs of life of a worker that has nothing to do."""
+MAX_ATTEMPTS = 20
+_MOST_BACK_OFF_S = 300.0
+_MOST_RECONNECT_S = 30.0
+
+
+@dataclass
+class Served:
+    """What a worker has done so far."""
+
+    done: int = 0
+    refused: int = 0
+    failed: int = 0
+    put_off: int = 0
+    cancelled: int = 0
+    seconds: float = 0.0
+
+
+def back_off(attempts: int) -> float:
+    """Seconds until the next attempt: 1, 2, 4, ... up to five minutes."""
+    return float(min(_MOST_BACK_OFF_S, 2.0 ** (attempts - 1)))
+
+
+class _Stop(KeyboardInterrupt):
+    """Ends the wait of a worker that has nothing to do."""
+
+
+@dataclass
+class Worker:
+    """One process that serves jobs."""
+
+    database: Database
+    log: Log
+    lease_s: float = DEFAULT_LEASE_S
+    grace_s: float = DEFAULT_GRACE_S
+    served: Served = field(default_factory=Served)
+    _stopping: bool = False
+    _waiting: bool = False
+    _pulse: Pulse | None = None
+    _listener: Listener | None = None
+    _worker_id: int | None = None
+
+    def serve(self, *, once: bool) -> Served:
+        """Serve until told to stop; `once`: until nothing is due."""
+        before = {s: signal.signal(s, self._on_stop) for s in (signal.SIGTERM, signal.SIGINT)}
+        failures = 0
+        try:
+            while not self._stopping:
+                try:
+                    if not self._round(once):
+                        break
+                    failures = 0
+                except FreqdpError as error:
+                    if not error.can_pass:
+                        raise
+                    failures += 1
+                    self._start_anew()
+                    seconds = min(_MOST_RECONNECT_S, back_off(failures))
+                    self.log.warning("reconnect", error=error.message, in_seconds=seconds)
+                    self._pause(lambda seconds=seconds: time.sleep(seconds))  # type: ignore[misc]
+        except _Stop:
+            pass
+        finally:
+            self._leave()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return self.served
+
+    def _round(self, once: bool) -> bool:
+        """Do what is due, or wait for it; False if there is nothing to wait for."""
+        require_current(self.database)
+        worker_id = self._register(once)
+        for fired in fire_due(self.database):
+            say = self.log.warning if fired.refused else self.log.info
+            say("schedule", schedule=fired.schedule_id, dataset=fired.dataset, job=fired.job_id,
+                refused=fired.refused, next_at=fired.next_at)  # fmt: skip
+        job = jobs.claim(self.database, worker_id, self.lease_s)
+        if job is not None:
+            self._serve_job(job, worker_id)
+            return True
+        if once:
+            return False
+        planned = jobs.seconds_to_next(self.database)
+        self._pause(lambda: self._wait(IDLE_S if planned is None else min(IDLE_S, planned + 0.05)))
+        workers.show_life(self.database, worker_id)
+        return True
+
+    def _register(self, once: bool) -> int:
+        if self._listener is None and not once:
+            self._listener = Listener(self.database)
+            if not self._listener.hears:
+                self.log.warning(
+                    "poll",
+                    every_seconds=POLL_S,
+                    reason="the connection goes through a pooler, where notifications get lost",
+                )
+        if self._worker_id is None:
+            hears = self._listener is not None and self._listener.hears
+            self._worker_id = workers.register_worker(
+                self.database, socket.gethostname(), os.getpid(), freqdp_db.__version__, hears
+            )
+            self.log.info("start", worker=self._worker_id, listening=hears)
+        return self._worker_id
+
+    def _wait(self, seconds: float) -> None:
+        if self._listener is not None and self._listener.hears:
+            self._listener.wait(seconds)
+        else:
+            time.sleep(min(seconds, POLL_S))
+
+    def _pause(self, wait: Callable[[], None]) -> None:
+        """Wait, until a signal to stop ends it."""
+        self._waiting = True
+        try:
+            if not self._stopping:
+                wait()
+        finally:
+            self._waiting = False
+
+    def _on_stop(self, signum: int, frame: FrameType | None) -> None:
+        """The first time: take no more jobs, and finish the one in hand within the grace period."""
+        again, self._stopping = self._stopping, True
+        if self._waiting:
+            raise _Stop
+        if self._pulse is not None:
+            self._pulse.stop_at = time.monotonic() + (0.0 if again else self.grace_s)
+
+    def _start_anew(self) -> None:
+        self.database.close()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _leave(self) -> None:
+        try:
+            if self._worker_id is not None:
+                workers.show_life(self.database, self._worker_id, stopped=True)
+        except FreqdpError as error:
+            self.log.warning("stop", error=error.message)
+        if self._listener is not None:
+            self._listener.close()
+        self.log.info("stop", **vars(self.served))
+
+    def _serve_job(self, job: JobRow, worker_id: int) -> None:
+        start = time.monotonic()
+        self.log.info(
+            "begin", job=job.job_id, attempt=job.attempts, taken_over=job.taken_over or None,
+            asked_by=job.asked_by,
+        )  # fmt: skip
+        own = Database(self.database.conninfo, self.database.settings, f"worker job {job.job_id}")
+        try:
+            end = self._attempt(own, job, worker_id)
+        finally:
+            own.close()
+        self._report(end)
+        self.served.seconds += time.monotonic() - start
+        self.log.info("end", job=job.job_id, seconds=round(time.monotonic() - start, 3))
+
+    def _attempt(self, own: Database, job: JobRow, worker_id: int) -> Callable[[], object]:
+        """Do the job; returns what there is to report of it, to be called until it succeeds."""
+        if job.cancelled:
+            return lambda: self._cancel(job, worker_id)
+        if job.attempts > MAX_ATTEMPTS:
+            return self._ended(
+                job,
+                worker_id,
+                "failed",
+                f"given up after {MAX_ATTEMPTS} attempts; the last worker vanished",
+            )
+        progress = JobProgress()
+        pulse = Pulse(LifeLine(own, worker_id, job.job_id, self.lease_s), progress, self.lease_s)
+        try:
+            with pulse:
+                self._pulse = pulse
+                if self._stopping:  # told in the moment before
+                    pulse.stop_at = time.monotonic() + self.grace_s
+                done = work.perform(own, job, worker_id, progress)
+        except WorkInterrupted:
+            return self._interrupted(job, worker_id, pulse.reason)
+        except FreqdpError as error:
+            return self._unsuccessful(job, worker_id, error)
+        except Exception as error:
+            what = f"a fault in freqdp: {place_of(error)}"
+            return self._ended(job, worker_id, "failed", what)
+        finally:
+            self._pulse = None
+        self.log.info(
+            "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=done.note,
+            phases={name: round(seconds, 3) for name, seconds in progress.seconds.items()},
+        )  # fmt: skip
+        return self._ended(
+            job, worker_id, "done", note=done.note, release_id=done.release.release_id
+        )
+
+    def _ended(
+        self,
+        job: JobRow,
+        worker_id: int,
+        state: str,
+        error: str | None = None,
+        *,
+        note: str | None = None,
+        release_id: int | None = None,
+    ) -> Callable[[], object]:
+        setattr(self.served, state, getattr(self.served, state) + 1)
+        if error is not None:
+            self.log.warning(state, job=job.job_id, error=error)
+        return lambda: jobs.finish(
+            self.database,
+            job.job_id,
+            worker_id,
+            state,
+            error=error,
+            note=note,
+            release_id=release_id,
+        )
+
+    def _unsuccessful(
+        self, job: JobRow, worker_id: int, error: FreqdpError
+    ) -> Callable[[], object]:
+        """Try again later what can pass; say why about what cannot."""
+        if not error.can_pass:
+            if isinstance(error, BudgetExceeded) and job.schedule_id is not None:
+                self._end_schedule(job.schedule_id, error)
+            state = "failed" if isinstance(error, VerificationFailed) else "refused"
+            return self._ended(job, worker_id, state, error.message)
+        if job.attempts >= MAX_ATTEMPTS:
+            text = f"given up after {job.attempts} attempts: {error.message}"
+            return self._ended(job, worker_id, "failed", text)
+        self.served.put_off += 1
+        seconds = back_off(job.attempts)
+        self.log.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
+        return lambda: jobs.put_off(
+            self.database, job.job_id, worker_id, seconds, error=error.message, counted=True
+        )
+
+    def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
+        def end() -> None:
+            with self.database.begin() as connection:
+                schedules.end_schedule(connection, self.database, schedule_id, error.message)
+
+        self._report(end)
+        self.log.warning("schedule", schedule=schedule_id, refused=error.message)
+
+    def _interrupted(
+        self, job: JobRow, worker_id: int, reason: Reason | None
+    ) -> Callable[[], object]:
+        if reason is Reason.CANCELLED:
+            return lambda: self._cancel(job, worker_id)
+        self.served.put_off += 1
+        self.log.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
+        # not counted: nothing is wrong with the job
+        return lambda: jobs.put_off(
+            self.database, job.job_id, worker_id, 0.0, error=None, counted=False
+        )
+
+    def _cancel(self, job: JobRow, worker_id: int) -> None:
+        published = work.give_up(self.database, job)
+        if published is None:
+            self.served.cancelled += 1
+            self.log.info("cancelled", job=job.job_id)
+            jobs.finish(self.database, job.job_id, worker_id, "cancelled")
+        else:
+            self.served.done += 1
+            note = "was published before it could be cancelled"
+            jobs.finish(self.database, job.job_id, worker_id, "done", note=note)
+
+    def _report(self, report: Callable[[], object]) -> None:
+        """Say it until it is heard; after the lease another worker finds out by itself."""
+        until = time.monotonic() + self.lease_s
+        while True:
+            try:
+                report()
+                return
+            except FreqdpError as error:
+                if not error.can_pass or time.monotonic() > until:
+                    self.log.warning("report", error=error.message)
+                    return
+                self.database.close()
+                time.sleep(0.5)

@@ -1,0 +1,25 @@
+-- identity: FUNCTION ${private}.is_release_name(text)
+CREATE FUNCTION ${private}.is_release_name(name text)
+RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    blanks text := E' \t\n\r\f\v\x1C\x1D\x1E\x1F';
+BEGIN
+    -- the blanks of Unicode can be written in an encoding that has them
+    IF getdatabaseencoding() = 'UTF8' THEN
+        blanks := blanks || (
+            SELECT string_agg(chr(code), '')
+            FROM unnest(ARRAY[133, 160, 5760, 8232, 8233, 8239, 8287, 12288]
+                || ARRAY(SELECT generate_series(8192, 8202))) AS code
+        );
+    END IF;
+    RETURN btrim(name, blanks) <> '' AND octet_length(convert_to(name, 'UTF8')) <= 55
+        AND name <> 'catalog' AND name NOT LIKE '%\_line' AND name NOT LIKE '%\_current';
+END;
+$body$;
+
+COMMENT ON FUNCTION ${private}.is_release_name(text) IS
+'Whether a release can be called so: up to 55 bytes, and not one of our own names.';
+REVOKE ALL ON FUNCTION ${private}.is_release_name(text) FROM PUBLIC;

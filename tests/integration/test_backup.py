@@ -1,0 +1,57 @@
+"""pg_dump of both schemas and pg_restore elsewhere: releases verify, the chain holds, work goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from library import build_points, make_points, opened
+from test_worker import POINTS, ask, serve, spends
+from world import freqdp, query
+
+from freqdp_db.storage.binaries import find_binaries
+
+
+def _run(program: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [find_binaries().program(program), *arguments],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, **find_binaries().relocation()},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: Path) -> None:
+    old, new = database_url, empty_database_url
+    with opened(old) as database:
+        build_points(database, "d", make_points(old, "points", POINTS))
+    ask(old)
+    assert serve(old)[0].done == 1
+    freqdp(old, "schedule", "add", "d", "--at", "@daily").succeeded()
+    waiting = ask(old, '{"signature": 4}')
+    file = str(tmp_path / "freqdp.dump")
+    _run("pg_dump", "--format=custom", "--schema=freqdp", "--schema=freqdp_release",
+         "--schema=world", f"--file={file}", old)  # fmt: skip
+
+    freqdp(new, "init", "--roles").succeeded()
+    _run("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={new}", file)
+
+    assert freqdp(new, "init").succeeded()["changed"] is False
+    freqdp(new, "release", "verify", "d_1").succeeded()
+    head = query(new, "SELECT ledger_head FROM freqdp_release.catalog")[0][0]
+    freqdp(new, "ledger", "verify", "--head", head).succeeded()
+    assert query(new, "SELECT count(*) FROM freqdp_release.d_current") == query(
+        old, "SELECT count(*) FROM freqdp_release.d_current"
+    )
+    query(new, "UPDATE freqdp.schedule SET next_at = now()")
+    assert serve(new)[0].done == 2, "the waiting job and the schedule's"
+    assert query(new, "SELECT job_id, state, release FROM freqdp.job ORDER BY 1") == [
+        (1, "done", "d_1"), (waiting, "done", "d_2"), (waiting + 1, "done", "d_1"),
+    ]  # fmt: skip
+    assert spends(new) == 2
+    privileges = (
+        "SELECT relname, relacl::text FROM pg_class WHERE relkind IN ('r', 'p', 'v') "
+        "AND relnamespace = 'freqdp'::regnamespace AND relname !~ '_[0-9]+$' ORDER BY 1"
+    )
+    assert query(new, privileges) == query(old, privileges)

@@ -1,0 +1,486 @@
+"""The worker: jobs asked for in SQL are done once, whatever happens to whoever does them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from library import build_points, make_points, opened, release
+from proxy import Proxy
+from psycopg.conninfo import make_conninfo
+from world import freqdp, query, value
+
+from freqdp_db.jobs.log import Log
+from freqdp_db.jobs.metrics import exposed
+from freqdp_db.jobs.worker import Served, Worker
+from freqdp_db.storage.listening import Listener
+from freqdp_db.storage.locks import hold
+
+POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def url(database_url: str) -> str:
+    """A small dataset `d`, built, with a budget of 1000."""
+    with opened(database_url) as database:
+        build_points(database, "d", make_points(database_url, "points", POINTS))
+    return database_url
+
+
+def ask(url: str, options: str = "{}", dataset: str = "d", epsilon: float = 1) -> int:
+    job = value(url, "SELECT freqdp.request_release(%s, 'lg', %s::numeric, %s::jsonb)",
+                dataset, epsilon, options)  # fmt: skip
+    return int(job)
+
+
+def serve(url: str, **options: float) -> tuple[Served, list[dict[str, Any]]]:
+    """Do what is due, in this process; returns what was served and logged."""
+    stream = io.StringIO()
+    with opened(url) as database:
+        served = Worker(database, Log(stream), **options).serve(once=True)
+    return served, [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+@contextmanager
+def worker(url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker as people start it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "freqdp_db", "worker", "--lease", "2", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": url},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"waited {seconds} s for: {what}")
+
+
+def state(url: str, job: int) -> str:
+    return str(value(url, "SELECT state FROM freqdp.job WHERE job_id = %s", job))
+
+
+def spends(url: str) -> int:
+    return int(value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'"))
+
+
+def left_over(url: str) -> list[Any]:
+    """Tables that nothing points to."""
+    return query(
+        url,
+        "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp'::regnamespace AND relkind = 'r' "
+        "AND (relname LIKE 'staging%' OR relname ~ '_[0-9]+$' AND NOT relispartition)",
+    )
+
+
+# --- from SQL alone ------------------------------------------------------------------------------
+
+
+def test_request_watch_and_query_in_sql(url: str) -> None:
+    """No Python on the client: ask, see it move while it is worked on, query the release."""
+    runner = make_conninfo(url, options="-c role=freqdp_runner")
+    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    with worker(url) as process, psycopg.connect(runner, autocommit=True) as person:
+        until(lambda: query(url, "SELECT 1 FROM freqdp.worker"), "a worker")
+        # what the work commits at its end is not committed yet when progress is seen
+        seen, phases = False, set()
+        asked = time.monotonic()
+        job = ask(runner, '{"rebuild": true}')
+        while state(url, job) not in ("done", "refused", "failed"):
+            for phase, done, total, rate in person.execute(
+                "SELECT phase, done, total, rate FROM freqdp.progress WHERE job_id = %s", [job]
+            ):
+                phases.add(phase)
+                seen = seen or (done >= 0 and rate >= 0 and (total is None or total >= done))
+            assert time.monotonic() - asked < 120
+            assert process.poll() is None
+        assert query(url, "SELECT state, attempts, error FROM freqdp.job") == [("done", 1, None)]
+        assert seen and phases
+        name = value(url, "SELECT release FROM freqdp.job")
+        assert name == "d_1"
+        assert query(url, "SELECT 1 FROM freqdp.job_progress") == []
+        names = {
+            row[0] for row in query(url, "SELECT DISTINCT application_name FROM pg_stat_activity")
+        }
+        assert "freqdp worker" in names
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "Jobs: 1 done, 0 refused" in out
+    events = [json.loads(line) for line in err.splitlines()]
+    assert [e["action"] for e in events] == ["start", "begin", "done", "end", "stop"]
+    assert events[0]["listening"] is True
+    with psycopg.connect(analyst, autocommit=True) as reader:
+        for relation in (name, "d_current"):
+            row = reader.execute(
+                f"SELECT count(*) FROM freqdp_release.{relation}".encode()
+            ).fetchone()
+            assert row is not None and row[0] > 0
+    freqdp(url, "release", "verify", name).succeeded()
+
+
+# --- killed, cancelled, stopped ------------------------------------------------------------------
+
+
+def test_a_killed_workers_job_is_taken_over(url: str) -> None:
+    """On its stored targets: one release, one spend, and it verifies."""
+    with (
+        psycopg.connect(url, autocommit=True) as reader,
+        worker(url) as first,
+    ):
+        # publishing waits for the switch of a view that somebody reads: a moment to be killed in
+        freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
+        job = ask(url, '{"signature": 4}')
+        until(lambda: query(url, "SELECT 1 FROM freqdp.release_step WHERE step = 2 AND digest IS NOT NULL "
+                                 "AND release_id = 2"), "targets")  # fmt: skip
+        drawn = query(
+            url, "SELECT * FROM freqdp.pf_target WHERE release_id = 2 ORDER BY 1, 2, 3, 4"
+        )
+        first.kill()
+        first.wait()
+        reader.execute("ROLLBACK")
+        assert state(url, job) == "running"
+        with worker(url):
+            until(lambda: state(url, job) == "done", "the second worker")
+    assert (
+        query(url, "SELECT * FROM freqdp.pf_target WHERE release_id = 2 ORDER BY 1, 2, 3, 4")
+        == drawn
+    )
+    assert query(url, "SELECT attempts, release FROM freqdp.job") == [(2, "d_1")]
+    assert spends(url) == 2 and left_over(url) == []
+    freqdp(url, "release", "verify", "d_1").succeeded()
+
+
+def test_cancelled_while_it_runs(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as reader, worker(url):
+        freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
+        job = ask(url, '{"signature": 4}')
+        until(
+            lambda: query(url, "SELECT 1 FROM freqdp.progress WHERE phase = 'publish'"),
+            "publishing",
+        )
+        assert value(url, "SELECT freqdp.cancel_job(%s)", job) == "cancelling"
+        until(lambda: state(url, job) == "cancelled", "the cancellation")
+        reader.execute("ROLLBACK")
+    assert query(url, "SELECT name, state FROM freqdp.release ORDER BY 1") == [
+        ("d_1", "abandoned"), ("r", "published"),
+    ]  # fmt: skip
+    assert left_over(url) == []
+
+
+def test_sigterm_gives_the_job_back(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as reader, worker(url, "--grace", "1") as process:
+        freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
+        job = ask(url, '{"signature": 4}')
+        until(
+            lambda: query(url, "SELECT 1 FROM freqdp.progress WHERE phase = 'publish'"),
+            "publishing",
+        )
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        reader.execute("ROLLBACK")
+    assert process.returncode == 0, err
+    assert query(url, "SELECT state, attempts FROM freqdp.job") == [("waiting", 0)]
+    served, _ = serve(url)
+    assert served.done == 1 and state(url, job) == "done" and spends(url) == 2
+
+
+# --- what can pass, and what cannot --------------------------------------------------------------
+
+
+def test_what_can_pass_is_tried_again(url: str) -> None:
+    job = ask(url, '{"rebuild": true}')
+    with opened(url) as other, hold(other, "dataset", 1, "dataset 'd'"):
+        served, events = serve(url)
+    assert served.put_off == 1
+    (row,) = query(url, "SELECT state, attempts, error, due_at > now() FROM freqdp.job")
+    assert row[:2] == ("waiting", 1) and "being worked on by process" in row[2] and row[3]
+    assert [e["in_seconds"] for e in events if e["action"] == "put off"] == [1.0]
+    query(url, "UPDATE freqdp.job_queue SET due_at = now()")
+    assert serve(url)[0].done == 1
+    assert query(url, "SELECT state, attempts, error FROM freqdp.job") == [("done", 2, None)]
+    assert state(url, job) == "done"
+
+
+def test_what_cannot_pass_is_refused_at_once(url: str) -> None:
+    job = ask(url)
+    freqdp(url, "dataset", "drop", "d").succeeded()
+    assert serve(url)[0].refused == 1
+    (row,) = query(url, "SELECT state, attempts, error FROM freqdp.job")
+    assert row[:2] == ("refused", 1) and "dropped" in row[2]
+    assert state(url, job) == "refused"
+
+
+def test_a_fault_is_named_without_its_text(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of an unexpected error may quote a row."""
+    from freqdp_db.jobs import work
+
+    def fail(*arguments: Any) -> None:
+        raise ValueError("taxi 17 was at 116.3, 39.9")
+
+    monkeypatch.setattr(work, "perform", fail)
+    ask(url)
+    served, events = serve(url)
+    assert served.failed == 1
+    error = value(url, "SELECT error FROM freqdp.job")
+    assert error.startswith("a fault in freqdp: ValueError") and "116.3" not in json.dumps(events)
+    assert "taxi" not in error
+
+
+def test_a_job_that_no_worker_survives_is_given_up(url: str) -> None:
+    job = ask(url)
+    query(url, "UPDATE freqdp.job_queue SET attempts = 20, state = 'running', "
+               "lease_until = now() - interval '1 s', worker_id = 77")  # fmt: skip
+    assert serve(url)[0].failed == 1
+    assert state(url, job) == "failed"
+
+
+def test_equal_requests_share_a_release(url: str) -> None:
+    first, second = ask(url), ask(url)
+    third = ask(url, '{"new_draw": true}')
+    assert serve(url)[0].done == 3
+    names = dict(query(url, "SELECT job_id, release FROM freqdp.job"))
+    assert names == {first: "d_1", second: "d_1", third: "d_2"}
+    assert spends(url) == 2
+
+
+def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
+    """Its release and its spend are one transaction with the job's record: all of it or nothing."""
+    from freqdp_db.errors import Busy
+    from freqdp_db.jobs.work import perform
+    from freqdp_db.progress import Progress
+    from freqdp_db.storage.jobs import claim
+
+    ask(url)
+    with opened(url) as database:
+        job = claim(database, 1, 60.0)
+        assert job is not None
+        query(url, "UPDATE freqdp.job_queue SET worker_id = 2")
+        with pytest.raises(Busy, match="taken over"):
+            perform(database, job, 1, Progress())
+    assert spends(url) == 0 and query(url, "SELECT 1 FROM freqdp.release") == []
+
+
+# --- <dataset>_current and retention -------------------------------------------------------------
+
+
+def _current(url: str) -> str | None:
+    definition = value(url, "SELECT pg_get_viewdef(to_regclass('freqdp_release.d_current'))")
+    return None if definition is None else str(definition).split("FROM ")[1].rstrip(";")
+
+
+def test_current_is_the_newest_private_release(url: str) -> None:
+    with opened(url) as database:
+        release(database, "d", "a", signature=3)
+        assert _current(url) == "freqdp_release.a"
+        release(database, "d", "b", signature=4)
+        assert _current(url) == "freqdp_release.b"
+        release(database, "d", "seeded", signature=4, seed=1)
+    assert _current(url) == "freqdp_release.b", "known noise subtracts out"
+    query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_current")
+    freqdp(url, "release", "withdraw", "b").succeeded()
+    assert _current(url) == "freqdp_release.a"
+    freqdp(url, "release", "withdraw", "a").refused("view mine")
+    query(url, "DROP VIEW public.mine")
+    freqdp(url, "release", "withdraw", "a").succeeded()
+    assert _current(url) is None
+    versions = query(url, "SELECT name, version FROM freqdp.release ORDER BY 2")
+    assert versions == [("a", 1), ("b", 2), ("seeded", 3)]
+
+
+def test_a_foreign_relation_of_that_name_is_left_alone(url: str) -> None:
+    query(url, "CREATE VIEW freqdp_release.d_current AS SELECT 1 AS mine")
+    freqdp(url, "anonymize", "d").refused("d_current", "not the view of the newest release")
+    assert spends(url) == 0
+
+
+def test_keep_withdraws_what_jobs_made_before(url: str) -> None:
+    freqdp(url, "anonymize", "d", "--as", "by_hand").succeeded()
+    for signature in (3, 4, 5):
+        ask(url, f'{{"signature": {signature}, "keep": 2}}')
+        assert serve(url)[0].done == 1
+    states = query(url, "SELECT name, state FROM freqdp.release ORDER BY release_id")
+    assert states == [
+        ("by_hand", "published"), ("d_1", "withdrawn"), ("d_2", "published"), ("d_3", "published"),
+    ]  # fmt: skip
+    query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_2")
+    ask(url, '{"signature": 6, "keep": 1}')
+    assert serve(url)[0].done == 1
+    note = value(url, "SELECT note FROM freqdp.job ORDER BY job_id DESC LIMIT 1")
+    assert "d_2 stays for now" in note and "public.mine" in note
+
+
+# --- schedules -----------------------------------------------------------------------------------
+
+
+def _make_due(url: str) -> None:
+    query(
+        url,
+        "UPDATE freqdp.schedule SET next_at = now() - interval '3 hours' WHERE ended_at IS NULL",
+    )
+
+
+def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
+    url = database_url
+    make_points(url, "points", POINTS)
+    freqdp(url, "dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
+           "--geom", "geom", "--budget", "2").succeeded()  # fmt: skip
+    made = freqdp(url, "schedule", "add", "d", "--at", "0 3 * * *", "--timezone", "Europe/Brussels",
+                  "--keep", "1", "--epsilon", "1").succeeded()  # fmt: skip
+    assert made["releases_left"] == 2 and "untouched samples" in made["warning"]
+    due = datetime.fromisoformat(made["next_at"])
+    assert due > datetime.now(UTC) and due.hour in (1, 2) and due.minute == 0
+    freqdp(url, "schedule", "add", "d", "--at", "@daily").refused("has a schedule already")
+    for night in (1, 2, 3):
+        query(url, "INSERT INTO world.points SELECT object, at + interval '5 days', geom FROM world.points "
+                   "WHERE object = %s", f"o{night}")  # fmt: skip
+        _make_due(url)
+        served, events = serve(url)
+        assert served.done == (1 if night < 3 else 0), events
+        assert value(url, "SELECT next_at > now() FROM freqdp.schedule")
+    assert query(url, "SELECT name, state FROM freqdp.release ORDER BY 1") == [
+        ("d_1", "withdrawn"), ("d_2", "published"),
+    ]  # fmt: skip
+    (row,) = query(url, "SELECT ended_at IS NOT NULL, ended_reason FROM freqdp.schedule")
+    assert row[0] and "spent 2 of 2, remaining 0, last spent at 20" in row[1]
+    job = query(url, "SELECT state, error FROM freqdp.job ORDER BY job_id DESC LIMIT 1")
+    assert job == [("refused", row[1])]
+    assert [e["refused"] for e in events if e["action"] == "schedule"] == [row[1]]
+    assert "budget" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
+    _make_due(url)
+    assert serve(url)[0] == Served()
+
+
+def test_unchanged_data_costs_nothing(url: str) -> None:
+    freqdp(url, "schedule", "add", "d", "--at", "@hourly").succeeded()
+    for _ in range(2):
+        _make_due(url)
+        assert serve(url)[0].done == 1
+    assert spends(url) == 1
+    assert [row[0] for row in query(url, "SELECT release FROM freqdp.job")] == ["d_1", "d_1"]
+    freqdp(url, "schedule", "drop", "d").succeeded()
+    assert "ended by" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
+    freqdp(url, "schedule", "drop", "d").refused("has no schedule")
+
+
+def test_jobs_of_a_schedule_do_not_pile_up(url: str) -> None:
+    from freqdp_db.jobs.schedule import fire_due
+
+    freqdp(url, "schedule", "add", "d", "--at", "@hourly").succeeded()
+    with opened(url) as database:
+        _make_due(url)
+        assert [f.job_id for f in fire_due(database)] == [1]
+        _make_due(url)
+        (fired,) = fire_due(database)
+    assert fired.job_id is None and "not done yet" in (fired.refused or "")
+    assert value(url, "SELECT ended_at FROM freqdp.schedule") is None
+
+
+# --- operating it --------------------------------------------------------------------------------
+
+
+def test_behind_a_pooler_it_polls_and_says_so(url: str) -> None:
+    with opened(url) as direct:
+        listener = Listener(direct)
+        assert listener.hears
+        listener.close()
+    proxy = Proxy(url, poses_as_pooler=True)
+    try:
+        with worker(proxy.url) as process:
+            until(lambda: query(url, "SELECT 1 FROM freqdp.worker WHERE NOT listening"), "a worker")
+            job = ask(url)
+            until(lambda: state(url, job) == "done", "the job, found by looking")
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=30)
+    finally:
+        proxy.close()
+    (said,) = (e for line in err.splitlines() if (e := json.loads(line))["action"] == "poll")
+    assert said["every_seconds"] == 5.0 and "pooler" in said["reason"]
+
+
+def test_cut_connections_are_made_anew(url: str) -> None:
+    proxy = Proxy(url)
+    try:
+        with worker(proxy.url) as process:
+            until(lambda: query(url, "SELECT 1 FROM freqdp.worker WHERE listening"), "a worker")
+            assert proxy.drop_all() > 0
+            job = ask(url)
+            until(lambda: state(url, job) == "done", "the job")
+            assert process.poll() is None
+    finally:
+        proxy.close()
+    assert spends(url) == 1
+
+
+def test_health_jobs_and_metrics(url: str) -> None:
+    freqdp(url, "worker", "--health").refused("no worker on")
+    freqdp(url, "jobs", "--job", "7").refused("there is no job 7")
+    job = ask(url)
+    with opened(url) as database, exposed(database, Served(done=3), 0) as port:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        assert 'freqdp_jobs{state="waiting"} 1' in text
+        assert 'freqdp_worker_jobs_total{result="done"} 3' in text
+        assert "freqdp_up 1" in text
+    serve(url)
+    (shown,) = freqdp(url, "jobs").succeeded()["jobs"]
+    assert (shown["job_id"], shown["state"], shown["release"]) == (job, "done", "d_1")
+    freqdp(url, "jobs", "--cancel", str(job)).refused("is done already")
+    query(url, "UPDATE freqdp.worker SET stopped_at = NULL")
+    freqdp(url, "worker", "--health").succeeded()
+    query(url, "UPDATE freqdp.worker SET seen_at = now() - interval '10 min'")
+    freqdp(url, "worker", "--health").refused("no worker on")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("worker", "--lease", "0"), "--lease 0"),
+        (("worker", "--grace", "x"), "--grace x"),
+        (("worker", "--metrics", "99999999"), "--metrics 99999999"),
+        (("schedule", "add", "d", "--at", "0 3 * *"), "five fields"),
+        (("schedule", "add", "d", "--at", "@daily", "--timezone", "Mars"), "--timezone 'Mars'"),
+        (("schedule", "add", "d", "--at", "@daily", "--keep", "0"), "--keep 0"),
+        (("schedule", "add", "nobody", "--at", "@daily"), "there is no dataset 'nobody'"),
+        (("jobs", "--cancel", "5"), "there is no job 5"),
+        (("jobs", "--limit", "0"), "--limit 0"),
+    ],
+)
+def test_bad_input(database_url: str, arguments: tuple[str, ...], words: str) -> None:
+    if arguments[0] == "schedule" and arguments[2] == "d":
+        make_points(database_url, "points", POINTS[:2])
+        freqdp(database_url, "dataset", "add", "d", "--from", "world.points", "--object", "object",
+               "--time", "at", "--geom", "geom").succeeded()  # fmt: skip
+    freqdp(database_url, *arguments).refused(words)
+    assert query(database_url, "SELECT 1 FROM freqdp.schedule") == []
