@@ -78,13 +78,13 @@ def _run(part: str) -> None:
     from freqdp_db.search.filing import file_trajectories
     from freqdp_db.storage.wire import decode_runs, encode_lines, encode_runs
 
-    rng = np.random.default_rng(1)
     count, objects = 240, 6
+    number = np.arange(count)
     rows = cleaning.Rows(
-        np.sort(rng.integers(0, objects, count)),
-        np.arange(count) * 1_000_000,
-        rng.integers(0, 6, count).astype(np.float64) * 100.0,
-        rng.integers(0, 6, count).astype(np.float64) * 100.0,
+        number * objects // count,
+        number * 1_000_000,
+        (number * number % 7).astype(np.float64) * 100.0,
+        (number * number % 11).astype(np.float64) * 100.0,
     )
     excluded: dict[str, int] = {}
     rows = cleaning.drop_repeats(cleaning.sort_rows(rows), excluded)
@@ -111,7 +111,7 @@ def _run(part: str) -> None:
             places.x, places.y, seconds, 4326,
         )  # fmt: skip
     else:
-        rank = rng.permutation(objects)
+        rank = np.arange(objects)
         tf_targets = perturb_tf(frequencies, signatures.candidates, Fraction(1, 2), source)
         thinned = delete(state, delete_globally(state, places, frequencies, tf_targets, rank))
         insert_globally(thinned, places, tf_targets, rank)
