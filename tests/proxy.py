@@ -23,6 +23,8 @@ class Proxy:
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._lock = threading.Lock()
         self._closed = False
+        self.most_bytes: int | None = None
+        """Cut a connection when its server has sent so much."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -80,7 +82,12 @@ class Proxy:
         with suppress(OSError):
             if back and self._poses:
                 self._forge(source, target)
+            left = self.most_bytes if back else None
             while data := source.recv(65536):
+                if left is not None and len(data) >= left:
+                    target.sendall(data[:left])
+                    break
+                left = None if left is None else left - len(data)
                 target.sendall(data)
         for end in (source, target):
             with suppress(OSError):

@@ -158,11 +158,15 @@ def copy_bytes(
     _start_copy(connection, statement.as_bytes(connection))
     stream = RowStream(connection)
     try:
-        first = True
+        first, whole = True, False
         for rows in stream:
-            if stream.ended and (failed := _read_to_the_end(pgconn)) is not None:
-                # there is no trailer: the server failed, or the connection broke
-                raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+            if stream.ended:
+                failed = _read_to_the_end(pgconn)
+                if failed is not None:
+                    raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+                if bytes(rows[-len(_TRAILER) :]) != _TRAILER:
+                    raise _cut_off()
+                whole = True
             # the header comes with the first row, the trailer is the last message
             begin = len(_HEADER) if first else 0
             end = len(rows) - (len(_TRAILER) if stream.ended else 0)
@@ -175,6 +179,13 @@ def copy_bytes(
         failed = _read_to_the_end(pgconn)
         if failed is not None and stream.ended:
             raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+    if not whole:
+        raise _cut_off()
+
+
+def _cut_off() -> psycopg.OperationalError:
+    """The rows stop without the stream's trailer: fewer than there are must not pass for all."""
+    return psycopg.OperationalError("the connection was lost while rows were read")
 
 
 def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
@@ -195,7 +206,9 @@ def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
         _read_to_the_end(pgconn)
         raise
     result = pgconn.get_result()
-    if result is not None and result.status != ExecStatus.COPY_OUT:
+    if result is None:
+        raise _cut_off()
+    if result.status != ExecStatus.COPY_OUT:
         _read_to_the_end(pgconn)
         raise psycopg.errors.error_from_result(result, connection.info.encoding)
 
