@@ -4,8 +4,8 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
     -- The channel carries the name of this schema: two installations do not wake each other.
     SELECT pg_notify(n.nspname || '_job', '')
-    FROM pg_class AS c
-    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = (
         SELECT q.tableoid FROM ${private}.job_queue AS q
         UNION ALL
