@@ -6,30 +6,20 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.errors import BadInput
-from freqdp_db.loading import csvfile, published, roadfile
-from freqdp_db.loading.city import City
-from freqdp_db.loading.files import BadRows, counted, expand
-from freqdp_db.loading.rows import Samples
 from freqdp_db.progress import Progress
-from freqdp_db.storage import loading_roads
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.loading import (
-    Chunk,
-    Column,
-    Kind,
-    Mode,
-    PlainTable,
-    check_target,
-    load_table,
-)
 from freqdp_db.storage.names import format_relation, parse_relation
+
+if TYPE_CHECKING:
+    from freqdp_db.loading.city import City
+    from freqdp_db.loading.rows import Samples
+    from freqdp_db.storage.engine import Database
+    from freqdp_db.storage.loading import Chunk, Column, Kind, Mode, PlainTable
 
 app = typer.Typer(name="load", help="Load files into plain tables.", no_args_is_help=True)
 
@@ -51,6 +41,15 @@ def demo(
     replace: Replace = False,
 ) -> None:
     """Make up a city: roads, and people and taxis that move along them."""
+
+    import numpy as np
+
+    from freqdp_db.loading import roadfile
+    from freqdp_db.loading.city import City
+    from freqdp_db.loading.files import counted
+    from freqdp_db.storage import loading_roads
+    from freqdp_db.storage.loading import check_target, load_table
+
     if seed < 0:
         raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
     city = City(objects, days, np.random.default_rng(seed))
@@ -106,6 +105,12 @@ def make_city(
     progress: Progress,
 ) -> None:
     """A table like that of `load demo`, for a benchmark."""
+
+    import numpy as np
+
+    from freqdp_db.loading.city import City
+    from freqdp_db.storage.loading import load_table
+
     city = City(objects, days, np.random.default_rng(seed))
     with (
         database.begin() as connection,
@@ -121,6 +126,8 @@ def make_city(
 
 
 def _city_table(relation: tuple[str, str], objects: int, days: int, seed: int) -> PlainTable:
+    from freqdp_db.storage.loading import Column
+
     return _samples_table(
         relation,
         "text",
@@ -164,6 +171,10 @@ def csv_(
     append: Append = False,
 ) -> None:
     """Load CSV files: say which column is what."""
+
+    from freqdp_db.loading import csvfile
+    from freqdp_db.loading.files import BadRows, counted, expand
+
     paths = expand(files, csvfile.ENDINGS)
     layout = csvfile.CsvFormat(object_, time, lon, lat, delimiter, header, time_format, timezone)
     table = _samples_table(
@@ -204,6 +215,9 @@ def tdrive(
     append: Append = False,
 ) -> None:
     """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here."""
+
+    from freqdp_db.loading import published
+
     if limit is not None and limit < 1:
         raise BadInput(f"--limit {limit} leaves no taxi", remedy="give a number from 1 on")
     paths = published.tdrive_files(folder, limit, min_samples)
@@ -238,6 +252,10 @@ def geolife(
     append: Append = False,
 ) -> None:
     """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
+
+    from freqdp_db.loading import published
+    from freqdp_db.storage.loading import Column
+
     paths = published.geolife_files(folder)
     table = _samples_table(
         parse_relation(into, "--into"),
@@ -285,6 +303,11 @@ def roads(
     replace: Replace = False,
 ) -> None:
     """Load a road network from two CSV files, or from an edge table that is there."""
+
+    from freqdp_db.loading import roadfile
+    from freqdp_db.storage import loading_roads
+    from freqdp_db.storage.loading import check_target
+
     if (from_ is None) == (not files) or (files and len(files) != 2):
         raise BadInput(
             "the roads come from two files or from one table",
@@ -377,6 +400,8 @@ def _load_files(
 ) -> int:
     """Read and load in one transaction; `check` may still refuse once all files were read."""
 
+    from freqdp_db.storage.loading import check_target, load_table
+
     def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
         for samples in read(advance):
             yield _columns(samples, key)
@@ -402,6 +427,8 @@ def _samples_table(
     key: str = "object_id",
     srid: int = 4326,
 ) -> PlainTable:
+    from freqdp_db.storage.loading import Column, PlainTable
+
     columns = (
         Column(key, kind, "Who or what moved."),
         Column("at", "timestamptz", "When it was there."),
@@ -412,6 +439,8 @@ def _samples_table(
 
 
 def _columns(samples: Samples, key: str) -> Chunk:
+    import numpy as np
+
     point = np.column_stack([samples.x, samples.y])
     return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from scipy.spatial import cKDTree
 
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.model import Ids, Ints, Locations, Metres
@@ -109,6 +108,8 @@ def snap_exact(x: Metres, y: Metres) -> Snapped:
 
 def snap_anchors(x: Metres, y: Metres, anchor_x: Metres, anchor_y: Metres) -> Snapped:
     """The nearest anchor; of anchors at one place, the first."""
+    from scipy.spatial import cKDTree  # slow to import, and rarely needed
+
     usable = np.flatnonzero(np.isfinite(anchor_x) & np.isfinite(anchor_y))
     if len(usable) == 0:
         raise BadData("the relation of --snap anchors: has no usable points")
