@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from freqdp_db.cli.console import Session, command, whole_number
-from freqdp_db.cli.load import make_city
-from freqdp_db.storage.engine import Database
+
+if TYPE_CHECKING:
+    from freqdp_db.storage.engine import Database
 
 app = typer.Typer(name="bench", help="Measure the search and the whole job.", no_args_is_help=True)
 
@@ -34,6 +35,8 @@ _CITY_DAYS = 2
 
 
 def _make(session: Session, seed: int) -> Any:
+    from freqdp_db.cli.samples import make_city
+
     def make(database: Database, relation: tuple[str, str], objects: int) -> None:
         make_city(database, relation, objects, _CITY_DAYS, seed, session.progress())
 

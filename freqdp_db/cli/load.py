@@ -12,14 +12,11 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.errors import BadInput
-from freqdp_db.progress import Progress
 from freqdp_db.storage.names import format_relation, parse_relation
 
 if TYPE_CHECKING:
-    from freqdp_db.loading.city import City
     from freqdp_db.loading.rows import Samples
-    from freqdp_db.storage.engine import Database
-    from freqdp_db.storage.loading import Chunk, Column, Kind, Mode, PlainTable
+    from freqdp_db.storage.loading import Chunk, Mode, PlainTable
 
 app = typer.Typer(name="load", help="Load files into plain tables.", no_args_is_help=True)
 
@@ -41,9 +38,9 @@ def demo(
     replace: Replace = False,
 ) -> None:
     """Make up a city: roads, and people and taxis that move along them."""
-
     import numpy as np
 
+    from freqdp_db.cli.samples import city_rows, city_table
     from freqdp_db.loading import roadfile
     from freqdp_db.loading.city import City
     from freqdp_db.loading.files import counted
@@ -53,7 +50,7 @@ def demo(
     if seed < 0:
         raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
     city = City(objects, days, np.random.default_rng(seed))
-    table = _city_table(parse_relation(into, "--into"), objects, days, seed)
+    table = city_table(parse_relation(into, "--into"), objects, days, seed)
     roads = loading_roads.roads_table(
         parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
     )
@@ -77,7 +74,7 @@ def demo(
             )
         with progress.stage("make and load", objects, "objects") as stage:
             rows = load_table(
-                connection, session.settings, table, mode, _city_rows(city, dirt, stage.advance)
+                connection, session.settings, table, mode, city_rows(city, dirt, stage.advance)
             )
     _answer(
         session,
@@ -94,56 +91,6 @@ def demo(
         f"({counted(dirt)}): the build will leave them out and say so.",
         _dataset_add(table, "object_id"),
     )
-
-
-def make_city(
-    database: Database,
-    relation: tuple[str, str],
-    objects: int,
-    days: int,
-    seed: int,
-    progress: Progress,
-) -> None:
-    """A table like that of `load demo`, for a benchmark."""
-
-    import numpy as np
-
-    from freqdp_db.loading.city import City
-    from freqdp_db.storage.loading import load_table
-
-    city = City(objects, days, np.random.default_rng(seed))
-    with (
-        database.begin() as connection,
-        progress.stage("make and load", objects, "objects") as stage,
-    ):
-        load_table(
-            connection,
-            database.settings,
-            _city_table(relation, objects, days, seed),
-            "create",
-            _city_rows(city, {}, stage.advance),
-        )
-
-
-def _city_table(relation: tuple[str, str], objects: int, days: int, seed: int) -> PlainTable:
-    from freqdp_db.storage.loading import Column
-
-    return _samples_table(
-        relation,
-        "text",
-        f"Made-up trajectories of {objects:,} objects over {days} days (freqdp load demo, "
-        f"seed {seed}). Nobody's data.",
-        Column("speed_kmh", "float8", "Speed as the device reports it."),
-    )
-
-
-def _city_rows(city: City, dirt: dict[str, int], advance: Callable[[int], None]) -> Iterator[Chunk]:
-    """The samples; counts what was soiled on purpose."""
-    for chunk in city.chunks():
-        for reason, count in chunk.dirt.items():
-            dirt[reason] = dirt.get(reason, 0) + count
-        yield _columns(chunk.samples, "object_id")
-        advance(chunk.objects)
 
 
 @command(app, "csv")
@@ -171,13 +118,13 @@ def csv_(
     append: Append = False,
 ) -> None:
     """Load CSV files: say which column is what."""
-
+    from freqdp_db.cli.samples import samples_table
     from freqdp_db.loading import csvfile
     from freqdp_db.loading.files import BadRows, counted, expand
 
     paths = expand(files, csvfile.ENDINGS)
     layout = csvfile.CsvFormat(object_, time, lon, lat, delimiter, header, time_format, timezone)
-    table = _samples_table(
+    table = samples_table(
         parse_relation(into, "--into"),
         "text",
         "Trajectories from CSV files (freqdp load csv).",
@@ -215,13 +162,13 @@ def tdrive(
     append: Append = False,
 ) -> None:
     """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here."""
-
+    from freqdp_db.cli.samples import samples_table
     from freqdp_db.loading import published
 
     if limit is not None and limit < 1:
         raise BadInput(f"--limit {limit} leaves no taxi", remedy="give a number from 1 on")
     paths = published.tdrive_files(folder, limit, min_samples)
-    table = _samples_table(
+    table = samples_table(
         parse_relation(into, "--into"),
         "int4",
         "T-Drive taxis as published (freqdp load tdrive).",
@@ -252,12 +199,12 @@ def geolife(
     append: Append = False,
 ) -> None:
     """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
-
+    from freqdp_db.cli.samples import samples_table
     from freqdp_db.loading import published
     from freqdp_db.storage.loading import Column
 
     paths = published.geolife_files(folder)
-    table = _samples_table(
+    table = samples_table(
         parse_relation(into, "--into"),
         "text",
         "GeoLife trajectories as published (freqdp load geolife).",
@@ -399,12 +346,12 @@ def _load_files(
     check: Callable[[], None] | None = None,
 ) -> int:
     """Read and load in one transaction; `check` may still refuse once all files were read."""
-
+    from freqdp_db.cli.samples import sample_columns
     from freqdp_db.storage.loading import check_target, load_table
 
     def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
         for samples in read(advance):
-            yield _columns(samples, key)
+            yield sample_columns(samples, key)
         if check is not None:
             check()
 
@@ -417,32 +364,6 @@ def _load_files(
         if not rows:
             raise BadInput("there is not one readable row in it", remedy="check the files")
     return rows
-
-
-def _samples_table(
-    relation: tuple[str, str],
-    kind: Kind,
-    comment: str,
-    *more: Column,
-    key: str = "object_id",
-    srid: int = 4326,
-) -> PlainTable:
-    from freqdp_db.storage.loading import Column, PlainTable
-
-    columns = (
-        Column(key, kind, "Who or what moved."),
-        Column("at", "timestamptz", "When it was there."),
-        Column("geom", "point", f"Where it was, as reported (SRID {srid})."),
-        *more,
-    )
-    return PlainTable(relation, columns, comment, srid)
-
-
-def _columns(samples: Samples, key: str) -> Chunk:
-    import numpy as np
-
-    point = np.column_stack([samples.x, samples.y])
-    return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}
 
 
 def _mode(replace: bool, append: bool = False) -> Mode:

@@ -132,7 +132,7 @@ class Request:
             "epsilon_local": format(self.epsilon_local.normalize(), "f"),
             "signature": self.signature,
             "spread": self.spread if self.spread == "paper" else f"{self.spread} m",
-            "radius": None if self.radius is None else f"{self.radius} m",
+            **({} if self.radius is None else {"radius": f"{self.radius} m"}),
             "time_step_s": None if self.time_step_us is None else self.time_step_us / 1e6,
         }
 

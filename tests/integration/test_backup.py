@@ -51,7 +51,8 @@ def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: 
     ]  # fmt: skip
     assert spends(new) == 2
     privileges = (
-        "SELECT relname, relacl::text FROM pg_class WHERE relkind IN ('r', 'p', 'v') "
+        "SELECT relname, coalesce(relacl, acldefault('r', relowner))::text FROM pg_class "
+        "WHERE relkind IN ('r', 'p', 'v') "
         "AND relnamespace = 'freqdp'::regnamespace AND relname !~ '_[0-9]+$' ORDER BY 1"
     )
     assert query(new, privileges) == query(old, privileges)

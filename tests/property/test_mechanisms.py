@@ -58,7 +58,7 @@ def test_targets_hold_after_each_mechanism(
     state = world.trajectories
     for number, mechanism in enumerate(request.method.steps, start=1):
         frequencies = count(state, surroundings)
-        targets = draw(mechanism, frequencies, request, source)
+        targets = draw(mechanism, frequencies, world.locations, request, source)
         _, state = edit(state, frequencies, targets, surroundings, request, world.rank)
         require_targets(count(state, surroundings), targets, number)
         if isinstance(targets, TfTargets):
