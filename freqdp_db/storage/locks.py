@@ -17,11 +17,13 @@ from freqdp_db.errors import Busy
 from freqdp_db.storage.engine import Database
 
 _TRY = sa.text("SELECT pg_try_advisory_xact_lock(hashtext(:kind), :number)")
+# pg_locks shows the two int4 of a lock as oids, and those of every database of the server.
 _HOLDER = sa.text(
     "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM pg_locks l "
     "JOIN pg_stat_activity a ON a.pid = l.pid "
     "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 "
-    "AND l.classid::bigint::int4 = hashtext(:kind) AND l.objid::bigint = :number"
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "AND l.classid = hashtext(:kind)::oid AND l.objid = CAST(:number AS int4)::oid"
 )
 _SECONDS_BETWEEN = 0.5
 

@@ -576,7 +576,11 @@ def test_names_of_datasets_are_taken_once(city: str) -> None:
 def test_second_build_at_once_is_refused(city: str) -> None:
     database = Database(city, Settings(dsn=city), "a night job")
     try:
-        with hold(database, "dataset", 1, "dataset 'city'"):
+        with (
+            hold(database, "dataset", 1, "dataset 'city'"),
+            psycopg.connect(city) as stranger,
+        ):
+            stranger.execute("SELECT pg_advisory_xact_lock(-1, 1)")  # beyond int4 in pg_locks
             holder = value(
                 city,
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'freqdp a night job'",
