@@ -7,28 +7,53 @@ long segments. The distance to that box bounds the distance to each of them from
 bundles of a cell are a sheaf, every eight sheaves a larger one, until one holds the whole cell.
 
 The numbers of eight neighbours stand side by side (all first ends' x, then all y, ...), so that
-the processor compares several at once; places that no member fills are infinitely far away.
+the processor compares all of them at once; places that no member fills are infinitely far away.
+What decides whether to look closer takes half the memory of the exact coordinates: whole quanta (a
+millimetre or so) in 32 bits, whose differences are exact, and single precision for the rest. Bounds
+give way by what rounding can make of a distance, so that nothing near is missed; losses are computed
+from the exact ends.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from freqdp_db.model import Ids, Ints, Metres, offsets_from
+from freqdp_db.model import Ids, Ints, offsets_from
 from freqdp_db.parallel import over_ranges
 from freqdp_db.search.filing import Filed
 from freqdp_db.search.grid import piece_of
-from freqdp_db.search.rows import rough_squared_distance
+from freqdp_db.search.lanes import WIDTH, aligned, constant, rows_of, splat
 
-SIZE = 8
-NO_RANK = np.iinfo(np.int64).max
+SIZE = WIDTH
+NO_RANK = np.iinfo(np.int32).max
 """Worse than every rank."""
-_SLACK_M = 1e-6  # for the rounding of turned coordinates
+_STRIP, MEMBER = 3, 7  # numbers of a box: the first in single precision, and the last
+_FINEST_M = 2.0**-10
+_MOST_QUANTA = 2.0**30 - 2
+_FARTHEST = 1e37
+"""Squared quanta: what a limit is at most. Finite, so that empty places are beyond it."""
+# What rounding can make of a distance: a share of it, one of the extent of what it leads to, and
+# some quanta. A thousandth more than the limit's square lets the second be added as a square.
+_ERROR = 2e-6
+_MORE = 1e-3
+_QUANTA = 4.0
+_LENGTH_ERROR2 = float(np.float32(_ERROR**2 * (1.0 + 1.0 / _MORE)))
+
+
+class Lattice(NamedTuple):
+    """Whole quanta from an origin in the midst of the data."""
+
+    x: float
+    y: float
+    quantum: float
+    """Metres, a power of two: no coordinate of the data is 2^30 quanta from the origin."""
 
 
 @dataclass(frozen=True)
@@ -39,31 +64,29 @@ class Bundles:
     """The sheaf, or the only bundle, that holds all of a cell (-1: the cell has no segments)."""
     height: NDArray[np.int8]
     """How many sheaves are above a bundle of the cell; 0: the cell is one bundle."""
-    ends: Metres
-    """[bundle, coordinate, place]: ax, ay, bx, by of whole segments."""
-    owner: Ids
-    position: Ids
-    """[bundle, place]: trajectory of the segment (-1: none), and where in it the segment begins."""
-    member: Ints
-    """[sheaf]: its first bundle, or its first smaller sheaf; the others follow."""
-    strip: Metres
-    """[sheaf, bound, place]: direction (x, y), then the bounds along it and across it."""
-    level: Ints
-    """Sheaves level[h - 1] to level[h] - 1 are those of height h; the members come first."""
+    lattice: Lattice
+    row: Ints
+    """Bundle b has rows row[b] to row[b + 1] - 1, as filed."""
+    ends: Ids
+    """[bundle, coordinate, place]: ax, ay, bx, by of whole segments, in quanta."""
+    box: Ids
+    """[sheaf, number, place]: the boxes of its members. Their middle (x, y), in quanta; the best rank
+    behind them; as bits of single precision their direction (x, y) and how far they reach along it
+    and across it; then, in the first place, which is the first member (the others follow)."""
 
 
-def tie_bundles(filed: Filed, owner: Ids, position: Ids) -> Bundles:
-    """Cut each cell's rows into bundles, gather them in sheaves and fit the boxes."""
+def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
+    """Cut each cell's rows into bundles, gather them in sheaves and fit the boxes.
+
+    best_rank: of the trajectory of each row.
+    """
     rows = filed.grid.segment_offsets
     bundles = -(-np.diff(rows) // SIZE)
     first_bundle = offsets_from(bundles)
-    ends = np.full((first_bundle[-1], 4, SIZE), np.inf)
-    bundled_owner = np.full((first_bundle[-1], SIZE), -1, np.int32)
-    bundled_position = np.full((first_bundle[-1], SIZE), -1, np.int32)
-    over_ranges(
-        _lay_out, rows, rows, first_bundle, filed.ends, owner, position,
-        ends, bundled_owner, bundled_position,
-    )  # fmt: skip
+    lattice = _choose_lattice(filed)
+    row = np.full(first_bundle[-1] + 1, len(filed))
+    ends = aligned((int(first_bundle[-1]), 4, SIZE))
+    over_ranges(_lay_out, rows, rows, first_bundle, filed.ends, lattice, row, ends)
     top = np.where(bundles > 0, first_bundle[:-1], -1)
     height = np.zeros(len(bundles), np.int8)
     level, member, begin, end = [0], [], [], []
@@ -81,31 +104,45 @@ def tie_bundles(filed: Filed, owner: Ids, position: Ids) -> Bundles:
         top[high], height[high] = first[high], h + 1
         level.append(level[-1] + int(sheaves.sum()))
         below, h, width = first, h + 1, width * SIZE
-    strip = np.empty((level[-1], 6, SIZE))
+    box = aligned((level[-1], 8, SIZE))
     for h in range(len(member)):
-        part = strip[level[h] : level[h + 1]]
+        part = box[level[h] : level[h + 1]]
+        part[:, MEMBER, 0] = member[h]
         everything = np.arange(len(part) + 1) * SIZE ** (h + 2)
         over_ranges(
-            _fit, everything, begin[h], end[h], SIZE ** (h + 1), filed.ends, filed.part, part
-        )
-    members = np.concatenate(member) if member else np.zeros(0, np.int64)
-    return Bundles(
-        top, height, ends, bundled_owner, bundled_position, members, strip, np.array(level)
-    )
+            _fit, everything, begin[h], end[h], SIZE ** (h + 1), filed.ends, filed.part, best_rank,
+            lattice, part[:, :_STRIP], part[:, _STRIP:MEMBER].view(np.float32),
+        )  # fmt: skip
+    return Bundles(top, height, lattice, row, ends, box)
+
+
+def _choose_lattice(filed: Filed) -> Lattice:
+    if not len(filed):
+        return Lattice(0.0, 0.0, 1.0)
+    x0, y0, x1, y1 = filed.grid.tree_box[0]
+    reach = max(x1 - x0, y1 - y0) / 2
+    quantum = _FINEST_M
+    while reach / quantum >= _MOST_QUANTA:
+        quantum *= 2.0
+    return Lattice((x0 + x1) / 2, (y0 + y1) / 2, quantum)
+
+
+@njit(cache=True, inline="always")
+def in_quanta(metres, origin, quantum):  # type: ignore[no-untyped-def]
+    """A coordinate on the lattice. One beyond all data is drawn nearer, and so are its distances."""
+    return np.int32(min(max(np.rint((metres - origin) / quantum), -_MOST_QUANTA), _MOST_QUANTA))
 
 
 @njit(nogil=True, cache=True)
-def _lay_out(  # type: ignore[no-untyped-def]
-    first, last, rows, first_bundle, ends, owner, position, out_ends, out_owner, out_position
-):
+def _lay_out(first, last, rows, first_bundle, ends, lattice, out_row, out_ends):  # type: ignore[no-untyped-def]
+    x, y, quantum = lattice
     for cell in range(first, last):
-        for r in range(rows[cell], rows[cell + 1]):
-            nth = r - rows[cell]
-            b, place = first_bundle[cell] + nth // SIZE, nth % SIZE
-            for i in range(4):
-                out_ends[b, i, place] = ends[r, i]
-            out_owner[b, place] = owner[r]
-            out_position[b, place] = position[r]
+        for b in range(first_bundle[cell], first_bundle[cell + 1]):
+            out_row[b] = rows[cell] + (b - first_bundle[cell]) * SIZE
+            for place in range(SIZE):
+                r = min(out_row[b] + place, rows[cell + 1] - 1)
+                for i in range(4):
+                    out_ends[b, i, place] = in_quanta(ends[r, i], x if i % 2 == 0 else y, quantum)
 
 
 @njit(cache=True, inline="always")
@@ -118,8 +155,11 @@ def _forward(ax, ay, bx, by):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _fit(first, last, begin, end, width, ends, part, strip):  # type: ignore[no-untyped-def]
+def _fit(  # type: ignore[no-untyped-def]
+    first, last, begin, end, width, ends, part, best_rank, lattice, middle, strip
+):
     """Boxes of the members of each sheaf: `width` rows each, the last one what is left."""
+    origin_x, origin_y, quantum = lattice
     for sheaf in range(first, last):
         for place in range(SIZE):
             lo = begin[sheaf] + place * width
@@ -136,7 +176,9 @@ def _fit(first, last, begin, end, width, ends, part, strip):  # type: ignore[no-
                 ux, uy = 1.0, 0.0
             along_min = across_min = np.inf
             along_max = across_max = -np.inf
+            rank = NO_RANK
             for s in range(lo, hi):
+                rank = min(rank, best_rank[s])
                 ax, ay, bx, by = piece_of(
                     ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3], part[s, 0], part[s, 1]
                 )
@@ -145,76 +187,66 @@ def _fit(first, last, begin, end, width, ends, part, strip):  # type: ignore[no-
                     along_min, along_max = min(along_min, along), max(along_max, along)
                     across_min, across_max = min(across_min, across), max(across_max, across)
             strip[sheaf, 0, place], strip[sheaf, 1, place] = ux, uy
-            strip[sheaf, 2, place] = along_min - _SLACK_M
-            strip[sheaf, 3, place] = along_max + _SLACK_M
-            strip[sheaf, 4, place] = across_min - _SLACK_M
-            strip[sheaf, 5, place] = across_max + _SLACK_M
-
-
-def lowest_ranks(bundles: Bundles, rank: Ints) -> Ints:
-    """[sheaf, place]: the best rank of the trajectories behind each member."""
-    of_bundle = np.empty(len(bundles.owner), np.int64)
-    over_ranges(_lowest_of_bundles, np.arange(len(of_bundle) + 1), bundles.owner, rank, of_bundle)
-    of_member = np.full((len(bundles.member), SIZE), NO_RANK)
-    _lowest_of_members(bundles.level, bundles.member, bundles.strip, of_bundle, of_member)
-    return of_member
-
-
-@njit(nogil=True, cache=True)
-def _lowest_of_bundles(first, last, owner, rank, lowest):  # type: ignore[no-untyped-def]
-    for b in range(first, last):
-        lowest[b] = NO_RANK
-        for place in range(SIZE):
-            if owner[b, place] >= 0:
-                lowest[b] = min(lowest[b], rank[owner[b, place]])
+            middle[sheaf, 2, place] = rank
+            if lo >= hi:
+                middle[sheaf, 0, place] = middle[sheaf, 1, place] = 0
+                strip[sheaf, 2, place] = strip[sheaf, 3, place] = -np.inf
+                continue
+            along, across = (along_min + along_max) / 2, (across_min + across_max) / 2
+            middle[sheaf, 0, place] = in_quanta(along * ux - across * uy, origin_x, quantum)
+            middle[sheaf, 1, place] = in_quanta(along * uy + across * ux, origin_y, quantum)
+            half_along = (along_max - along_min) / 2 / quantum
+            half_across = (across_max - across_min) / 2 / quantum
+            error = _ERROR * (half_along + half_across) + _QUANTA
+            strip[sheaf, 2, place] = half_along + error
+            strip[sheaf, 3, place] = half_across + error
 
 
 @njit(cache=True)
-def _lowest_of_members(level, member, strip, of_bundle, of_member):  # type: ignore[no-untyped-def]
-    for h in range(1, len(level)):
-        for sheaf in range(level[h - 1], level[h]):
-            for place in range(SIZE):
-                if strip[sheaf, 2, place] == np.inf:
-                    break
-                below = member[sheaf] + place
-                if h == 1:
-                    of_member[sheaf, place] = of_bundle[below]
-                else:
-                    for i in range(SIZE):
-                        of_member[sheaf, place] = min(of_member[sheaf, place], of_member[below, i])
+def rough_limit(limit2, quantum):  # type: ignore[no-untyped-def]
+    """A limit in squared metres as the comparisons below take it: in squared quanta, and wider."""
+    limit = math.sqrt(limit2) / quantum * (1.0 + _ERROR) + _QUANTA
+    return np.float32(min(limit * limit * (1.0 + _MORE), _FARTHEST))
 
 
-# The loops below run to the length of an axis, not to SIZE: a compiler that knows the length
-# unrolls the loop instead of doing four places in one instruction.
-
-
-@njit(cache=True)
-def near_members(px, py, strip, sheaf, limit2, lowest, worst_rank):  # type: ignore[no-untyped-def]
+@intrinsic
+def near_members(typing, x, y, box, sheaf, limit2, worst_rank):  # type: ignore[no-untyped-def]
     """Which members of a sheaf may hold something for the list, as bits.
 
     By distance; and where the list is full of losses 0, by rank: a trajectory that ranks behind
     all of the list cannot enter it.
     """
-    near = np.int64(0)
-    for place in range(strip.shape[2]):
-        ux, uy = strip[sheaf, 0, place], strip[sheaf, 1, place]
-        along, across = px * ux + py * uy, py * ux - px * uy
-        u = max(strip[sheaf, 2, place] - along, 0.0, along - strip[sheaf, 3, place])
-        v = max(strip[sheaf, 4, place] - across, 0.0, across - strip[sheaf, 5, place])
-        hit = (u * u + v * v <= limit2) & (lowest[sheaf, place] <= worst_rank)
-        near |= np.int64(hit) << place
-    return near
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        x, y, box, sheaf, limit2, worst_rank = arguments
+        x, y, limit2, worst_rank = (splat(builder, n) for n in (x, y, limit2, worst_rank))
+        numbers = rows_of(context, builder, (signature.args[2], box), sheaf, MEMBER, of=8)
+        middle_x, middle_y, rank = numbers[:_STRIP]
+        ux, uy, half_along, half_across = (number.as_single() for number in numbers[_STRIP:])
+        zero = constant(builder, 0.0)
+        dx, dy = (x - middle_x).single(), (y - middle_y).single()
+        along = (abs(dx * ux + dy * uy) - half_along).at_least(zero)
+        across = (abs(dy * ux - dx * uy) - half_across).at_least(zero)
+        return ((along * along + across * across <= limit2) & (rank <= worst_rank)).bits()
+
+    return types.int64(x, y, box, types.int64, limit2, worst_rank), generate
 
 
-@njit(cache=True)
-def near_segments(px, py, ends, bundle, limit2):  # type: ignore[no-untyped-def]
+@intrinsic
+def near_segments(typing, x, y, ends, bundle, limit2):  # type: ignore[no-untyped-def]
     """Which segments of a bundle are within the limit, as bits."""
-    near = np.int64(0)
-    for place in range(ends.shape[2]):
-        d2 = rough_squared_distance(
-            px, py,
-            ends[bundle, 0, place], ends[bundle, 1, place],
-            ends[bundle, 2, place], ends[bundle, 3, place],
-        )  # fmt: skip
-        near |= np.int64(d2 <= limit2) << place
-    return near
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        x, y, ends, bundle, limit2 = arguments
+        x, y, limit2 = (splat(builder, n) for n in (x, y, limit2))
+        ax, ay, bx, by = rows_of(context, builder, (signature.args[2], ends), bundle, 4, of=4)
+        ux, uy = (x - ax).single(), (y - ay).single()
+        dx, dy = (bx - ax).single(), (by - ay).single()
+        length2 = dx * dx + dy * dy
+        t = (ux * dx + uy * dy).at_most(length2).at_least(constant(builder, 0.0))
+        t = t / length2.at_least(constant(builder, 1.0))
+        ex, ey = ux - t * dx, uy - t * dy
+        error = constant(builder, _LENGTH_ERROR2) * length2
+        return (ex * ex + ey * ey <= limit2 + error).bits()
+
+    return types.int64(x, y, ends, types.int64, limit2), generate

@@ -24,17 +24,20 @@ from freqdp_db.search.best import (
     unmarked,
 )
 from freqdp_db.search.bundles import (
+    MEMBER,
     NO_RANK,
     SIZE,
     Bundles,
-    lowest_ranks,
+    in_quanta,
     near_members,
     near_segments,
+    rough_limit,
     tie_bundles,
 )
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
 from freqdp_db.search.filing import Filed, file_trajectories
 from freqdp_db.search.grid import Grid
+from freqdp_db.search.lanes import fetch_ahead
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
 __all__ = ["Nearest", "SegmentIndex", "index_segments", "nearest_trajectories"]
@@ -50,10 +53,12 @@ class SegmentIndex:
 
     grid: Grid
     bundles: Bundles
+    ends: Metres
+    owner: Ids
+    position: Ids
+    """[row]: ax, ay, bx, by of the whole segment, its trajectory, and where in it it begins."""
     rank: Ints
     """Order of the trajectories among equals."""
-    lowest: Ints
-    """[sheaf, place]: the best rank behind each member of a sheaf."""
 
 
 def index_segments(trajectories: Trajectories, locations: Locations, rank: Ints) -> SegmentIndex:
@@ -63,9 +68,10 @@ def index_segments(trajectories: Trajectories, locations: Locations, rank: Ints)
 
 def index_filed(filed: Filed, rank: Ints) -> SegmentIndex:
     """Tie the bundles of what is filed."""
-    segments = filed.segments
-    bundles = tie_bundles(filed, segments.trajectory[filed.row], segments.position[filed.row])
-    return SegmentIndex(filed.grid, bundles, rank, lowest_ranks(bundles, rank))
+    owner = filed.segments.trajectory[filed.row]
+    bundles = tie_bundles(filed, rank[owner])
+    position = filed.segments.position[filed.row]
+    return SegmentIndex(filed.grid, bundles, filed.ends, owner, position, rank)
 
 
 def nearest_trajectories(
@@ -74,20 +80,21 @@ def nearest_trajectories(
     """Answer all queries. skip: the trajectories that query i must leave out (they contain it)."""
     grid, bundles = index.grid, index.bundles
     arrays = (
-        grid.child_offsets, grid.box, grid.tree_box, bundles.top, bundles.height,
-        bundles.member, bundles.strip, bundles.ends, bundles.owner, bundles.position,
-        index.lowest,
+        grid.child_offsets, grid.box, grid.tree_box, bundles.top, bundles.height, bundles.lattice,
+        bundles.box, bundles.row, bundles.ends,
+        index.ends, index.owner, index.position,
     )  # fmt: skip
     return search(_search_range, arrays, x, y, k, skip_offsets, skip, index.rank)
 
 
 @njit(nogil=True, cache=True)
 def _search_range(  # type: ignore[no-untyped-def]
-    first, last, asked, lists, child_offsets, box, tree_box, top, height,
-    member, strip, ends, owner, position, lowest,
+    first, last, asked, lists, child_offsets, box, tree_box, top, height, lattice,
+    strip, row, rough, ends, owner, position,
 ):  # fmt: skip
     x, y, offsets, skip_offsets, skip, rank = asked
     out_t, out_p, out_d = lists
+    origin_x, origin_y, quantum = lattice
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
     around = np.empty(ROOM, np.int64)
     queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
@@ -101,7 +108,9 @@ def _search_range(  # type: ignore[no-untyped-def]
         best_p = out_p[offsets[q] : offsets[q + 1]]
         best_d = out_d[offsets[q] : offsets[q + 1]]
         px, py = x[q], y[q]
-        held, limit2, worst_rank = 0, ANYWHERE, NO_RANK
+        held, limit2, worst_rank = 0, ANYWHERE, np.int32(NO_RANK)
+        rough_x, rough_y = in_quanta(px, origin_x, quantum), in_quanta(py, origin_y, quantum)
+        rough_limit2 = rough_limit(limit2, quantum)
         # The cells around q: they are at distance 0, no bound leaves them out. The finest first,
         # so that a tight bound is found before the long segments are looked at.
         enclosing, around = _enclosing(px, py, child_offsets, tree_box, around)
@@ -146,31 +155,42 @@ def _search_range(  # type: ignore[no-untyped-def]
                 waiting -= 1
                 n, h = stack_n[waiting], stack_h[waiting]
                 if h > 0:
-                    near = near_members(px, py, strip, n, limit2, lowest, worst_rank)
+                    near = near_members(  # type: ignore[call-arg,var-annotated]
+                        rough_x, rough_y, strip, n, rough_limit2, worst_rank
+                    )
+                    member, already = strip[n, MEMBER, 0], waiting
                     # all are written, those that are near stay: a branch would be guessed wrong
                     for place in range(SIZE):
-                        stack_n[waiting], stack_h[waiting] = member[n] + place, h - 1
+                        stack_n[waiting], stack_h[waiting] = member + place, h - 1
                         waiting += (near >> place) & 1
+                    for i in range(already, waiting):
+                        if h > 1:
+                            fetch_ahead(strip, stack_n[i])
+                        else:
+                            fetch_ahead(rough, stack_n[i])
                     continue
                 distances += SIZE
-                near = near_segments(px, py, ends, n, limit2)
+                near = near_segments(  # type: ignore[call-arg]
+                    rough_x, rough_y, rough, n, rough_limit2
+                )
                 if near == 0:
                     continue
-                for place in range(SIZE):
-                    t = owner[n, place]
-                    if (near >> place) & 1 == 0 or skipped[t] == q or rank[t] > worst_rank:
+                for r in range(row[n], row[n + 1]):
+                    is_near = near & 1
+                    near >>= 1
+                    if is_near == 0 or skipped[owner[r]] == q or rank[owner[r]] > worst_rank:
                         continue
-                    d2 = squared_distance(
-                        px, py, ends[n, 0, place], ends[n, 1, place],
-                        ends[n, 2, place], ends[n, 3, place],
-                    )  # fmt: skip
+                    d2 = squared_distance(px, py, ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3])
+                    if d2 > limit2:
+                        continue
                     held = offer(
                         best_t, best_p, best_d, listed, slot, rank,
-                        q, held, t, position[n, place], to_mm(d2),
+                        q, held, owner[r], position[r], to_mm(d2),
                     )  # fmt: skip
                 limit2 = limit_of(best_d, held)
+                rough_limit2 = rough_limit(limit2, quantum)
                 if limit2 < ANYWHERE and best_d[0] == 0:
-                    worst_rank = rank[best_t[0]]
+                    worst_rank = np.int32(rank[best_t[0]])
         sort_list(best_t, best_p, best_d, slot, rank, held)
     return distances, cells
 
