@@ -44,6 +44,8 @@ class TestServer:
     """Marks the databases of this run: a server from FREQDP_TEST_DSN may carry others'."""
     container: str | None = None
     data_dir: str | None = None
+    copies_files: bool = False
+    """Clone without writing all of it to the log: faster, where nothing waits for the disk."""
 
 
 class SharedServer:
@@ -96,8 +98,9 @@ class SharedServer:
 def cloned(server: TestServer, template: str) -> Iterator[str]:
     """The URL of a fresh database, dropped afterwards."""
     name = f"{server.run}_{uuid.uuid4().hex[:12]}"
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-    _execute(server, statement.format(sql.Identifier(name), sql.Identifier(template)))
+    strategy = sql.SQL(" STRATEGY file_copy" if server.copies_files else "")
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}{}")
+    _execute(server, statement.format(sql.Identifier(name), sql.Identifier(template), strategy))
     try:
         yield database_url(server, name)
     finally:
@@ -145,7 +148,10 @@ def _docker() -> Any:
 
 
 def _start_embedded(run: str, data_dir: Path) -> TestServer:
-    server = TestServer(EmbeddedServer(data_dir).ensure_running(), run, data_dir=str(data_dir))
+    dsn = EmbeddedServer(data_dir).ensure_running()
+    with psycopg.connect(dsn) as connection:
+        can_choose = connection.info.server_version >= 150000
+    server = TestServer(dsn, run, data_dir=str(data_dir), copies_files=can_choose)
     # Thrown away after the run: waiting for the disk would double the time of every test.
     _execute(server, sql.SQL("ALTER SYSTEM SET fsync = off").format())
     _execute(server, sql.SQL("SELECT pg_reload_conf()").format())

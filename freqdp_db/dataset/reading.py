@@ -15,14 +15,9 @@ from freqdp_db.model import Ints, Metres
 from freqdp_db.progress import Progress
 from freqdp_db.storage.datasets import DatasetRow
 from freqdp_db.storage.engine import Database
+from freqdp_db.storage.relations import check_mapping, find_relation
 from freqdp_db.storage.schema import names_of
-from freqdp_db.storage.source import (
-    RowCounts,
-    SourceReader,
-    check_mapping,
-    find_relation,
-    read_points,
-)
+from freqdp_db.storage.source import RowCounts, SourceReader, read_points
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from freqdp_db.storage.datasets import DatasetRow, insert_dataset
 from freqdp_db.storage.engine import Connection, Database
 from freqdp_db.storage.names import parse_relation
 from freqdp_db.storage.reference import definition_of
-from freqdp_db.storage.schema import find_postgis, names_of
-from freqdp_db.storage.source import (
+from freqdp_db.storage.relations import (
     Mapping,
     Relation,
-    SourceReader,
     check_mapping,
     find_relation,
     geometry_srid,
 )
+from freqdp_db.storage.schema import find_postgis, names_of
+from freqdp_db.storage.source import SourceReader
 from freqdp_db.storage.timezones import require_timezone
 
 DEFAULT_BUDGET = "10"

@@ -19,7 +19,7 @@ from freqdp_db.storage import floor, schema
 from freqdp_db.storage.datasets import DatasetRow, find_dataset
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.names import format_relation
-from freqdp_db.storage.source import Mapping
+from freqdp_db.storage.relations import Mapping
 
 Fill = Callable[[Database, tuple[str, str], int], None]
 """fill(database, relation, objects): make a table of so many objects up."""

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, NotFound
 from freqdp_db.storage.engine import Database, driver
-from freqdp_db.storage.source import Mapping
+from freqdp_db.storage.relations import Mapping
 from freqdp_db.storage.tables import Names, metadata_for
 
 

@@ -91,7 +91,8 @@ def test_second_run_of_a_release_is_refused(city: str, driver: Driver) -> None:
     holder = value(
         city,
         "SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
-        "WHERE l.locktype = 'advisory' AND a.application_name = 'freqdp anonymize' LIMIT 1",
+        "WHERE l.locktype = 'advisory' AND a.application_name = 'freqdp anonymize' "
+        "AND a.datname = current_database() LIMIT 1",
     )
     for command in (("release", "resume", "city_1"), ("release", "withdraw", "city_1")):
         refusal = freqdp(city, *command).refused("'city_1'", str(holder), "freqdp anonymize")

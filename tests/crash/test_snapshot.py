@@ -15,7 +15,8 @@ def test_writers_go_on_and_are_not_seen(city: str, driver: Driver, moment: str) 
     assert query(
         city,
         "SELECT DISTINCT mode FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
-        "WHERE a.application_name = 'freqdp dataset build' AND l.relation = 'demo.city'::regclass",
+        "WHERE a.application_name = 'freqdp dataset build' AND l.relation = 'demo.city'::regclass "
+        "AND a.datname = current_database()",
     ) == [("AccessShareLock",)]
     assert query(
         city,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from world import Answer, freqdp
 
+Run = Callable[..., Answer]
 Query = Callable[..., list[tuple[Any, ...]]]
 CSV_COLUMNS = ("--object", "car", "--time", "when", "--lon", "x", "--lat", "y")
 
@@ -34,23 +34,19 @@ def cars(tmp_path: Path) -> Path:
     return path
 
 
-def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+@pytest.fixture
+def run(database_url: str) -> Run:
+    """A command on the test's database, or on another."""
+
+    def command(*arguments: str, url: str = database_url) -> Answer:
+        return freqdp(url, *arguments)
+
+    return command
 
 
-def _refused(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    assert document["remedy"]
-    return document
-
-
-def test_demo(run_cli: Any, query: Query) -> None:
-    small = ("load", "demo", "--objects", "30", "--days", "2", "--json")
-    answer = _answer(run_cli(*small))
+def test_demo(run: Run, query: Query) -> None:
+    small = ("load", "demo", "--objects", "30", "--days", "2")
+    answer = run(*small).succeeded()
     assert query("SELECT count(*) FROM demo.city") == [(answer["rows"],)]
     assert query("SELECT count(*) FROM demo.roads") == [(answer["roads"],)]
     ((nulls, no_time, objects),) = query(
@@ -64,16 +60,16 @@ def test_demo(run_cli: Any, query: Query) -> None:
 
     fingerprint = "SELECT md5(string_agg(c::text, '|')) FROM demo.city c"
     before = query(fingerprint)
-    assert _refused(run_cli(*small))["error"] == "AlreadyExists"
-    _answer(run_cli(*small, "--replace"))
+    assert run(*small).refused()["error"] == "AlreadyExists"
+    run(*small, "--replace").succeeded()
     assert query(fingerprint) == before
     assert query("SELECT obj_description('demo.city'::regclass) LIKE 'Made-up%'") == [(True,)]
     indexes = query("SELECT indexname FROM pg_indexes WHERE schemaname = 'demo' ORDER BY 1")
     assert indexes == [("roads_geom_idx",), ("roads_pkey",)]
 
 
-def test_demo_roads_are_a_graph_of_their_lines(run_cli: Any, query: Query) -> None:
-    _answer(run_cli("load", "demo", "--objects", "1", "--days", "1", "--json"))
+def test_demo_roads_are_a_graph_of_their_lines(run: Run, query: Query) -> None:
+    run("load", "demo", "--objects", "1", "--days", "1").succeeded()
     assert query(
         "SELECT count(*) FROM demo.roads a JOIN demo.roads b ON a.target = b.source"
         " WHERE NOT ST_Equals(ST_EndPoint(a.geom), ST_StartPoint(b.geom))"
@@ -84,43 +80,43 @@ def test_demo_roads_are_a_graph_of_their_lines(run_cli: Any, query: Query) -> No
     assert worst < 0.002
 
 
-def test_csv(run_cli: Any, query: Query, cars: Path) -> None:
-    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--timezone", "Asia/Shanghai", "--json")
+def test_csv(run: Run, query: Query, cars: Path) -> None:
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--timezone", "Asia/Shanghai")
     target = '"My Schema"."t.x"'
-    answer = _answer(run_cli(*load, "--into", target))
+    answer = run(*load, "--into", target).succeeded()
     assert answer["rows"] == 2
     rows = f"SELECT object_id, at AT TIME ZONE 'UTC', ST_AsText(geom) FROM {target} ORDER BY 1"
     assert [(r[0], str(r[1]), r[2]) for r in query(rows)] == [
         ("a", "2024-01-01 04:00:00", "POINT(4.5 50.5)"),
         ("b", "2024-01-01 04:00:01", "POINT(4.6 50.6)"),
     ]
-    _answer(run_cli(*load, "--into", target, "--append"))
+    run(*load, "--into", target, "--append").succeeded()
     assert query(f"SELECT count(*) FROM {target}") == [(4,)]
-    _answer(run_cli(*load, "--into", target, "--replace"))
+    run(*load, "--into", target, "--replace").succeeded()
     assert query(f"SELECT count(*) FROM {target}") == [(2,)]
-    _refused(run_cli(*load, "--into", target, "--replace", "--append"))
+    run(*load, "--into", target, "--replace", "--append").refused()
 
 
-def test_bad_rows_leave_nothing_unless_skipped(run_cli: Any, query: Query, cars: Path) -> None:
+def test_bad_rows_leave_nothing_unless_skipped(run: Run, query: Query, cars: Path) -> None:
     with cars.open("a") as file:
         file.write("secret,never,4,50\n")
-    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t", "--json")
-    refused = _refused(run_cli(*load))
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t")
+    refused = run(*load).refused()
     assert "line 4" in refused["message"]
     assert "secret" not in refused["message"]
     assert query("SELECT to_regclass('mine.t'), to_regnamespace('mine')") == [(None, None)]
-    answer = _answer(run_cli(*load, "--skip-bad"))
+    answer = run(*load, "--skip-bad").succeeded()
     assert (answer["rows"], answer["skipped"]) == (2, {"no such time": 1})
 
 
-def test_a_refused_replacement_keeps_the_old_table(run_cli: Any, query: Query, cars: Path) -> None:
-    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t", "--json")
-    _answer(run_cli(*load))
+def test_a_refused_replacement_keeps_the_old_table(run: Run, query: Query, cars: Path) -> None:
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t")
+    run(*load).succeeded()
     query("CREATE VIEW mine.v AS SELECT * FROM mine.t")
-    assert "depend" in _refused(run_cli(*load, "--replace"))["message"]
+    assert "depend" in run(*load, "--replace").refused()["message"]
     query("DROP VIEW mine.v")
     cars.write_text("car,when,x,y\na,never,1,2\n")
-    _refused(run_cli(*load, "--replace"))
+    run(*load, "--replace").refused()
     assert query("SELECT count(*) FROM mine.t") == [(2,)]
     assert query("SELECT relname FROM pg_class WHERE relnamespace = 'mine'::regnamespace") == [
         ("t",)
@@ -139,22 +135,22 @@ def test_a_refused_replacement_keeps_the_old_table(run_cli: Any, query: Query, c
         (("--into", "pg_catalog.pg_tables"), "not a table"),
     ],
 )
-def test_csv_refusals(run_cli: Any, cars: Path, extra: tuple[str, ...], said: str) -> None:
-    done = run_cli("load", "csv", str(cars), *CSV_COLUMNS, *extra, "--json")
-    assert said in _refused(done)["message"]
+def test_csv_refusals(run: Run, cars: Path, extra: tuple[str, ...], said: str) -> None:
+    done = run("load", "csv", str(cars), *CSV_COLUMNS, *extra)
+    assert said in done.refused()["message"]
 
 
-def test_append_to_a_strange_table(run_cli: Any, query: Query, cars: Path) -> None:
+def test_append_to_a_strange_table(run: Run, query: Query, cars: Path) -> None:
     query("CREATE TABLE public.other (object_id int)")
-    done = run_cli("load", "csv", str(cars), *CSV_COLUMNS, "--into", "other", "--append", "--json")
-    assert "object_id of type text" in _refused(done)["message"]
+    done = run("load", "csv", str(cars), *CSV_COLUMNS, "--into", "other", "--append")
+    assert "object_id of type text" in done.refused()["message"]
 
 
-def test_tdrive_and_geolife(run_cli: Any, query: Query, tmp_path: Path) -> None:
+def test_tdrive_and_geolife(run: Run, query: Query, tmp_path: Path) -> None:
     for taxi in (1, 2):
         line = f"{taxi},2008-02-02 15:36:08,116.51172,39.92123\n"
         (tmp_path / f"{taxi}.txt").write_text(line * taxi)
-    answer = _answer(run_cli("load", "tdrive", str(tmp_path), "--into", "td.taxi", "--json"))
+    answer = run("load", "tdrive", str(tmp_path), "--into", "td.taxi").succeeded()
     assert answer["rows"] == 3
     assert query(
         "SELECT taxi_id, to_char(at AT TIME ZONE 'Asia/Shanghai', 'HH24:MI:SS'), ST_SRID(geom)"
@@ -165,11 +161,11 @@ def test_tdrive_and_geolife(run_cli: Any, query: Query, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     row = "39.9,116.3,0,-777,40097.5,2009-10-11,14:04:30\n"
     (place / "a.plt").write_text("header\n" * 6 + row)
-    _answer(run_cli("load", "geolife", str(tmp_path), "--into", "gl.t", "--json"))
+    run("load", "geolife", str(tmp_path), "--into", "gl.t").succeeded()
     assert query("SELECT user_id, altitude, ST_X(geom) FROM gl.t") == [("007", None, 116.3)]
 
 
-def test_roads(run_cli: Any, query: Query, tmp_path: Path) -> None:
+def test_roads(run: Run, query: Query, tmp_path: Path) -> None:
     nodes, edges = tmp_path / "n.csv", tmp_path / "e.csv"
     nodes.write_text("node_id,lon,lat\n1,4,50\n2,4.01,50\n3,4.02,50\n")
     edges.write_text(
@@ -180,7 +176,7 @@ def test_roads(run_cli: Any, query: Query, tmp_path: Path) -> None:
     )
     made = ("--vertices-into", "r.anchors", "--every", "100")
     files = (str(nodes), str(edges))
-    answer = _answer(run_cli("load", "roads", *files, "--into", "r.roads", *made, "--json"))
+    answer = run("load", "roads", *files, "--into", "r.roads", *made).succeeded()
     # Three junctions, and seven points on each of two streets: both directions give one set.
     assert (answer["rows"], answer["vertices"]) == (3, 3 + 2 * 7)
     assert query("SELECT count(DISTINCT geom), count(DISTINCT id) FROM r.anchors") == [(17, 17)]
@@ -190,30 +186,28 @@ def test_roads(run_cli: Any, query: Query, tmp_path: Path) -> None:
         " '50'::text AS maxspeed, 1 AS one_way, ST_Multi(ST_Transform(geom, 3857)) AS the_geom"
         " FROM r.roads"
     )
-    answer = _answer(run_cli("load", "roads", "--from", "r.ways", "--into", "r.copy", "--json"))
+    answer = run("load", "roads", "--from", "r.ways", "--into", "r.copy").succeeded()
     assert (answer["rows"], answer["left_out"]) == (3, 0)
     assert query("SELECT name, speed_kmh, oneway, round(length_m) FROM r.copy WHERE id = 1") == [
         ("x", 50.0, True, 717.0)
     ]
-    _refused(run_cli("load", "roads", "--from", "r.none", "--into", "r.x", "--json"))
-    _refused(run_cli("load", "roads", "--into", "r.x", "--json"))
-    _refused(
-        run_cli("load", "roads", "--from", "r.ways", "--into", "r.ways", "--json", "--replace")
-    )
+    run("load", "roads", "--from", "r.none", "--into", "r.x").refused()
+    run("load", "roads", "--into", "r.x").refused()
+    run("load", "roads", "--from", "r.ways", "--into", "r.ways", "--replace").refused()
 
 
 def test_postgis_in_another_schema_and_missing(
-    run_cli: Any, query: Query, empty_database_url: str, cars: Path
+    run: Run, query: Query, empty_database_url: str, cars: Path
 ) -> None:
-    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t", "--json")
-    elsewhere = {"DATABASE_URL": empty_database_url}
+    load = ("load", "csv", str(cars), *CSV_COLUMNS, "--into", "mine.t")
+    elsewhere = empty_database_url
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("DROP EXTENSION postgis CASCADE")
-        assert "CREATE EXTENSION postgis" in _refused(run_cli(*load, env=elsewhere))["remedy"]
+        assert "CREATE EXTENSION postgis" in run(*load, url=elsewhere).refused()["remedy"]
         connection.execute("CREATE SCHEMA gis")
         connection.execute("CREATE EXTENSION postgis SCHEMA gis")
-    _answer(run_cli(*load, env=elsewhere))
-    roads = ("--objects", "1", "--days", "1", "--json")
-    _answer(run_cli("load", "demo", *roads, env=elsewhere))
-    made = ("--into", "r.roads", "--vertices-into", "r.v", "--every", "500", "--json")
-    _answer(run_cli("load", "roads", "--from", "demo.roads", *made, env=elsewhere))
+    run(*load, url=elsewhere).succeeded()
+    roads = ("--objects", "1", "--days", "1")
+    run("load", "demo", *roads, url=elsewhere).succeeded()
+    made = ("--into", "r.roads", "--vertices-into", "r.v", "--every", "500")
+    run("load", "roads", "--from", "demo.roads", *made, url=elsewhere).succeeded()

@@ -22,7 +22,7 @@ from pglast.enums import RoleSpecType
 
 from freqdp_db.storage.grants import grant_statements, role_statements
 from freqdp_db.storage.objects import load_objects, render, resource
-from freqdp_db.storage.schema import split_statements
+from freqdp_db.storage.revisions import split_statements
 from freqdp_db.storage.tables import Names
 
 NAMES = Names(schema="private", release_schema="release", postgis="postgis")

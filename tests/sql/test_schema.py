@@ -17,6 +17,7 @@ from freqdp_db import errors
 from freqdp_db.storage import schema
 from freqdp_db.storage.binaries import find_binaries
 from freqdp_db.storage.engine import Database
+from freqdp_db.storage.objects import resource
 
 
 def _objects(url: str, private: str = "freqdp", published: str = "freqdp_release") -> Any:
@@ -53,6 +54,12 @@ def test_command_twice(run_cli: Any) -> None:
     done = run_cli("init")
     assert done.returncode == 0, done.stderr
     assert "Nothing to do" in done.stdout
+
+
+def test_the_newest_revision_is_alembics_head() -> None:
+    from alembic.script import ScriptDirectory
+
+    assert schema.head_revision() == ScriptDirectory(str(resource("migrations"))).get_current_head()
 
 
 def test_metadata_is_what_the_migrations_make(db: Database) -> None:

@@ -33,9 +33,9 @@ class Scaled:
 
     private = False
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float, source: RandomSource | None = None) -> None:
         self._factor = factor
-        self._source = SecureSource()
+        self._source = source or SecureSource()
 
     def discrete_laplace(self, scale: float, count: int) -> Ints:
         return self._source.discrete_laplace(self._factor * scale, count)

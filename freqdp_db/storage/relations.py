@@ -1,0 +1,145 @@
+"""A relation of the user's: what it looks like, and which of its columns hold what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+
+INTEGERS = {"int2", "int4", "int8"}
+NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
+_TIMES = {"timestamptz", "timestamp", "date"}
+
+_COLUMNS = sa.text(
+    """
+    SELECT a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = CAST(:oid AS oid) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+    """
+)
+_RELATION = sa.text(
+    """
+    SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    """
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    typmod: int
+    shown: str
+    """The type as PostgreSQL writes it."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view of the user's."""
+
+    schema: str
+    name: str
+    columns: dict[str, Column]
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(self.schema, self.name)
+
+    def column(self, option: str, name: str) -> Column:
+        if name not in self.columns:
+            raise BadInput(
+                f"{option} {name!r}: {self.schema}.{self.name} has no such column",
+                remedy="its columns are: " + ", ".join(self.columns),
+            )
+        return self.columns[name]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Which columns hold what."""
+
+    object: str
+    time: str
+    geom: str | None
+    lon: str | None
+    lat: str | None
+    timezone: str
+    filter: str | None
+
+
+def find_relation(
+    connection: sa.Connection, schema: str, name: str, *, option: str = "--from"
+) -> Relation:
+    """Look the relation up and make sure that we may read it; `option` is where it was named."""
+    found = connection.execute(_RELATION, {"schema": schema, "name": name}).first()
+    if found is None:
+        raise NotFound(
+            f"{option}: there is no table or view {name!r} in schema {schema!r}",
+            remedy=f"check the name given with {option}; quote parts that hold capitals or dots",
+        )
+    may_use = connection.execute(
+        sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
+    ).scalar()
+    may_read = (
+        may_use
+        and connection.execute(
+            sa.text("SELECT has_table_privilege(CAST(:oid AS oid), 'SELECT')"), {"oid": found.oid}
+        ).scalar()
+    )
+    if not may_read:
+        user = connection.execute(sa.text("SELECT current_user")).scalar_one()
+        raise PermissionMissing(
+            f"{option}: you may not read {schema}.{name}",
+            remedy=sql.SQL(
+                "its owner can: GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}"
+            )
+            .format(sql.Identifier(schema), sql.Identifier(schema, name), u=sql.Identifier(user))
+            .as_string(),
+        )
+    columns = {
+        row[0]: Column(row[0], row[1], row[2], row[3])
+        for row in connection.execute(_COLUMNS, {"oid": found.oid})
+    }
+    return Relation(schema, name, columns)
+
+
+def check_mapping(relation: Relation, mapping: Mapping) -> None:
+    """Refuse columns that are missing or of a type that cannot hold what they are said to hold."""
+    relation.column("--object", mapping.object)
+    time = relation.column("--time", mapping.time)
+    if time.type not in _TIMES | NUMBERS:
+        raise BadInput(
+            f"--time {mapping.time!r} is of type {time.shown}",
+            remedy="it must be a timestamp (with or without time zone), a date or epoch numbers",
+        )
+    if mapping.geom is not None:
+        geom = relation.column("--geom", mapping.geom)
+        if geom.type not in ("geometry", "geography"):
+            raise BadInput(
+                f"--geom {mapping.geom!r} is of type {geom.shown}",
+                remedy="it must be a PostGIS point; for two number columns use --lon and --lat",
+            )
+        kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper().rstrip("ZM")
+        if kind not in ("", "GEOMETRY", "POINT"):
+            raise BadInput(
+                f"--geom {mapping.geom!r} is of type {geom.shown}",
+                remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
+            )
+    for option, name in (("--lon", mapping.lon), ("--lat", mapping.lat)):
+        if name is not None and relation.column(option, name).type not in NUMBERS:
+            raise BadInput(
+                f"{option} {name!r} is of type {relation.columns[name].shown}",
+                remedy="it must be a number of degrees",
+            )
+
+
+def geometry_srid(column: Column) -> int | None:
+    """The SRID that the column's type declares."""
+    if "," in column.shown:
+        return int(column.shown.rpartition(",")[2].rstrip(")"))
+    return 4326 if column.type == "geography" else None
