@@ -11,8 +11,17 @@ from replayed_states import Replay
 _FIRST_RADIUS_M = 250.0
 _EVERYTHING_M = 1e9
 
-# Every stay (run of equal consecutive samples) at a place that must fall, with the loss of each of
-# its samples: to the segment that joins its outer neighbours, or to the one that it has.
+# What must fall: places, or places of a trajectory.
+_TF_FALLING: LiteralString = """
+    CREATE TEMP TABLE falling AS SELECT location_id FROM {private}.tf_target
+    WHERE release_id = %(release_id)s AND step = %(step)s AND target < tf
+"""
+_PF_FALLING: LiteralString = """
+    CREATE TEMP TABLE falling AS SELECT trajectory_id, location_id FROM {private}.pf_target
+    WHERE release_id = %(release_id)s AND step = %(step)s AND target < pf
+"""
+# Every stay (run of equal consecutive samples) there, with the loss of each of its samples: to the
+# segment that joins its outer neighbours, or to the one that it has.
 _STAYS: LiteralString = """
     CREATE TEMP TABLE stay AS
     SELECT s.trajectory_id, s.location_id, s.first, s.last, floor(1000 * CASE
@@ -25,7 +34,7 @@ _STAYS: LiteralString = """
         FROM (
             SELECT trajectory_id, location_id, seq, seq - row_number() OVER (
                 PARTITION BY trajectory_id, location_id ORDER BY seq
-            ) AS island FROM input
+            ) AS island FROM input NATURAL JOIN falling
         ) AS i
         GROUP BY trajectory_id, location_id, island
     ) AS s
@@ -34,15 +43,6 @@ _STAYS: LiteralString = """
     LEFT JOIN input AS ib ON ib.trajectory_id = s.trajectory_id AND ib.seq = s.last + 1
     LEFT JOIN place AS a ON a.location_id = ia.location_id
     LEFT JOIN place AS b ON b.location_id = ib.location_id
-    WHERE
-"""
-_TF_FALLING: LiteralString = """
-    s.location_id IN (SELECT location_id FROM {private}.tf_target
-        WHERE release_id = %(release_id)s AND step = %(step)s AND target < tf)
-"""
-_PF_FALLING: LiteralString = """
-    (s.trajectory_id, s.location_id) IN (SELECT trajectory_id, location_id FROM {private}.pf_target
-        WHERE release_id = %(release_id)s AND step = %(step)s AND target < pf)
 """
 _WRONG_DELETIONS: LiteralString = """
     SELECT e.trajectory_id, e.location_id, e.seq, e.loss_mm, d.seq, d.loss_mm
@@ -51,9 +51,17 @@ _WRONG_DELETIONS: LiteralString = """
 """
 
 
+def _make_stays(replay: Replay, falling: LiteralString, step: int) -> None:
+    replay.run(falling, step=step)
+    replay.run("ANALYZE pg_temp.falling")
+    replay.run(_STAYS)
+    replay.run("DROP TABLE pg_temp.falling")
+    replay.run("ANALYZE pg_temp.stay")
+
+
 def check_global_deletions(replay: Replay, findings: Findings, step: int) -> None:
     """Every occurrence, from the trajectories with the least (total loss, released id)."""
-    replay.run(_STAYS + _TF_FALLING, step=step)
+    _make_stays(replay, _TF_FALLING, step)
     compare(
         replay, findings, f"step {step}: global deletions",
         "SELECT count(*) FROM deleted",
@@ -79,7 +87,7 @@ def check_global_deletions(replay: Replay, findings: Findings, step: int) -> Non
 
 def check_local_deletions(replay: Replay, findings: Findings, step: int) -> None:
     """The cheapest occurrences, ties by position."""
-    replay.run(_STAYS + _PF_FALLING, step=step)
+    _make_stays(replay, _PF_FALLING, step)
     compare(
         replay, findings, f"step {step}: local deletions",
         "SELECT count(*) FROM deleted",
