@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ClickException: type[Exception] = UsageError.__bases__[0]
 
 PROGRAM = "freqdp"
+_ENDLESS = 10_000
 _UNBROKEN = 20
 """Characters of a table's cell that stay on one line however narrow the terminal is."""
 _ROOT: dict[str, Any] = {}
@@ -96,7 +98,9 @@ class Session:
             )
         for row in rows:
             table.add_row(*(_cell(value) for value in row))
-        self.out.print(table)
+        # a file has no width; and what a terminal has no room for is wrapped, not lost
+        endless = not self.out.is_terminal and "COLUMNS" not in os.environ
+        self.out.print(table, width=_ENDLESS if endless else None, crop=False)
 
     def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
         """Aligned `name  value` lines on stdout."""

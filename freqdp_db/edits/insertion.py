@@ -88,14 +88,23 @@ def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
     for i in range(len(cost)):
         reach = min(reach, cost[i])
     reach = max(reach, spread_mm)
-    order = stable_order(cost)
     chosen = np.empty(len(cost), np.int64)
     n = 0
     for with_room in (True, False):
-        for i in order:
+        # those in question, before they are sorted: with a spread it is few of them
+        start = n
+        for i in range(len(cost)):
             if room[i] == with_room and (spread_mm < 0 or cost[i] <= reach):
                 chosen[n] = i
                 n += 1
+        key = np.empty(n - start, np.int64)
+        for j in range(n - start):
+            key[j] = cost[chosen[start + j]]
+        order = stable_order(key)
+        for j in range(n - start):
+            order[j] = chosen[start + order[j]]
+        for j in range(n - start):
+            chosen[start + j] = order[j]
         if n > 0 and spread_mm >= 0:
             break
     return chosen[:n]
