@@ -26,7 +26,7 @@ EpsilonLocal = Annotated[
 ]
 Signature = Annotated[
     int,
-    typer.Option("--signature", help="m: size of a signature.", parser=whole_number("--signature")),
+    whole_number("--signature", "m: size of a signature."),
 ]
 Spread = Annotated[
     str,
@@ -41,11 +41,7 @@ TimeStep = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        "--seed",
-        help="Reproducible noise, for tests: the release is NOT private.",
-        parser=whole_number("--seed"),
-    ),
+    whole_number("--seed", "Reproducible noise, for tests: the release is NOT private."),
 ]
 Memory = Annotated[
     str,

@@ -29,11 +29,7 @@ def register(app: typer.Typer) -> None:
         signature: Signature = 10,
         runs: Annotated[
             int,
-            typer.Option(
-                "--runs",
-                help="Runs in each of two neighbouring worlds.",
-                parser=whole_number("--runs"),
-            ),
+            whole_number("--runs", "Runs in each of two neighbouring worlds."),
         ] = 40_000,
     ) -> None:
         """Bound epsilon from below, by experiment. Publishes and spends nothing; for the curator.

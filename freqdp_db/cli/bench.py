@@ -22,11 +22,11 @@ Method = Annotated[str, typer.Option("--method", help="lg, gl, pure-g or pure-l.
 Epsilon = Annotated[str, typer.Option("--epsilon", help="Total, as for anonymize.")]
 Signature = Annotated[
     int,
-    typer.Option("--signature", help="m: size of a signature.", parser=whole_number("--signature")),
+    whole_number("--signature", "m: size of a signature."),
 ]
 Seed = Annotated[
     int,
-    typer.Option("--seed", help="Which objects and which noise.", parser=whole_number("--seed")),
+    whole_number("--seed", "Which objects and which noise."),
 ]
 Picture = Annotated[
     str | None, typer.Option("--picture", help="Draw it, too: a file ending in .png or .svg.")
@@ -50,11 +50,7 @@ def search(
     sizes: Sizes = "1000,10000",
     queries: Annotated[
         int,
-        typer.Option(
-            "--queries",
-            help="How many queries to ask; slow strategies get a part of them.",
-            parser=whole_number("--queries"),
-        ),
+        whole_number("--queries", "How many queries to ask; slow strategies get a part of them."),
     ] = 2000,
     strategies: Annotated[
         str | None, typer.Option("--strategies", help="Names, with commas. Default: all.")

@@ -154,8 +154,8 @@ _COMMON = {
 }
 
 
-def whole_number(option: str) -> Callable[[str | int], int]:
-    """Reads an option's number, and refuses in our own words: typer's leave out the value."""
+def whole_number(option: str, help_: str) -> Any:
+    """An option that takes a number, and refuses in our own words: typer's leave out the value."""
 
     def integer(text: str | int) -> int:
         try:
@@ -165,7 +165,7 @@ def whole_number(option: str) -> Callable[[str | int], int]:
                 f"{option} {text!r} is not a whole number", remedy="write digits only"
             ) from None
 
-    return integer
+    return typer.Option(option, help=help_, parser=integer)
 
 
 def common_parameters() -> list[inspect.Parameter]:

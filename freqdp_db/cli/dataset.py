@@ -32,11 +32,7 @@ def add(
     ] = "grid:100",
     srid: Annotated[
         int | None,
-        typer.Option(
-            "--srid",
-            help="Projected SRID in metres. Default: the data's UTM zone.",
-            parser=whole_number("--srid"),
-        ),
+        whole_number("--srid", "Projected SRID in metres. Default: the data's UTM zone."),
     ] = None,
     timezone: Annotated[
         str, typer.Option("--timezone", help="Zone of times that have none, and of days and hours.")

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.console import Session, command, whole_number
 from freqdp_db.errors import FreqdpError, Interrupted
 
 _NAME = "city"
@@ -25,9 +25,15 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
     @command(app, "demo")
     def demo(
         session: Session,
-        objects: Annotated[int, typer.Option("--objects", help="How many people and taxis.")] = 200,
-        days: Annotated[int, typer.Option("--days", help="Days to record.")] = 7,
-        seed: Annotated[int, typer.Option("--seed", help="Which city; the noise has none.")] = 1,
+        objects: Annotated[
+            int,
+            whole_number("--objects", "How many people and taxis."),
+        ] = 200,
+        days: Annotated[int, whole_number("--days", "Days to record.")] = 7,
+        seed: Annotated[
+            int,
+            whole_number("--seed", "Which city; the noise has none."),
+        ] = 1,
         report: Annotated[
             Path | None, typer.Option("--report", help="Its report. Default: NAME.report.html")
         ] = None,

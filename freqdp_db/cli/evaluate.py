@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 SeedOption = Annotated[
     int,
-    typer.Option(
-        "--seed",
-        help="Picks the samples, queries and resamples of the metrics.",
-        parser=whole_number("--seed"),
-    ),
+    whole_number("--seed", "Picks the samples, queries and resamples of the metrics."),
 ]
 
 RoadsOption = Annotated[

@@ -29,17 +29,11 @@ def register(app: typer.Typer) -> None:
         ] = None,
         objects: Annotated[
             list[int] | None,
-            typer.Option(
-                "--objects",
-                help="How many objects; may be repeated. Default: all.",
-                parser=whole_number("--objects"),
-            ),
+            whole_number("--objects", "How many objects; may be repeated. Default: all."),
         ] = None,
         seeds: Annotated[
             int,
-            typer.Option(
-                "--seeds", help="Runs of each, with seeds 1, 2, ...", parser=whole_number("--seeds")
-            ),
+            whole_number("--seeds", "Runs of each, with seeds 1, 2, ..."),
         ] = 5,
         signature: Signature = 10,
         time_step: Annotated[

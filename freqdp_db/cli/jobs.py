@@ -53,11 +53,7 @@ def register(app: typer.Typer) -> None:
         ] = "20",
         metrics: Annotated[
             int | None,
-            typer.Option(
-                "--metrics",
-                help="Serve numbers for Prometheus on this port of 127.0.0.1.",
-                parser=whole_number("--metrics"),
-            ),
+            whole_number("--metrics", "Serve numbers for Prometheus on this port of 127.0.0.1."),
         ] = None,
     ) -> None:
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
@@ -93,20 +89,14 @@ def register(app: typer.Typer) -> None:
     @command(app, "jobs")
     def jobs(
         session: Session,
-        job: Annotated[
-            int | None, typer.Option("--job", help="This one only.", parser=whole_number("--job"))
-        ] = None,
+        job: Annotated[int | None, whole_number("--job", "This one only.")] = None,
         cancel: Annotated[
             int | None,
-            typer.Option("--cancel", help="Cancel this one.", parser=whole_number("--cancel")),
+            whole_number("--cancel", "Cancel this one."),
         ] = None,
         limit: Annotated[
             int,
-            typer.Option(
-                "--limit",
-                help="Show so many: open ones, then the newest.",
-                parser=whole_number("--limit"),
-            ),
+            whole_number("--limit", "Show so many: open ones, then the newest."),
         ] = 20,
     ) -> None:
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""

@@ -41,10 +41,8 @@ def add(
     ] = "UTC",
     keep: Annotated[
         int | None,
-        typer.Option(
-            "--keep",
-            help="Withdraw all but so many of the schedule's releases. Default: keep all.",
-            parser=whole_number("--keep"),
+        whole_number(
+            "--keep", "Withdraw all but so many of the schedule's releases. Default: keep all."
         ),
     ] = None,
     method: MethodOption = "lg",
