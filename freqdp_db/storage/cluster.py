@@ -271,8 +271,10 @@ def _settings(layout: Layout, binaries: Binaries) -> str:
         "log_min_error_statement": "panic",
     }
     if sys.platform == "linux":
-        # Elsewhere there is no posix_fadvise and these are refused.
+        # Elsewhere there is no posix_fadvise and no POLLRDHUP, and these are refused.
         settings |= {"effective_io_concurrency": 200, "maintenance_io_concurrency": 200}
+        # the statement of a process that was killed ends with it, and so do its locks
+        settings["client_connection_check_interval"] = "2s"
         if _shared_memory_is_small():
             settings["dynamic_shared_memory_type"] = "sysv"
     lines = [
