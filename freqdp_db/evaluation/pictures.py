@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ ENDINGS = (".png", ".svg")
 _INK, _QUIET, _ACCENT = "#22303c", "#9aa7b1", "#c8102e"
 _BLUES = ("#0b3c5d", "#1d6996", "#5aa5cf", "#a5d0e8", "#d8ebf5")
 _SHOWN_STAGES = 6
+_PLOT_POINTS, _LABEL_POINTS = 240.0, 11.0  # between the extremes of a plot; for a line of text
 
 
 def check_picture(text: str) -> Path:
@@ -71,7 +73,9 @@ def draw_search(runs: list[SearchRun], path: Path) -> None:
         axis.margins(x=0.15)
         axis.set_xlabel("microseconds per query, one core (log scale)", color=_INK)
     else:
-        for name in [s.name for s in runs[-1].strategies]:
+        last_values = {s.name: s.us_per_query for s in runs[-1].strategies}
+        lifts = _lifts(last_values)
+        for name in last_values:
             points = [
                 (run.trajectories, s.us_per_query)
                 for run in runs
@@ -81,8 +85,8 @@ def draw_search(runs: list[SearchRun], path: Path) -> None:
             colour = _ACCENT if name == DEFAULT else _BLUES[1]
             axis.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour)
             axis.annotate(
-                name, points[-1], (6, 0), textcoords="offset points", va="center", fontsize=9,
-                color=colour,
+                name, points[-1], (6, lifts[name]), textcoords="offset points", va="center",
+                fontsize=9, color=colour,
             )  # fmt: skip
         axis.set_xscale("log")
         axis.set_yscale("log")
@@ -99,6 +103,18 @@ def draw_search(runs: list[SearchRun], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def _lifts(values: dict[str, float]) -> dict[str, float]:
+    """By how many points the label of each value is lifted, so that none covers another."""
+    decades = math.log10(max(values.values()) / min(values.values())) or 1.0
+    lifts: dict[str, float] = {}
+    lowest = -math.inf
+    for name in sorted(values, key=lambda name: values[name]):
+        at = math.log10(values[name]) / decades * _PLOT_POINTS
+        lowest = max(at, lowest + _LABEL_POINTS)
+        lifts[name] = lowest - at
+    return lifts
+
+
 def draw_pipeline(runs: list[PipelineRun], exponent: float | None, path: Path) -> None:
     """The largest size by stage beside the copy floor; and how time grows, for several sizes."""
     several = len(runs) > 1
@@ -106,14 +122,15 @@ def draw_pipeline(runs: list[PipelineRun], exponent: float | None, path: Path) -
     axis = axes[0] if several else axes
     run = runs[-1]
     bars = [
-        ("copy floor", run.floor_parts),
-        ("dataset build", run.build_stages),
-        ("anonymize", run.anonymize_stages),
+        ("copy floor", run.floor_parts, run.floor_s),
+        ("dataset build", run.build_stages, run.build_s),
+        ("anonymize", run.anonymize_stages, run.anonymize_s + run.verify_s),
     ]
-    for row, (_, stages) in enumerate(bars):
-        _stack(axis, row, stages)
+    for row, (_, stages, took) in enumerate(bars):
+        # logs are written while other stages run
+        _stack(axis, row, {n: s for n, s in stages.items() if not n.endswith(" log")}, took)
     axis.axvline(run.floor_s, color=_ACCENT, linewidth=1, linestyle=(0, (4, 3)))
-    axis.set_yticks(range(len(bars)), [name for name, _ in bars])
+    axis.set_yticks(range(len(bars)), [name for name, _, _ in bars])
     axis.invert_yaxis()
     axis.margins(x=0.12)
     axis.set_xlabel("seconds; dashed: the copy floor", color=_INK)
@@ -126,7 +143,7 @@ def draw_pipeline(runs: list[PipelineRun], exponent: float | None, path: Path) -
     figure.savefig(path, dpi=150)
 
 
-def _stack(axis: Any, row: int, stages: dict[str, float]) -> None:
+def _stack(axis: Any, row: int, stages: dict[str, float], took: float) -> None:
     largest = sorted(stages, key=lambda name: -stages[name])[:_SHOWN_STAGES]
     left = 0.0
     total = sum(stages.values())
@@ -141,7 +158,7 @@ def _stack(axis: Any, row: int, stages: dict[str, float]) -> None:
             )  # fmt: skip
         left += seconds
     axis.annotate(
-        _seconds(left), (left, row), (4, 0), textcoords="offset points", va="center", fontsize=9,
+        _seconds(took), (left, row), (4, 0), textcoords="offset points", va="center", fontsize=9,
         color=_INK,
     )  # fmt: skip
 
