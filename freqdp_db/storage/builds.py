@@ -181,10 +181,13 @@ def sweep_builds(database: Database) -> list[int]:
             {"schema": schema},
         ).scalars()
         left = {int(m[2]) for name in names if (m := _PARTITION.match(name))}
+    recorded = table(database, "build")
     for number in sorted(left):
         with suppress(Busy), database.begin() as connection:
-            # a build in progress holds its lock
-            if is_free(connection, database, "build", number):
+            # a build in progress holds its lock; it may have been attached since we looked
+            if is_free(connection, database, "build", number) and not connection.scalar(
+                sa.select(sa.exists().where(recorded.c.build_id == number))
+            ):
                 drop_parts(connection, database, number)
                 swept.append(number)
     return swept + _drop_unneeded(database)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from harness import Driver, gate, wait_until
+from library import opened
 from witness import draws, leftovers, require_whole, scene, sessions, spends
 from world import freqdp, query, value
+
+from freqdp_db.storage import builds
 
 BUILD = ("dataset", "build", "city")
 ANONYMIZE = ("anonymize", "city")
@@ -88,6 +93,29 @@ def test_killed_after_attaching_the_build_is_there(city: str, driver: Driver) ->
     assert now.current_build > before.current_build
     assert now.views != before.views
     _next_build_succeeds(city, now.current_build)
+
+
+def test_a_build_attached_while_leftovers_are_looked_for_stays(
+    city: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep has listed its parts; before it asks for the lock, the build is done."""
+    run = driver.start(city, *BUILD, stop="attaching: before")
+    run.reach()
+    ask = builds.is_free
+
+    def ask_late(*arguments: Any) -> bool:
+        if run.marker.exists():
+            run.go_on()
+            assert run.end() == 0
+        return ask(*arguments)
+
+    monkeypatch.setattr(builds, "is_free", ask_late)
+    with opened(city) as database:
+        swept = builds.sweep_builds(database)
+    built = run.document
+    assert built["build_id"] not in swept
+    samples = "SELECT count(*) FROM freqdp.sample WHERE build_id = %s"
+    assert value(city, samples, built["build_id"]) == built["samples"]
 
 
 def _finish(url: str, number: int) -> None:
