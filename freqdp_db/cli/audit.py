@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from freqdp_db.cli.anonymize import (
-    Dataset,
-    Epsilon,
-    EpsilonGlobal,
-    EpsilonLocal,
-    MethodOption,
-    Signature,
-)
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.anonymize import Dataset
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.wishes import MECHANISM
+
+if TYPE_CHECKING:
+    from freqdp_db.release.request import Request
 
 
 def register(app: typer.Typer) -> None:
-    @command(app, "audit")
+    @command(app, "audit", wishes=MECHANISM)
     def audit(
         session: Session,
         dataset: Dataset,
-        method: MethodOption = "lg",
-        epsilon: Epsilon = None,
-        epsilon_global: EpsilonGlobal = None,
-        epsilon_local: EpsilonLocal = None,
-        signature: Signature = 10,
+        request: Request,
         runs: Annotated[
             int,
             whole_number("--runs", "Runs in each of two neighbouring worlds."),
@@ -37,16 +31,8 @@ def register(app: typer.Typer) -> None:
         Exit 3 if a mechanism loses more than it claims.
         """
         from freqdp_db.evaluation.audit import audit as run
-        from freqdp_db.release.request import Request
         from freqdp_db.storage.datasets import find_dataset
 
-        request = Request.parse(
-            method=method,
-            epsilon=epsilon,
-            epsilon_global=epsilon_global,
-            epsilon_local=epsilon_local,
-            signature=signature,
-        )
         database = session.database()
         found = run(
             database, find_dataset(database, dataset), request, session.progress(), runs=runs

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.wishes import Signature
 
 if TYPE_CHECKING:
     from freqdp_db.storage.engine import Database
@@ -20,10 +22,6 @@ Dataset = Annotated[
 Sizes = Annotated[str, typer.Option("--sizes", help="Numbers of trajectories, with commas.")]
 Method = Annotated[str, typer.Option("--method", help="lg, gl, pure-g or pure-l.")]
 Epsilon = Annotated[str, typer.Option("--epsilon", help="Total, as for anonymize.")]
-Signature = Annotated[
-    int,
-    whole_number("--signature", "m: size of a signature."),
-]
 Seed = Annotated[
     int,
     whole_number("--seed", "Which objects and which noise."),

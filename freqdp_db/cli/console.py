@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.errors import BadInput, Interrupted
+from freqdp_db.cli.wishes import parameters as request_options
+from freqdp_db.errors import Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 from freqdp_db.storage.engine import Database, connect
@@ -154,20 +155,6 @@ _COMMON = {
 }
 
 
-def whole_number(option: str, help_: str) -> Any:
-    """An option that takes a number, and refuses in our own words: typer's leave out the value."""
-
-    def integer(text: str | int) -> int:
-        try:
-            return int(text)
-        except ValueError:
-            raise BadInput(
-                f"{option} {text!r} is not a whole number", remedy="write digits only"
-            ) from None
-
-    return typer.Option(option, help=help_, parser=integer)
-
-
 def common_parameters() -> list[inspect.Parameter]:
     return [
         inspect.Parameter(
@@ -187,13 +174,19 @@ def remember_root(**options: Any) -> None:
 
 
 def command(
-    app: typer.Typer, name: str, **typer_options: Any
+    app: typer.Typer, name: str, *, wishes: Sequence[str] = (), **typer_options: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command whose first parameter is a `Session`; adds the common options."""
+    """Register a command whose first parameter is a `Session`; adds the common options.
+
+    `wishes`: options that make up the `request` that the command takes.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(function, eval_str=True)
-        own = list(signature.parameters.values())[1:]
+        # of the request only its name is known here: to import it takes a second
+        signature = inspect.signature(function, eval_str=True, locals={"Request": Any})
+        own = []
+        for parameter in list(signature.parameters.values())[1:]:
+            own += request_options(wishes) if parameter.name == "request" else [parameter]
 
         @wraps(function)
         def run(**arguments: Any) -> None:
@@ -210,6 +203,11 @@ def command(
                 command=f"{group} {name}" if isinstance(group, str) else name,
             )
             try:
+                if wishes:
+                    from freqdp_db.release.request import Request
+
+                    wished = {key: arguments.pop(key) for key in wishes}
+                    arguments["request"] = Request.parse(**wished)
                 function(session, **arguments)
             except KeyboardInterrupt:
                 # typer would end without a word

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 

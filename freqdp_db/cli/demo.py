@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import FreqdpError, Interrupted
 
 _NAME = "city"

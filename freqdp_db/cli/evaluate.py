@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import BadInput
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from freqdp_db.cli.anonymize import Signature
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption, road_table
+from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.wishes import Signature
 
 
 def register(app: typer.Typer) -> None:

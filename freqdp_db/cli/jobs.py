@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
 
 
 def _seconds(option: str, text: str) -> float:

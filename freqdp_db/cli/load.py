@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.names import format_relation, parse_relation
 

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freqdp_db.cli.anonymize import (
-    Dataset,
-    Epsilon,
-    EpsilonGlobal,
-    EpsilonLocal,
-    MethodOption,
-    Signature,
-    Spread,
-    TimeStep,
-)
-from freqdp_db.cli.console import Session, command, whole_number
+from freqdp_db.cli.anonymize import Dataset
+from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.wishes import SCHEDULED
+
+if TYPE_CHECKING:
+    from freqdp_db.release.request import Request
 
 app = typer.Typer(
     name="schedule", help="Releases that workers ask for by themselves.", no_args_is_help=True
 )
 
 
-@command(app, "add")
+@command(app, "add", wishes=SCHEDULED)
 def add(
     session: Session,
     dataset: Dataset,
+    request: Request,
     at: Annotated[
         str,
         typer.Option(
@@ -45,30 +42,13 @@ def add(
             "--keep", "Withdraw all but so many of the schedule's releases. Default: keep all."
         ),
     ] = None,
-    method: MethodOption = "lg",
-    epsilon: Epsilon = None,
-    epsilon_global: EpsilonGlobal = None,
-    epsilon_local: EpsilonLocal = None,
-    signature: Signature = 10,
-    spread: Spread = "500",
-    time_step: TimeStep = None,
 ) -> None:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
     from freqdp_db.errors import BadInput
     from freqdp_db.jobs.document import MAX_KEEP, Asked
     from freqdp_db.jobs.schedule import REPEATED, add_schedule
-    from freqdp_db.release.request import Request
     from freqdp_db.storage.datasets import find_dataset
 
-    request = Request.parse(
-        method=method,
-        epsilon=epsilon,
-        epsilon_global=epsilon_global,
-        epsilon_local=epsilon_local,
-        signature=signature,
-        spread=spread,
-        time_step=time_step,
-    )
     if keep is not None and not 1 <= keep <= MAX_KEEP:
         raise BadInput(
             f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
