@@ -22,7 +22,7 @@ from freqdp_db.parallel import over_ranges
 from freqdp_db.progress import Progress
 
 SIGMA_M = 10.0
-_LEAST_BETA_M = 1.0
+_LEAST_BETA_M = SIGMA_M  # where samples are seconds apart, their own noise makes the detours
 _BETA_MOVES = 5_000
 _AS_NEAR_M = 0.01
 

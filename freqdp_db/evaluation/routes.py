@@ -24,6 +24,10 @@ FASTEST_M_PER_S = 50.0
 DETOUR = 8.0
 
 
+JITTER_M = 50.0
+"""So far back on a one-way road is noise along it (5 sigma), not a drive around the block."""
+
+
 @njit(nogil=True, cache=True)
 def make_scratch(graph):  # type: ignore[no-untyped-def]
     junctions, arcs = len(graph[4]) - 1, len(graph[5])
@@ -192,7 +196,7 @@ def routes(u, v, limit, only_u, only_v, near, graph, scratch, stamp, route, leav
             if r < 0 or roads[v, j] < 0:
                 continue
             ahead = along[v, j] - along[u, i]
-            on_one_road = r == roads[v, j] and (ahead >= 0.0 or not oneway[r])
+            on_one_road = r == roads[v, j] and (ahead >= -JITTER_M or not oneway[r])
             if on_one_road and abs(ahead) <= route[i, j]:
                 route[i, j], leave[i, j], enter[i, j] = abs(ahead), -1, -1
             if route[i, j] > limit + away[u, i] + away[v, j]:

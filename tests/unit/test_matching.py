@@ -116,6 +116,14 @@ def test_oneway_roads_are_driven_one_way() -> None:
     assert back.breaks == 0
 
 
+@pytest.mark.parametrize("back", [-2.0, 2.0, 49.0])
+def test_noise_along_a_oneway_road_is_no_drive_around_the_block(back: float) -> None:
+    network = lines((1, 2, True, [(0, 0), (1000, 0)]), (3, 4, False, [(0, 60), (1000, 60)]))
+    points = [(100.0, 0.0), (300.0, 0.0), (300.0 - back, 0.0), (500.0, 0.0), (700.0, 0.0)]
+    found = matched(network, *points, gap_s=10)
+    assert found.road.tolist() == [0] * 5 and found.breaks == 0
+
+
 @pytest.mark.parametrize(
     ("points", "gap_s"),
     [
