@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freqdp_db.cli.console import Session, command
-from freqdp_db.cli.wishes import EVERYTHING, PLANNED
+from freqdp_db.cli.wishes import EVERYTHING, PLANNED, Dataset, Memory
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
-
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
-Memory = Annotated[
-    str,
-    typer.Option(
-        "--memory",
-        help="How much of the segments the search may hold: 256MB, 4GB. Less is slower; the result "
-        "is the same.",
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:

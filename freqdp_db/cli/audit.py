@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from freqdp_db.cli.anonymize import Dataset
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.wishes import MECHANISM
+from freqdp_db.cli.wishes import MECHANISM, Dataset
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
@@ -22,8 +21,7 @@ def register(app: typer.Typer) -> None:
         dataset: Dataset,
         request: Request,
         runs: Annotated[
-            int,
-            whole_number("--runs", "Runs in each of two neighbouring worlds."),
+            int, whole_number("--runs", "Runs in each of two neighbouring worlds.")
         ] = 40_000,
     ) -> None:
         """Bound epsilon from below, by experiment. Publishes and spends nothing; for the curator.

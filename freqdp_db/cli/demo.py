@@ -26,15 +26,9 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
     @command(app, "demo")
     def demo(
         session: Session,
-        objects: Annotated[
-            int,
-            whole_number("--objects", "How many people and taxis."),
-        ] = 200,
+        objects: Annotated[int, whole_number("--objects", "How many people and taxis.")] = 200,
         days: Annotated[int, whole_number("--days", "Days to record.")] = 7,
-        seed: Annotated[
-            int,
-            whole_number("--seed", "Which city; the noise has none."),
-        ] = 1,
+        seed: Annotated[int, whole_number("--seed", "Which city; the noise has none.")] = 1,
         report: Annotated[
             Path | None, typer.Option("--report", help="Its report. Default: NAME.report.html")
         ] = None,

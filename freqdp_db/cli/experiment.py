@@ -32,10 +32,7 @@ def register(app: typer.Typer) -> None:
             list[int] | None,
             whole_number("--objects", "How many objects; may be repeated. Default: all."),
         ] = None,
-        seeds: Annotated[
-            int,
-            whole_number("--seeds", "Runs of each, with seeds 1, 2, ..."),
-        ] = 5,
+        seeds: Annotated[int, whole_number("--seeds", "Runs of each, with seeds 1, 2, ...")] = 5,
         signature: Signature = 10,
         time_step: Annotated[
             list[str] | None,

@@ -91,13 +91,9 @@ def register(app: typer.Typer) -> None:
     def jobs(
         session: Session,
         job: Annotated[int | None, whole_number("--job", "This one only.")] = None,
-        cancel: Annotated[
-            int | None,
-            whole_number("--cancel", "Cancel this one."),
-        ] = None,
+        cancel: Annotated[int | None, whole_number("--cancel", "Cancel this one.")] = None,
         limit: Annotated[
-            int,
-            whole_number("--limit", "Show so many: open ones, then the newest."),
+            int, whole_number("--limit", "Show so many: open ones, then the newest.")
         ] = 20,
     ) -> None:
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""

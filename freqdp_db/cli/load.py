@@ -34,17 +34,10 @@ def demo(
         str, typer.Option("--roads-into", help="Table of the city's roads.")
     ] = "demo.roads",
     objects: Annotated[
-        int,
-        whole_number("--objects", "People and taxis, one in ten a taxi."),
+        int, whole_number("--objects", "People and taxis, one in ten a taxi.")
     ] = 200,
-    days: Annotated[
-        int,
-        whole_number("--days", "Days to record, from a Monday on."),
-    ] = 7,
-    seed: Annotated[
-        int,
-        whole_number("--seed", "The same seed gives the same city."),
-    ] = 1,
+    days: Annotated[int, whole_number("--days", "Days to record, from a Monday on.")] = 7,
+    seed: Annotated[int, whole_number("--seed", "The same seed gives the same city.")] = 1,
     replace: Replace = False,
 ) -> None:
     """Make up a city: roads, and people and taxis that move along them."""
@@ -120,10 +113,7 @@ def csv_(
         str, typer.Option(help="iso, epoch, epoch-ms, or a format such as '%d/%m/%Y %H:%M'.")
     ] = "iso",
     timezone: Annotated[str, typer.Option(help="Zone of times that do not name theirs.")] = "UTC",
-    srid: Annotated[
-        int,
-        whole_number("--srid", "Reference system of the coordinates."),
-    ] = 4326,
+    srid: Annotated[int, whole_number("--srid", "Reference system of the coordinates.")] = 4326,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave unreadable rows out, and count them.")
     ] = False,
@@ -169,13 +159,9 @@ def tdrive(
     session: Session,
     folder: Annotated[str, typer.Argument(help="Folder with 1.txt, 2.txt, ...")],
     into: Into,
-    limit: Annotated[
-        int | None,
-        whole_number("--limit", "Only the first so many taxis."),
-    ] = None,
+    limit: Annotated[int | None, whole_number("--limit", "Only the first so many taxis.")] = None,
     min_samples: Annotated[
-        int,
-        whole_number("--min-samples", "Leave out taxis with fewer rows."),
+        int, whole_number("--min-samples", "Leave out taxis with fewer rows.")
     ] = 0,
     replace: Replace = False,
     append: Append = False,

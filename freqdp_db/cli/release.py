@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from freqdp_db.cli.anonymize import Memory
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption, road_table
+from freqdp_db.cli.wishes import Memory
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
@@ -122,7 +122,7 @@ def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
 @command(app, "withdraw")
 def withdraw(session: Session, name: Name) -> None:
     """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
-    from freqdp_db.release.pipeline import withdraw as take_back
+    from freqdp_db.release.withdrawing import withdraw as take_back
     from freqdp_db.storage.releases import find_release
 
     database = session.database()

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from freqdp_db.cli.anonymize import Dataset
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.wishes import SCHEDULED
+from freqdp_db.cli.wishes import SCHEDULED, Dataset
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request

@@ -10,6 +10,15 @@ import typer
 
 from freqdp_db.cli.numbers import whole_number
 
+Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+Memory = Annotated[
+    str,
+    typer.Option(
+        "--memory",
+        help="How much of the segments the search may hold: 256MB, 4GB. Less is slower; the result "
+        "is the same.",
+    ),
+]
 _Method = Annotated[
     str,
     typer.Option(

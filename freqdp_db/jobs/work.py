@@ -9,7 +9,8 @@ from freqdp_db.dataset.building import build
 from freqdp_db.errors import Busy, FreqdpError, NotFound
 from freqdp_db.jobs.document import Asked, parse
 from freqdp_db.progress import Progress
-from freqdp_db.release.pipeline import anonymize, run, withdraw
+from freqdp_db.release.pipeline import anonymize, run
+from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.storage import jobs
 from freqdp_db.storage.datasets import DatasetRow, living_dataset
 from freqdp_db.storage.engine import Connection, Database

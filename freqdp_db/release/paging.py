@@ -8,8 +8,9 @@ from dataclasses import replace
 from freqdp_db.errors import BadInput
 from freqdp_db.model import Ints
 from freqdp_db.release.verification import Loaded
+from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.grid import Frame
-from freqdp_db.search.paging import CellRows, Directory, PagedSearch
+from freqdp_db.search.paging import PagedSearch
 from freqdp_db.storage.cells import all_cells, cell_segments
 from freqdp_db.storage.engine import Database
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import freqdp_db
 from freqdp_db.edits.applying import coarsen_times
-from freqdp_db.errors import BadInput, Busy, NotFound, ResumeRefused
+from freqdp_db.errors import BadInput, Busy, ResumeRefused
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, released_ids
 from freqdp_db.methods.guarantee import guarantee
 from freqdp_db.methods.registry import find_method
@@ -377,24 +377,6 @@ def _publish(database: Database, release: ReleaseRow, request: Request, rows: in
         },
         granted=granted,
     )
-
-
-def withdraw(database: Database, release: ReleaseRow) -> None:
-    """Take a release back, or give up one that is not finished. Refunds nothing."""
-    with hold(database, "release", release.release_id, f"release {release.name!r}"):
-        # looked at again under the lock: somebody may have finished it or taken it back
-        state = releases.get_release(database, release.release_id).state
-        if state == "published":
-            staging.withdraw_tables(database, release.release_id, release.name)
-        elif state == "running":
-            staging.drop_staging(database, release.release_id)
-            requests.give_up(database, release.release_id)
-        else:
-            raise NotFound(
-                f"release {release.name!r} was withdrawn before",
-                remedy="`freqdp release list` shows what there is",
-            )
-    sweep_builds(database)
 
 
 def epsilon_of(release: ReleaseRow) -> Decimal:

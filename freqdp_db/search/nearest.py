@@ -90,7 +90,7 @@ def nearest_trajectories(
 @njit(nogil=True, cache=True)
 def _search_range(  # type: ignore[no-untyped-def]
     first, last, asked, lists, child_offsets, box, tree_box, top, height, lattice,
-    strip, row, rough, ends, owner, position,
+    sheaves, row, rough, ends, owner, position,
 ):  # fmt: skip
     x, y, offsets, skip_offsets, skip, rank = asked
     out_t, out_p, out_d = lists
@@ -156,16 +156,16 @@ def _search_range(  # type: ignore[no-untyped-def]
                 n, h = stack_n[waiting], stack_h[waiting]
                 if h > 0:
                     near = near_members(  # type: ignore[call-arg,var-annotated]
-                        rough_x, rough_y, strip, n, rough_limit2, worst_rank
+                        rough_x, rough_y, sheaves, n, rough_limit2, worst_rank
                     )
-                    member, already = strip[n, MEMBER, 0], waiting
+                    member, already = sheaves[n, MEMBER, 0], waiting
                     # all are written, those that are near stay: a branch would be guessed wrong
                     for place in range(SIZE):
                         stack_n[waiting], stack_h[waiting] = member + place, h - 1
                         waiting += (near >> place) & 1
                     for i in range(already, waiting):
                         if h > 1:
-                            fetch_ahead(strip, stack_n[i])
+                            fetch_ahead(sheaves, stack_n[i])
                         else:
                             fetch_ahead(rough, stack_n[i])
                     continue

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -40,53 +39,20 @@ from freqdp_db.search.changes import (
     first_positions,
     sort_segments,
 )
+from freqdp_db.search.directory import Directory, Fetch, along_curve, first_cells
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
 from freqdp_db.search.filing import file_segments
-from freqdp_db.search.grid import Frame, choose_frame, interleave
+from freqdp_db.search.grid import choose_frame
 from freqdp_db.search.nearest import index_filed, nearest_trajectories
 from freqdp_db.search.rows import rough_squared_distance
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
-_PAGE_ROWS = 1 << 15
 _BUNDLE = 8
 _BATCH = 2048
 _FIRST_CELLS, _MOST_CELLS = 8, 64
 _SLACK_M = 1e-6
 ROW_BYTES = 32 + 4 + 4 + 6 * 8 // _BUNDLE
 """What a cached row takes: four coordinates, its trajectory and position, its share of a strip."""
-
-
-@dataclass(frozen=True)
-class Directory:
-    """The cells of a build's grid, in order of cell id."""
-
-    frame: Frame
-    cell: Ints
-    count: Ints
-    """Segments filed in the cell itself."""
-    child_offsets: Ints
-    box: Metres
-    tree_box: Metres
-
-    @classmethod
-    def of(cls, frame: Frame, cell: Ints, count: Ids, box: Metres, tree_box: Metres) -> Directory:
-        """From the columns of the grid's table."""
-        children = np.searchsorted(cell, np.stack([cell << 2, (cell << 2) + 4], axis=1))
-        return cls(frame, cell, count.astype(np.int64), children.astype(np.int64), box, tree_box)
-
-
-@dataclass(frozen=True)
-class CellRows:
-    """Segments of some cells, in order of their cells."""
-
-    cell: Ints
-    trajectory: Ids
-    tail: Ids
-    head: Ids
-
-
-Fetch = Callable[[Ints], CellRows]
-"""fetch(cells): the segments that the build has filed in these cells."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +83,7 @@ class PagedSearch:
         self._fetch = fetch
         self._built = built
         self.memory = memory
-        self._first_cell = _pages(directory)
+        self._first_cell = first_cells(directory)
         self.rows_read = 0
 
     def __call__(
@@ -143,7 +109,7 @@ class PagedSearch:
         held = np.zeros(len(k), np.int64)
         over_ranges(_heapify, found.offsets, found.offsets, rank, *lists, held)
         distances = found.distances
-        along = np.argsort(_curve(self._directory.frame, x, y), kind="stable")
+        along = np.argsort(along_curve(self._directory.frame, x, y), kind="stable")
         for begin in range(0, len(along), _BATCH):
             distances += self._search(
                 np.sort(along[begin : begin + _BATCH]), asked, lists, held, cache
@@ -235,27 +201,6 @@ class _Cache:
         while self._bytes > self._search.memory and len(self._pages) > 1:
             self._bytes -= self._pages.popitem(last=False)[1].bytes
         return found
-
-
-def _pages(directory: Directory) -> Ints:
-    """First cell of each page, and the end: runs of cells of one level with enough rows."""
-    level = np.frexp(directory.cell.astype(np.float64))[1] // 2
-    cuts = [0]
-    rows = 0
-    for i, count in enumerate(directory.count.tolist()):
-        if i > cuts[-1] and (level[i] != level[i - 1] or rows + count > _PAGE_ROWS):
-            cuts.append(i)
-            rows = 0
-        rows += count
-    return np.array([*cuts, len(directory.cell)], np.int64)
-
-
-def _curve(frame: Frame, x: Metres, y: Metres) -> Ints:
-    """Where on the Z-order curve of the finest cells each point lies."""
-    steps = 1 << min(frame.levels, 20)
-    u = np.clip((x - frame.x) / frame.side * steps, 0, steps - 1).astype(np.int64)
-    v = np.clip((y - frame.y) / frame.side * steps, 0, steps - 1).astype(np.int64)
-    return np.array([interleave(a, b) for a, b in zip(u, v, strict=True)], np.int64)
 
 
 @njit(nogil=True, cache=True)

@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from geoalchemy2 import Geometry
 from sqlalchemy.dialects import postgresql as pg
 
 from freqdp_db.settings import Settings
+from freqdp_db.storage.columns import AT, DOUBLE, column, geometry
+from freqdp_db.storage.job_tables import job_tables
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,6 @@ class Names:
         return cls(settings.schema, settings.release_schema, postgis)
 
 
-def _column(name: str, kind: Any, *, null: bool = False, **more: Any) -> sa.Column[object]:
-    return sa.Column(name, kind, nullable=null, **more)
-
-
-def _geometry() -> Geometry:
-    return Geometry(geometry_type=None, spatial_index=False)
-
-
-_DOUBLE: sa.Double[float] = sa.Double()
-_AT = sa.DateTime(timezone=True)
 _PARTITIONED: dict[str, Any] = {"postgresql_partition_by": "LIST (build_id)"}
 
 
@@ -52,39 +43,39 @@ def metadata_for(names: Names) -> sa.MetaData:
         "sql_object",
         meta,
         sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-        _column("path", sa.Text, unique=True),
-        _column("identity", sa.Text),
-        _column("kind", sa.Text),
-        _column("hash", sa.Text),
+        column("path", sa.Text, unique=True),
+        column("identity", sa.Text),
+        column("kind", sa.Text),
+        column("hash", sa.Text),
     )
     sa.Table(
         "account",
         meta,
         sa.Column("account_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        _column("source_schema", sa.Text),
-        _column("source_relation", sa.Text),
-        _column("object_column", sa.Text),
-        _column("created_at", _AT, server_default=sa.func.now()),
+        column("source_schema", sa.Text),
+        column("source_relation", sa.Text),
+        column("object_column", sa.Text),
+        column("created_at", AT, server_default=sa.func.now()),
         sa.UniqueConstraint("source_schema", "source_relation", "object_column"),
     )
     sa.Table(
         "dataset",
         meta,
         sa.Column("dataset_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        _column("name", sa.Text),
+        column("name", sa.Text),
         sa.Column("account_id", sa.Integer, references("account.account_id"), nullable=False),
-        _column("source_schema", sa.Text),
-        _column("source_relation", sa.Text),
-        _column("object_column", sa.Text),
-        _column("time_column", sa.Text),
-        _column("geom_column", sa.Text, null=True),
-        _column("lon_column", sa.Text, null=True),
-        _column("lat_column", sa.Text, null=True),
-        _column("source_srid", sa.Integer),
-        _column("srid", sa.Integer, null=True),
-        _column("snap", sa.Text),
-        _column("timezone", sa.Text),
-        _column("filter", sa.Text, null=True),
+        column("source_schema", sa.Text),
+        column("source_relation", sa.Text),
+        column("object_column", sa.Text),
+        column("time_column", sa.Text),
+        column("geom_column", sa.Text, null=True),
+        column("lon_column", sa.Text, null=True),
+        column("lat_column", sa.Text, null=True),
+        column("source_srid", sa.Integer),
+        column("srid", sa.Integer, null=True),
+        column("snap", sa.Text),
+        column("timezone", sa.Text),
+        column("filter", sa.Text, null=True),
         sa.Column(
             "current_build",
             sa.Integer,
@@ -93,9 +84,9 @@ def metadata_for(names: Names) -> sa.MetaData:
                 f"{own}.build.build_id", name="dataset_current_build_fkey", use_alter=True
             ),
         ),
-        _column("created_at", _AT, server_default=sa.func.now()),
-        _column("created_by", sa.Text, server_default=sa.text("current_user")),
-        _column("dropped_at", _AT, null=True),
+        column("created_at", AT, server_default=sa.func.now()),
+        column("created_by", sa.Text, server_default=sa.text("current_user")),
+        column("dropped_at", AT, null=True),
         sa.Index(
             "dataset_name_key",
             "name",
@@ -108,27 +99,27 @@ def metadata_for(names: Names) -> sa.MetaData:
         meta,
         sa.Column("build_id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("dataset_id", sa.Integer, references("dataset.dataset_id"), nullable=False),
-        _column("snapshot_at", _AT),
-        _column("built_at", _AT, server_default=sa.func.now()),
-        _column("rows", sa.BigInteger),
-        _column("excluded", pg.JSONB),
-        _column("trajectories", sa.Integer),
-        _column("samples", sa.BigInteger),
-        _column("locations", sa.Integer),
-        _column("segments", sa.BigInteger),
-        _column("source_srid", sa.Integer),
-        _column("srid", sa.Integer),
-        _column("snap", sa.Text),
-        _column("time_step_us", sa.BigInteger),
-        _column("median_gap_us", sa.BigInteger),
-        _column("grid", pg.JSONB),
-        _column("fingerprint", sa.Text),
-        _column("software", sa.Text),
-        _column("dropped_at", _AT, null=True),
+        column("snapshot_at", AT),
+        column("built_at", AT, server_default=sa.func.now()),
+        column("rows", sa.BigInteger),
+        column("excluded", pg.JSONB),
+        column("trajectories", sa.Integer),
+        column("samples", sa.BigInteger),
+        column("locations", sa.Integer),
+        column("segments", sa.BigInteger),
+        column("source_srid", sa.Integer),
+        column("srid", sa.Integer),
+        column("snap", sa.Text),
+        column("time_step_us", sa.BigInteger),
+        column("median_gap_us", sa.BigInteger),
+        column("grid", pg.JSONB),
+        column("fingerprint", sa.Text),
+        column("software", sa.Text),
+        column("dropped_at", AT, null=True),
     )
     _data_tables(meta)
     _release_tables(meta, names)
-    _job_tables(meta, names)
+    job_tables(meta, names.schema)
     return meta
 
 
@@ -144,40 +135,40 @@ def _data_tables(meta: sa.MetaData) -> None:
         "trajectory",
         meta,
         *_build_key("trajectory_id"),
-        _column("object_key", sa.Text),
-        _column("samples", sa.Integer),
-        _column("places", sa.Integer),
+        column("object_key", sa.Text),
+        column("samples", sa.Integer),
+        column("places", sa.Integer),
         **_PARTITIONED,
     )
     sa.Table(
         "location",
         meta,
         *_build_key("location_id"),
-        _column("x_m", _DOUBLE),
-        _column("y_m", _DOUBLE),
-        _column("tf", sa.Integer),
-        _column("geom", _geometry()),
+        column("x_m", DOUBLE),
+        column("y_m", DOUBLE),
+        column("tf", sa.Integer),
+        column("geom", geometry()),
         **_PARTITIONED,
     )
     sa.Table(
         "sample",
         meta,
         *_build_key("trajectory_id", "seq"),
-        _column("location_id", sa.Integer),
-        _column("at", _AT),
+        column("location_id", sa.Integer),
+        column("at", AT),
         **_PARTITIONED,
     )
     sa.Table(
         "segment",
         meta,
-        _column("build_id", sa.Integer),
-        _column("trajectory_id", sa.Integer),
-        _column("seq", sa.Integer),
-        _column("cell_id", sa.BigInteger),
-        _column("from_location", sa.Integer),
-        _column("to_location", sa.Integer),
-        _column("occurrences", sa.Integer),
-        _column("geom", _geometry()),
+        column("build_id", sa.Integer),
+        column("trajectory_id", sa.Integer),
+        column("seq", sa.Integer),
+        column("cell_id", sa.BigInteger),
+        column("from_location", sa.Integer),
+        column("to_location", sa.Integer),
+        column("occurrences", sa.Integer),
+        column("geom", geometry()),
         sa.Index("segment_cell_idx", "build_id", "cell_id"),
         **_PARTITIONED,
     )
@@ -189,11 +180,11 @@ def _data_tables(meta: sa.MetaData) -> None:
         meta,
         *_build_key(),
         sa.Column("cell_id", sa.BigInteger, primary_key=True, autoincrement=False),
-        _column("level", sa.SmallInteger),
-        _column("parent_id", sa.BigInteger, null=True),
-        *(_column(name, _DOUBLE) for name in bounds),
-        _column("segments", sa.Integer),
-        _column("tree_segments", sa.Integer),
+        column("level", sa.SmallInteger),
+        column("parent_id", sa.BigInteger, null=True),
+        *(column(name, DOUBLE) for name in bounds),
+        column("segments", sa.Integer),
+        column("tree_segments", sa.Integer),
         **_PARTITIONED,
     )
 
@@ -217,29 +208,29 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         "release",
         meta,
         sa.Column("release_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        _column("name", sa.Text),
+        column("name", sa.Text),
         sa.Column(
             "dataset_id", sa.Integer, sa.ForeignKey(f"{own}.dataset.dataset_id"), nullable=False
         ),
         sa.Column("build_id", sa.Integer, sa.ForeignKey(f"{own}.build.build_id"), nullable=False),
-        _column("method", sa.Text),
-        _column("epsilon_global", sa.Numeric()),
-        _column("epsilon_local", sa.Numeric()),
-        _column("signature_size", sa.Integer),
-        _column("options", pg.JSONB),
-        _column("private", sa.Boolean),
-        _column("request_hash", sa.Text),
-        _column("state", sa.Text),
-        _column("version", sa.Integer, null=True),
-        _column("software", sa.Text),
-        _column("requested_at", _AT, server_default=sa.func.clock_timestamp()),
-        _column("requested_by", sa.Text, server_default=sa.text("current_user")),
-        _column("published_at", _AT, null=True),
-        _column("withdrawn_at", _AT, null=True),
-        _column("rows", sa.BigInteger, null=True),
-        _column("guarantee", pg.JSONB),
-        _column("user_level", pg.JSONB, null=True),
-        _column("timings", pg.JSONB, null=True),
+        column("method", sa.Text),
+        column("epsilon_global", sa.Numeric()),
+        column("epsilon_local", sa.Numeric()),
+        column("signature_size", sa.Integer),
+        column("options", pg.JSONB),
+        column("private", sa.Boolean),
+        column("request_hash", sa.Text),
+        column("state", sa.Text),
+        column("version", sa.Integer, null=True),
+        column("software", sa.Text),
+        column("requested_at", AT, server_default=sa.func.clock_timestamp()),
+        column("requested_by", sa.Text, server_default=sa.text("current_user")),
+        column("published_at", AT, null=True),
+        column("withdrawn_at", AT, null=True),
+        column("rows", sa.BigInteger, null=True),
+        column("guarantee", pg.JSONB),
+        column("user_level", pg.JSONB, null=True),
+        column("timings", pg.JSONB, null=True),
         sa.Index(
             "release_name_key",
             "name",
@@ -253,21 +244,21 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         meta,
         of_release(),
         key("step", sa.SmallInteger),
-        _column("mechanism", sa.Text),
-        _column("targets", sa.Integer),
-        _column("software", sa.Text),
-        _column("deletions", sa.BigInteger, null=True),
-        _column("insertions", sa.BigInteger, null=True),
-        _column("deletion_loss_m", _DOUBLE, null=True),
-        _column("insertion_loss_m", _DOUBLE, null=True),
-        _column("digest", sa.Text, null=True),
+        column("mechanism", sa.Text),
+        column("targets", sa.Integer),
+        column("software", sa.Text),
+        column("deletions", sa.BigInteger, null=True),
+        column("insertions", sa.BigInteger, null=True),
+        column("deletion_loss_m", DOUBLE, null=True),
+        column("insertion_loss_m", DOUBLE, null=True),
+        column("digest", sa.Text, null=True),
     )
     sa.Table(
         "release_key",
         meta,
         key("release_id"),
         key("trajectory_id"),
-        _column("released_id", sa.BigInteger),
+        column("released_id", sa.BigInteger),
     )
     sa.Table(
         "tf_target",
@@ -275,8 +266,8 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         key("release_id"),
         key("step", sa.SmallInteger),
         key("location_id"),
-        _column("tf", sa.Integer),
-        _column("target", sa.Integer),
+        column("tf", sa.Integer),
+        column("target", sa.Integer),
     )
     sa.Table(
         "pf_target",
@@ -285,10 +276,10 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         key("step", sa.SmallInteger),
         key("trajectory_id"),
         key("location_id"),
-        _column("stage", sa.SmallInteger),
-        _column("rank", sa.SmallInteger),
-        _column("pf", sa.Integer),
-        _column("target", sa.Integer),
+        column("stage", sa.SmallInteger),
+        column("rank", sa.SmallInteger),
+        column("pf", sa.Integer),
+        column("target", sa.Integer),
     )
     sa.Table(
         "edit_run",
@@ -298,8 +289,8 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         key("operation", sa.Text),
         key("trajectory_id"),
         key("location_id"),
-        _column("seq", pg.ARRAY(sa.Integer)),
-        _column("loss_m", pg.ARRAY(_DOUBLE)),
+        column("seq", pg.ARRAY(sa.Integer)),
+        column("loss_m", pg.ARRAY(DOUBLE)),
     )
     sa.Table(
         "spend",
@@ -308,15 +299,15 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         sa.Column(
             "account_id", sa.Integer, sa.ForeignKey(f"{own}.account.account_id"), nullable=False
         ),
-        _column("entry", sa.Integer),
-        _column("kind", sa.Text),
-        _column("epsilon", sa.Numeric()),
+        column("entry", sa.Integer),
+        column("kind", sa.Text),
+        column("epsilon", sa.Numeric()),
         sa.Column("release_id", sa.Integer, sa.ForeignKey(f"{own}.release.release_id")),
-        _column("reason", sa.Text),
-        _column("actor", sa.Text),
-        _column("at", _AT),
-        _column("previous_hash", sa.Text),
-        _column("hash", sa.Text),
+        column("reason", sa.Text),
+        column("actor", sa.Text),
+        column("at", AT),
+        column("previous_hash", sa.Text),
+        column("hash", sa.Text),
         sa.UniqueConstraint("account_id", "entry"),
         sa.UniqueConstraint("release_id"),
     )
@@ -325,111 +316,23 @@ def _release_tables(meta: sa.MetaData, names: Names) -> None:
         meta,
         of_release(),
         key("name", sa.Text),
-        _column("value", _DOUBLE),
-        _column("publishable", sa.Boolean, server_default=sa.false()),
-        _column("seed", sa.BigInteger, null=True),
-        _column("measured_at", _AT, server_default=sa.func.now()),
+        column("value", DOUBLE),
+        column("publishable", sa.Boolean, server_default=sa.false()),
+        column("seed", sa.BigInteger, null=True),
+        column("measured_at", AT, server_default=sa.func.now()),
     )
     sa.Table(
         "catalog",
         meta,
         key("name", sa.Text),
-        _column("dataset", sa.Text),
-        _column("method", sa.Text),
-        _column("parameters", pg.JSONB),
-        _column("published_at", _AT),
-        _column("version", sa.Integer),
-        _column("guarantee", pg.JSONB),
-        _column("private", sa.Boolean),
-        _column("rows", sa.BigInteger),
-        _column("ledger_head", sa.Text),
+        column("dataset", sa.Text),
+        column("method", sa.Text),
+        column("parameters", pg.JSONB),
+        column("published_at", AT),
+        column("version", sa.Integer),
+        column("guarantee", pg.JSONB),
+        column("private", sa.Boolean),
+        column("rows", sa.BigInteger),
+        column("ledger_head", sa.Text),
         schema=names.release_schema,
-    )
-
-
-def _job_tables(meta: sa.MetaData, names: Names) -> None:
-    own = names.schema
-
-    def references(name: str, column: str, *, null: bool = False) -> sa.Column[object]:
-        return sa.Column(
-            name, sa.Integer, sa.ForeignKey(f"{own}.{column}"), nullable=null, autoincrement=False
-        )
-
-    sa.Table(
-        "schedule",
-        meta,
-        sa.Column("schedule_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        references("dataset_id", "dataset.dataset_id"),
-        _column("request", pg.JSONB),
-        _column("cron", sa.Text),
-        _column("timezone", sa.Text),
-        _column("next_at", _AT),
-        _column("last_at", _AT, null=True),
-        _column("created_at", _AT, server_default=sa.func.now()),
-        _column("created_by", sa.Text, server_default=sa.text("session_user")),
-        _column("ended_at", _AT, null=True),
-        _column("ended_reason", sa.Text, null=True),
-        sa.Index(
-            "schedule_dataset_key",
-            "dataset_id",
-            unique=True,
-            postgresql_where=sa.text("ended_at IS NULL"),
-        ),
-    )
-    sa.Table(
-        "job_queue",
-        meta,
-        sa.Column("job_id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
-        references("dataset_id", "dataset.dataset_id"),
-        references("schedule_id", "schedule.schedule_id", null=True),
-        _column("request", pg.JSONB),
-        _column("state", sa.Text, server_default="waiting"),
-        _column("asked_at", _AT, server_default=sa.func.clock_timestamp()),
-        _column("asked_by", sa.Text, server_default=sa.text("session_user")),
-        _column("due_at", _AT, server_default=sa.func.clock_timestamp()),
-        _column("attempts", sa.Integer, server_default="0"),
-        _column("worker_id", sa.Integer, null=True),
-        _column("lease_until", _AT, null=True),
-        _column("cancel_asked_by", sa.Text, null=True),
-        _column("started_at", _AT, null=True),
-        _column("ended_at", _AT, null=True),
-        references("build_id", "build.build_id", null=True),
-        references("release_id", "release.release_id", null=True),
-        _column("error", sa.Text, null=True),
-        _column("note", sa.Text, null=True),
-        sa.Index(
-            "job_queue_open_idx",
-            "due_at",
-            postgresql_where=sa.text("state IN ('waiting', 'running')"),
-        ),
-        sa.Index("job_queue_dataset_idx", "dataset_id"),
-    )
-    sa.Table(
-        "job_progress",
-        meta,
-        sa.Column(
-            "job_id",
-            sa.BigInteger,
-            sa.ForeignKey(f"{own}.job_queue.job_id"),
-            primary_key=True,
-            autoincrement=False,
-        ),
-        _column("phase", sa.Text),
-        _column("done", sa.BigInteger),
-        _column("total", sa.BigInteger, null=True),
-        _column("unit", sa.Text),
-        _column("phase_at", _AT),
-        _column("updated_at", _AT),
-    )
-    sa.Table(
-        "worker",
-        meta,
-        sa.Column("worker_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        _column("host", sa.Text),
-        _column("pid", sa.Integer),
-        _column("software", sa.Text),
-        _column("listening", sa.Boolean),
-        _column("started_at", _AT, server_default=sa.func.clock_timestamp()),
-        _column("seen_at", _AT, server_default=sa.func.clock_timestamp()),
-        _column("stopped_at", _AT, null=True),
     )

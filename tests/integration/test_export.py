@@ -34,7 +34,7 @@ from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
 from freqdp_db.progress import Progress
 from freqdp_db.release.exporting import FORMATS, export_release
-from freqdp_db.release.pipeline import withdraw
+from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.settings import Settings
 from freqdp_db.storage.engine import Database
 from freqdp_db.storage.export import ReleaseReader

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from small_worlds import thorough, worlds
 
 from freqdp_db.model import Ints, Locations, Trajectories, offsets_from
-from freqdp_db.search import paging
+from freqdp_db.search import directory, paging
+from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
-from freqdp_db.search.paging import CellRows, Directory, PagedSearch
+from freqdp_db.search.paging import PagedSearch
 
 
 class _Tables:
@@ -82,7 +83,7 @@ def _same(built: Trajectories, locations: Locations, rank: Ints, seed: int, memo
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "_PAGE_ROWS", 8)
+    monkeypatch.setattr(directory, "_PAGE_ROWS", 8)
     monkeypatch.setattr(paging, "_BATCH", 4)
     monkeypatch.setattr(paging, "_FIRST_CELLS", 2)
 
