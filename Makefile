@@ -29,7 +29,7 @@ wheel: $(VENV)/.installed-dev
 # A PostGIS server on this machine: found, or installed where that is allowed.
 .PHONY: server
 server:
-	$(PYTHON) -m freqdp_db.storage.provision
+	$(PYTHON) -m freqdp_db.server.provision
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv && $(PYTHON) -m venv --clear $(VENV); }

@@ -17,10 +17,10 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.settings import Settings
-from freqdp_db.storage.builds import BuildRow
-from freqdp_db.storage.datasets import find_dataset
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.releases import ReleaseRow
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import BuildRow
+from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.releases import ReleaseRow
 
 METRIC_SRID = 32631
 """Tables of `make_points` are in it, so that a test's numbers are metres as they stand."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freqdp_db.cli.console import Session, command
-from freqdp_db.cli.wishes import EVERYTHING, PLANNED, Dataset, Memory
+from freqdp_db.cli.request import EVERYTHING, PLANNED, Dataset, Memory
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
         from freqdp_db.release.planning import make_plan
-        from freqdp_db.storage.datasets import find_dataset
+        from freqdp_db.storage.records.datasets import find_dataset
 
         database = session.database()
         row = find_dataset(database, dataset)
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
         from freqdp_db.release.paging import parse_memory
         from freqdp_db.release.pipeline import anonymize as run
         from freqdp_db.release.summary import describe_outcome, outcome_document
-        from freqdp_db.storage.datasets import find_dataset
+        from freqdp_db.storage.records.datasets import find_dataset
 
         limit = parse_memory(memory)
         database = session.database()

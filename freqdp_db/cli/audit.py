@@ -8,7 +8,7 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.wishes import MECHANISM, Dataset
+from freqdp_db.cli.request import MECHANISM, Dataset
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
@@ -28,8 +28,8 @@ def register(app: typer.Typer) -> None:
 
         Exit 3 if a mechanism loses more than it claims.
         """
-        from freqdp_db.evaluation.audit import audit as run
-        from freqdp_db.storage.datasets import find_dataset
+        from freqdp_db.evaluation.audit.audit import audit as run
+        from freqdp_db.storage.records.datasets import find_dataset
 
         database = session.database()
         found = run(

@@ -8,10 +8,10 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.wishes import Signature
+from freqdp_db.cli.request import Signature
 
 if TYPE_CHECKING:
-    from freqdp_db.storage.engine import Database
+    from freqdp_db.storage.connection.engine import Database
 
 app = typer.Typer(name="bench", help="Measure the search and the whole job.", no_args_is_help=True)
 
@@ -59,13 +59,13 @@ def search(
     picture: Picture = None,
 ) -> None:
     """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
+    from freqdp_db.bench.installation import parse_sizes, some_build
+    from freqdp_db.bench.pictures import check_picture, draw_search
+    from freqdp_db.bench.search import bench_search, parse_names, part_of
     from freqdp_db.errors import BadInput
-    from freqdp_db.evaluation.bench_search import bench_search, parse_names, part_of
-    from freqdp_db.evaluation.pictures import check_picture, draw_search
-    from freqdp_db.evaluation.workbench import parse_sizes, some_build
     from freqdp_db.release.request import Request
     from freqdp_db.release.verification import load_build
-    from freqdp_db.storage.datasets import find_dataset
+    from freqdp_db.storage.records.datasets import find_dataset
 
     wanted = parse_sizes(sizes)
     if queries < 1:
@@ -158,11 +158,11 @@ def pipeline(
     picture: Picture = None,
 ) -> None:
     """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""
-    from freqdp_db.evaluation.bench_pipeline import bench_pipeline, growth_exponent
-    from freqdp_db.evaluation.pictures import check_picture, draw_pipeline
-    from freqdp_db.evaluation.workbench import parse_sizes, workbench
+    from freqdp_db.bench.installation import parse_sizes, workbench
+    from freqdp_db.bench.pictures import check_picture, draw_pipeline
+    from freqdp_db.bench.pipeline import bench_pipeline, growth_exponent
     from freqdp_db.release.request import Request
-    from freqdp_db.storage.datasets import find_dataset
+    from freqdp_db.storage.records.datasets import find_dataset
 
     wanted = parse_sizes(sizes)
     path = None if picture is None else check_picture(picture)

@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.cli.wishes import parameters as request_options
+from freqdp_db.cli.request import parameters as request_options
 from freqdp_db.errors import Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
-from freqdp_db.storage.engine import Database, connect
+from freqdp_db.storage.connection.engine import Database, connect
 
 # typer carries its own copy of click in newer versions: take the classes from typer.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -50,7 +50,7 @@ class Session:
         if self._database is None:
             self._database = connect(self.settings, self.command)
         if check_schema:
-            from freqdp_db.storage.schema import require_current
+            from freqdp_db.storage.schema.upgrade import require_current
 
             require_current(self._database)
         return self._database
@@ -60,7 +60,7 @@ class Session:
         terminal = self.talk.is_terminal
         shown = TerminalProgress(self.talk) if terminal else PlainProgress(self.talk)
         if kernels:
-            from freqdp_db.release.compiling import compile_kernels
+            from freqdp_db.compiling import compile_kernels
 
             compile_kernels(shown)
         return shown

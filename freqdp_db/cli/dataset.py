@@ -48,7 +48,7 @@ def add(
 ) -> None:
     """Register a table or view of yours. Reads nothing yet, and never writes to it."""
     from freqdp_db.dataset.registration import Registration, register
-    from freqdp_db.storage.ledger import find_budget
+    from freqdp_db.storage.records.ledger import find_budget
 
     row, new_budget = register(
         session.database(),
@@ -90,8 +90,8 @@ def build(session: Session, name: Name) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
     from freqdp_db.dataset.building import build as build_dataset
     from freqdp_db.dataset.summary import describe_build
-    from freqdp_db.storage.builds import sparse_objects
-    from freqdp_db.storage.datasets import find_dataset
+    from freqdp_db.storage.records.builds import sparse_objects
+    from freqdp_db.storage.records.datasets import find_dataset
 
     database = session.database()
     progress = session.progress(kernels=True)
@@ -119,7 +119,7 @@ def build(session: Session, name: Name) -> None:
 @command(app, "list")
 def list_(session: Session) -> None:
     """All datasets."""
-    from freqdp_db.storage.datasets import list_datasets
+    from freqdp_db.storage.records.datasets import list_datasets
 
     rows = list_datasets(session.database())
     session.answer(
@@ -142,9 +142,9 @@ def list_(session: Session) -> None:
 def show(session: Session, name: Name) -> None:
     """One dataset: its mapping, its current build and its budget."""
     from freqdp_db.dataset.summary import describe_build
-    from freqdp_db.storage.builds import find_build
-    from freqdp_db.storage.datasets import find_dataset
-    from freqdp_db.storage.ledger import find_budget
+    from freqdp_db.storage.records.builds import find_build
+    from freqdp_db.storage.records.datasets import find_dataset
+    from freqdp_db.storage.records.ledger import find_budget
 
     database = session.database()
     row = find_dataset(database, name)
@@ -183,7 +183,7 @@ def show(session: Session, name: Name) -> None:
 def drop(session: Session, name: Name) -> None:
     """Forget a dataset. Its source, its budget and its published releases stay."""
     from freqdp_db.dataset.dropping import drop_dataset
-    from freqdp_db.storage.datasets import find_dataset
+    from freqdp_db.storage.records.datasets import find_dataset
 
     database = session.database()
     row = find_dataset(database, name)

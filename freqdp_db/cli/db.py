@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from freqdp_db.cli.console import Session, command
-from freqdp_db.storage.embedded import EmbeddedServer, ServerStatus, connection_url
+from freqdp_db.server.embedded import EmbeddedServer, ServerStatus, connection_url
 
 app = typer.Typer(name="db", help="The embedded server.", no_args_is_help=True)
 

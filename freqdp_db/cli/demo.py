@@ -35,8 +35,8 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
     ) -> None:
         """Make up a city, anonymize it, verify and measure it, and report what came of it."""
         from freqdp_db.release.summary import describe_release, release_document
-        from freqdp_db.storage.datasets import list_datasets
-        from freqdp_db.storage.releases import list_releases
+        from freqdp_db.storage.records.datasets import list_datasets
+        from freqdp_db.storage.records.releases import list_releases
 
         def step(why: str, *arguments: str) -> None:
             session.say(f"\n# {why}\n$ freqdp {shlex.join(arguments)}")

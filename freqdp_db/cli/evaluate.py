@@ -12,7 +12,7 @@ from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import BadInput
 
 if TYPE_CHECKING:
-    from freqdp_db.evaluation.roadwork import RoadTable
+    from freqdp_db.roads.tables import RoadTable
 
 SeedOption = Annotated[
     int,
@@ -31,9 +31,9 @@ MapOption = Annotated[
 
 def road_table(roads: str | None, map_: list[str] | None) -> RoadTable | None:
     """What --roads and --map say."""
-    from freqdp_db.evaluation.roadwork import RoadTable
-    from freqdp_db.storage.loading_roads import column_mapping
-    from freqdp_db.storage.names import parse_relation
+    from freqdp_db.roads.tables import RoadTable
+    from freqdp_db.storage.connection.names import parse_relation
+    from freqdp_db.storage.source.road_tables import column_mapping
 
     mapping = column_mapping(map_ or [])
     if roads is None:
@@ -56,8 +56,8 @@ def register(app: typer.Typer) -> None:
         from freqdp_db.evaluation.evaluate import check_seed
         from freqdp_db.evaluation.evaluate import evaluate as run
         from freqdp_db.evaluation.metrics import PUBLISHABLE
-        from freqdp_db.evaluation.verdicts import verdicts
-        from freqdp_db.storage.releases import find_release
+        from freqdp_db.evaluation.report.verdicts import verdicts
+        from freqdp_db.storage.records.releases import find_release
 
         check_seed(seed)
         table = road_table(roads, map_)
@@ -100,9 +100,9 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
-        from freqdp_db.evaluation.roadwork import match_dataset
-        from freqdp_db.storage.datasets import find_dataset
-        from freqdp_db.storage.names import parse_relation
+        from freqdp_db.roads.tables import match_dataset
+        from freqdp_db.storage.connection.names import parse_relation
+        from freqdp_db.storage.records.datasets import find_dataset
 
         table = road_table(roads, map_)
         assert table is not None

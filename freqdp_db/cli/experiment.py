@@ -10,7 +10,7 @@ import typer
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption, road_table
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.wishes import Signature
+from freqdp_db.cli.request import Signature
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
         force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     ) -> None:
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
-        from freqdp_db.evaluation.laboratory import Wishes, experiment_on
+        from freqdp_db.evaluation.experiment.design import Wishes, experiment_on
 
         wishes = Wishes(
             methods=method,

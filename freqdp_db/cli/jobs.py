@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
         from freqdp_db.errors import BadInput, NotFound
         from freqdp_db.jobs.health import living_workers
-        from freqdp_db.storage.jobs import cancel_job, list_jobs
+        from freqdp_db.storage.records.jobs import cancel_job, list_jobs
 
         if limit < 1:
             raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
@@ -133,7 +133,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _what(job: object) -> str | None:
-    from freqdp_db.storage.jobs import JobView
+    from freqdp_db.storage.records.jobs import JobView
 
     assert isinstance(job, JobView)
     if job.phase is not None:

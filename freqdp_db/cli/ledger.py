@@ -27,8 +27,8 @@ def register(root: typer.Typer) -> None:
         """What a dataset's source may spend, has spent and has left, and by which releases."""
         from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
         from freqdp_db.errors import BadInput
-        from freqdp_db.storage import ledger
-        from freqdp_db.storage.datasets import find_dataset
+        from freqdp_db.storage.records import ledger
+        from freqdp_db.storage.records.datasets import find_dataset
 
         database = session.database()
         row = find_dataset(database, dataset)
@@ -79,7 +79,7 @@ def verify(
     that ledger and catalogue were rewritten together.
     """
     from freqdp_db.errors import VerificationFailed
-    from freqdp_db.storage import ledger
+    from freqdp_db.storage.records import ledger
 
     database = session.database()
     faults = ledger.chain_faults(database)

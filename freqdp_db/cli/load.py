@@ -13,11 +13,11 @@ import typer
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import BadInput
-from freqdp_db.storage.names import format_relation, parse_relation
+from freqdp_db.storage.connection.names import format_relation, parse_relation
 
 if TYPE_CHECKING:
     from freqdp_db.loading.rows import Samples
-    from freqdp_db.storage.loading import Chunk, Mode, PlainTable
+    from freqdp_db.storage.source.plain_tables import Chunk, Mode, PlainTable
 
 app = typer.Typer(name="load", help="Load files into plain tables.", no_args_is_help=True)
 
@@ -47,8 +47,8 @@ def demo(
     from freqdp_db.loading import roadfile
     from freqdp_db.loading.city import City
     from freqdp_db.loading.files import counted
-    from freqdp_db.storage import loading_roads
-    from freqdp_db.storage.loading import check_target, load_table
+    from freqdp_db.storage.source import road_tables as loading_roads
+    from freqdp_db.storage.source.plain_tables import check_target, load_table
 
     if seed < 0:
         raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
@@ -206,7 +206,7 @@ def geolife(
     """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
     from freqdp_db.cli.samples import samples_table
     from freqdp_db.loading import published
-    from freqdp_db.storage.loading import Column
+    from freqdp_db.storage.source.plain_tables import Column
 
     paths = published.geolife_files(folder)
     table = samples_table(
@@ -257,8 +257,8 @@ def roads(
     """Load a road network from two CSV files, or from an edge table that is there."""
 
     from freqdp_db.loading import roadfile
-    from freqdp_db.storage import loading_roads
-    from freqdp_db.storage.loading import check_target
+    from freqdp_db.storage.source import road_tables as loading_roads
+    from freqdp_db.storage.source.plain_tables import check_target
 
     if (from_ is None) == (not files) or (files and len(files) != 2):
         raise BadInput(
@@ -352,7 +352,7 @@ def _load_files(
 ) -> int:
     """Read and load in one transaction; `check` may still refuse once all files were read."""
     from freqdp_db.cli.samples import sample_columns
-    from freqdp_db.storage.loading import check_target, load_table
+    from freqdp_db.storage.source.plain_tables import check_target, load_table
 
     def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
         for samples in read(advance):

@@ -10,7 +10,7 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption, road_table
-from freqdp_db.cli.wishes import Memory
+from freqdp_db.cli.request import Memory
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def list_(session: Session) -> None:
     """All releases that were ever asked for."""
     from freqdp_db.release.pipeline import epsilon_of
     from freqdp_db.release.summary import release_document
-    from freqdp_db.storage.releases import list_releases
+    from freqdp_db.storage.records.releases import list_releases
 
     database = session.database()
     rows = list_releases(database)
@@ -54,7 +54,7 @@ def list_(session: Session) -> None:
 def show(session: Session, name: Name) -> None:
     """One release: parameters, edits, guarantee, and what a whole user costs."""
     from freqdp_db.release.summary import describe_release, release_document
-    from freqdp_db.storage.releases import find_release
+    from freqdp_db.storage.records.releases import find_release
 
     database = session.database()
     row = find_release(database, name)
@@ -70,7 +70,7 @@ def verify(session: Session, name: Name) -> None:
     from freqdp_db.errors import BadInput
     from freqdp_db.release.verification import load_build, released_relations
     from freqdp_db.release.verification import verify as check
-    from freqdp_db.storage.releases import find_release
+    from freqdp_db.storage.records.releases import find_release
 
     database = session.database()
     row = find_release(database, name)
@@ -100,7 +100,7 @@ def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
     from freqdp_db.release.paging import parse_memory
     from freqdp_db.release.pipeline import Outcome, run
     from freqdp_db.release.summary import describe_outcome, outcome_document
-    from freqdp_db.storage.releases import find_release, get_release
+    from freqdp_db.storage.records.releases import find_release, get_release
 
     limit = parse_memory(memory)
     database = session.database()
@@ -123,7 +123,7 @@ def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
 def withdraw(session: Session, name: Name) -> None:
     """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
     from freqdp_db.release.withdrawing import withdraw as take_back
-    from freqdp_db.storage.releases import find_release
+    from freqdp_db.storage.records.releases import find_release
 
     database = session.database()
     row = find_release(database, name)
@@ -145,8 +145,8 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a release to a file, with its guarantee and terms of use beside it."""
-    from freqdp_db.release.exporting import export_release
-    from freqdp_db.storage.releases import find_release
+    from freqdp_db.release.export.exporting import export_release
+    from freqdp_db.storage.records.releases import find_release
 
     database = session.database()
     row = find_release(database, name)
@@ -175,8 +175,8 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write one HTML file: what the release is, guarantees and loses, with pictures."""
-    from freqdp_db.evaluation.report import write_report
-    from freqdp_db.storage.releases import find_release
+    from freqdp_db.evaluation.report.report import write_report
+    from freqdp_db.storage.records.releases import find_release
 
     table = road_table(roads, map_)
     database = session.database()
@@ -202,7 +202,7 @@ def find(
     object_: Annotated[str, typer.Option("--object", help="Key of the object, as in the source.")],
 ) -> None:
     """Which builds and releases hold an object, for erasure requests."""
-    from freqdp_db.storage.erasure import find_object
+    from freqdp_db.storage.records.erasure import find_object
 
     found = find_object(session.database(), object_)
 

@@ -9,8 +9,8 @@ import numpy as np
 from freqdp_db.loading.city import City
 from freqdp_db.loading.rows import Samples
 from freqdp_db.progress import Progress
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.loading import Chunk, Column, Kind, PlainTable, load_table
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.source.plain_tables import Chunk, Column, Kind, PlainTable, load_table
 
 
 def make_city(

@@ -9,7 +9,7 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.wishes import SCHEDULED, Dataset
+from freqdp_db.cli.request import SCHEDULED, Dataset
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
@@ -46,7 +46,7 @@ def add(
     from freqdp_db.errors import BadInput
     from freqdp_db.jobs.document import MAX_KEEP, Asked
     from freqdp_db.jobs.schedule import REPEATED, add_schedule
-    from freqdp_db.storage.datasets import find_dataset
+    from freqdp_db.storage.records.datasets import find_dataset
 
     if keep is not None and not 1 <= keep <= MAX_KEEP:
         raise BadInput(
@@ -74,7 +74,7 @@ def add(
 @command(app, "list")
 def list_(session: Session) -> None:
     """Schedules: when they ask, for what, and why those that ended have ended."""
-    from freqdp_db.storage.schedules import list_schedules
+    from freqdp_db.storage.records.schedules import list_schedules
 
     found = list_schedules(session.database())
 
@@ -96,7 +96,7 @@ def list_(session: Session) -> None:
 @command(app, "drop")
 def drop(session: Session, dataset: Dataset) -> None:
     """End the schedule of a dataset. Its releases stay."""
-    from freqdp_db.storage.schedules import drop_schedule
+    from freqdp_db.storage.records.schedules import drop_schedule
 
     ended = drop_schedule(session.database(), dataset)
     session.answer(

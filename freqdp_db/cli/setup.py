@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
-        from freqdp_db.storage import schema
-        from freqdp_db.storage.tables import Names
+        from freqdp_db.storage.schema import upgrade as schema
+        from freqdp_db.storage.schema.tables import Names
 
         if sql:
             _print_script(session)
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
     @command(app, "doctor")
     def doctor(session: Session) -> None:
         """Say what is missing, and the command that fixes it."""
-        from freqdp_db.release.diagnosis import diagnose
+        from freqdp_db.doctor import diagnose
 
         findings = diagnose(session.settings, session.database)
         ok = all(f.ok for f in findings)
@@ -80,8 +80,8 @@ def register(app: typer.Typer) -> None:
 
 def _print_script(session: Session) -> None:
     """The script from the database's own revision if it can be reached, else from nothing."""
-    from freqdp_db.storage import schema
-    from freqdp_db.storage.tables import Names
+    from freqdp_db.storage.schema import upgrade as schema
+    from freqdp_db.storage.schema.tables import Names
 
     names, revision = Names.of(session.settings), None
     try:

@@ -8,6 +8,9 @@ from dataclasses import asdict
 import numpy as np
 
 import freqdp_db
+from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.trajectories import Clock, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
@@ -16,15 +19,14 @@ from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, 
 from freqdp_db.dataset.writing import Built, write_build
 from freqdp_db.errors import BadData
 from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.model import Clock, Metres, Trajectories, offsets_of
 from freqdp_db.progress import Progress
 from freqdp_db.search.filing import file_trajectories
-from freqdp_db.storage import builds
-from freqdp_db.storage.datasets import DatasetRow
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.locks import hold
-from freqdp_db.storage.reference import definition_of
-from freqdp_db.storage.schema import names_of
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.records import builds
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.schema.upgrade import names_of
+from freqdp_db.storage.source.reference import definition_of
 
 _WGS84 = 4326
 

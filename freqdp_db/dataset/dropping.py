@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from freqdp_db.storage.builds import sweep_builds
-from freqdp_db.storage.datasets import DatasetRow, mark_dropped
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.locks import hold
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.records.builds import sweep_builds
+from freqdp_db.storage.records.datasets import DatasetRow, mark_dropped
 
 
 def drop_dataset(database: Database, dataset: DatasetRow) -> list[int]:

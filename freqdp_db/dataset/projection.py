@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyproj
 
+from freqdp_db.columns.arrays import Metres
+from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadData, BadInput
-from freqdp_db.model import Metres
-from freqdp_db.parallel import cores
 
 _FAR_DEGREES = 6.0
 _FAR_SHARE = 0.05

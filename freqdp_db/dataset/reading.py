@@ -7,17 +7,17 @@ from datetime import datetime
 
 import numpy as np
 
+from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData
-from freqdp_db.model import Ints, Metres
 from freqdp_db.progress import Progress
-from freqdp_db.storage.datasets import DatasetRow
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.relations import check_mapping, find_relation
-from freqdp_db.storage.schema import names_of
-from freqdp_db.storage.source import RowCounts, SourceReader, read_points
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.schema.upgrade import names_of
+from freqdp_db.storage.source.relations import check_mapping, find_relation
+from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_points
 
 
 @dataclass(frozen=True)

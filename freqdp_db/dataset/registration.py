@@ -9,20 +9,20 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
-from freqdp_db.storage.datasets import DatasetRow, insert_dataset
-from freqdp_db.storage.engine import Connection, Database
-from freqdp_db.storage.names import parse_relation
-from freqdp_db.storage.reference import definition_of
-from freqdp_db.storage.relations import (
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.records.datasets import DatasetRow, insert_dataset
+from freqdp_db.storage.schema.upgrade import find_postgis, names_of
+from freqdp_db.storage.source.reference import definition_of
+from freqdp_db.storage.source.relations import (
     Mapping,
     Relation,
     check_mapping,
     find_relation,
     geometry_srid,
 )
-from freqdp_db.storage.schema import find_postgis, names_of
-from freqdp_db.storage.source import SourceReader
-from freqdp_db.storage.timezones import require_timezone
+from freqdp_db.storage.source.rows import SourceReader
+from freqdp_db.storage.source.timezones import require_timezone
 
 DEFAULT_BUDGET = "10"
 MAX_BUDGET = Decimal(1_000_000)

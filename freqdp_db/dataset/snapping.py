@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadData, BadInput
-from freqdp_db.model import Ids, Ints, Locations, Metres
 from freqdp_db.search.grid import interleave
-from freqdp_db.storage.names import parse_relation
+from freqdp_db.storage.connection.names import parse_relation
 
 _MIN_GRID_M, _MAX_GRID_M = 0.01, 1_000_000.0
 

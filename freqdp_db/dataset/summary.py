@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from freqdp_db.dataset.cleaning import REASONS
-from freqdp_db.storage.builds import BuildRow
+from freqdp_db.storage.records.builds import BuildRow
 
 
 def describe_build(build: BuildRow) -> list[str]:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.model import Clock, Locations, Metres, Trajectories
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.filing import Filed, cells_of
 from freqdp_db.search.grid import levels_of
-from freqdp_db.storage import builds
-from freqdp_db.storage.copying import Layout, line_bytes, point_bytes
-from freqdp_db.storage.engine import Database
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.copy.layout import Layout, line_bytes, point_bytes
+from freqdp_db.storage.records import builds
 
 _CHUNK = 1 << 17
 
@@ -66,7 +67,7 @@ SAMPLE = Layout(
 
 
 def _sample_chunks(number: int, trajectories: Trajectories, stage: Stage) -> Iterator[NDArray[Any]]:
-    owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), trajectories.lengths)
+    owner = trajectories.owner
     for begin in range(0, trajectories.samples, _CHUNK):
         part = slice(begin, begin + _CHUNK)
         mine = owner[part]

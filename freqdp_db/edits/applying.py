@@ -8,19 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import (
-    Clock,
-    EditRuns,
-    Edits,
-    Ids,
-    Ints,
-    Locations,
-    Trajectories,
-    offsets_from,
-)
-from freqdp_db.parallel import over_ranges
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.edits import EditRuns, Edits
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.sorting import sortable, stable_order
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.search.distance import projection
-from freqdp_db.sorting import sortable, stable_order
 
 
 @dataclass(frozen=True)

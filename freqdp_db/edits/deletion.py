@@ -11,21 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
+from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
+from freqdp_db.columns.sorting import find, stable_order
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.model import (
-    EditRuns,
-    Ids,
-    Ints,
-    Locations,
-    PfTargets,
-    TfTargets,
-    Trajectories,
-    offsets_from,
-    offsets_of,
-)
-from freqdp_db.parallel import over_ranges
 from freqdp_db.search.distance import squared_distance, to_mm
-from freqdp_db.sorting import find, stable_order
 
 
 @njit(cache=True)
@@ -172,7 +165,7 @@ def delete_globally(
         drop > 0,
         total,
     )
-    owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), np.diff(frequencies.offsets))
+    owner = owners(frequencies.offsets)
     pairs = np.flatnonzero(drop[frequencies.location] > 0)
     place = frequencies.location[pairs]
     order = np.lexsort((rank[owner[pairs]], total[pairs], place))

@@ -12,26 +12,17 @@ from typing import Protocol
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
+from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
+from freqdp_db.columns.sorting import stable_order
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import Thinned, has_room
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.model import (
-    Clock,
-    EditRuns,
-    Ids,
-    Ints,
-    Locations,
-    Metres,
-    PfTargets,
-    TfTargets,
-    Trajectories,
-    offsets_from,
-    offsets_of,
-)
-from freqdp_db.parallel import over_ranges
 from freqdp_db.search.best import Nearest
 from freqdp_db.search.distance import squared_distance, to_mm
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
-from freqdp_db.sorting import stable_order
 
 PAPER_SPREAD_MM = -1
 """Stands for `--spread paper`: the K nearest segments, however far."""
@@ -160,7 +151,7 @@ def growing_places(
     frequencies = count_frequencies(thinned, len(locations))
     query_of = np.full(len(locations), -1, np.int64)
     query_of[place] = np.arange(len(place))
-    owner = np.repeat(np.arange(len(thinned), dtype=np.int32), np.diff(frequencies.offsets))
+    owner = owners(frequencies.offsets)
     query = query_of[frequencies.location]
     pairs = np.flatnonzero(query >= 0)
     pairs = pairs[np.argsort(query[pairs], kind="stable")]
@@ -226,7 +217,7 @@ def insert_globally(
         growing.skip_offsets,
         growing.skip,
     )
-    query = np.repeat(np.arange(len(growing.place)), growing.k)
+    query = owners(offsets_from(growing.k)).astype(np.int64)
     trajectory = found.trajectory.copy()
     _use_empty(trajectory, query, state.lengths, rank)
     position = np.full(len(trajectory), -1, np.int32)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.recovery import recovery_attack
-from freqdp_db.evaluation.roadwork import RoadTable
 from freqdp_db.progress import Progress
 from freqdp_db.release.verification import Loaded, load_build
-from freqdp_db.storage.builds import find_build
-from freqdp_db.storage.datasets import get_dataset
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.metrics import load_released, store_metrics
-from freqdp_db.storage.releases import ReleaseRow, load_key
+from freqdp_db.roads.tables import RoadTable
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import find_build
+from freqdp_db.storage.records.datasets import get_dataset
+from freqdp_db.storage.records.metrics import load_released, store_metrics
+from freqdp_db.storage.records.releases import ReleaseRow, load_key
 
 DEFAULT_SEED = 1
 

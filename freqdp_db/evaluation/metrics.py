@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from freqdp_db.evaluation.divergence import mutual_information
-from freqdp_db.evaluation.knowledge import known_samples, unicity
-from freqdp_db.evaluation.linking import linking_attacks
+from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
+from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.patterns import frequent_patterns
-from freqdp_db.evaluation.utility import (
+from freqdp_db.evaluation.utility.divergence import mutual_information
+from freqdp_db.evaluation.utility.losses import (
     diameter_error,
     hotspot_correlation,
     information_loss,
@@ -19,6 +18,7 @@ from freqdp_db.evaluation.utility import (
     query_error,
     trip_error,
 )
+from freqdp_db.evaluation.utility.patterns import frequent_patterns
 from freqdp_db.progress import Progress
 
 HEADLINE = "la"

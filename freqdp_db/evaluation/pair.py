@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.model import Flags, Ids, Ints, Locations, Metres, Trajectories, offsets_from
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.trajectories import Locations, Trajectories
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -84,22 +85,6 @@ def _cut(values: Metres, low: float, high: float, side: int) -> Ids:
     if width <= 0:
         return np.zeros(len(values), np.int32)
     return np.clip(np.floor((values - low) / width), 0, side - 1).astype(np.int32)
-
-
-def owners(trajectories: Trajectories) -> Ids:
-    """The trajectory of each sample."""
-    return np.repeat(np.arange(len(trajectories), dtype=np.int32), trajectories.lengths)
-
-
-def keep(trajectories: Trajectories, mask: Flags) -> Trajectories:
-    """Only these samples."""
-    lengths = np.bincount(owners(trajectories)[mask], minlength=len(trajectories))
-    return Trajectories(
-        offsets_from(lengths),
-        trajectories.location[mask],
-        trajectories.at[mask],
-        trajectories.start,
-    )
 
 
 def local_times(at: Ints, timezone: str) -> Ints:

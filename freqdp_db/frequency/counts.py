@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Ints, Trajectories, offsets_from
-from freqdp_db.parallel import over_ranges
-from freqdp_db.sorting import sort_ids
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.sorting import sort_ids
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.threads import over_ranges
 
 
 @dataclass(frozen=True)

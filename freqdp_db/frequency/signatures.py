@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.ragged import within
+from freqdp_db.columns.sorting import stable_order
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.model import Flags, Ints
-from freqdp_db.parallel import over_ranges
-from freqdp_db.sorting import stable_order
 
 # Scores are compared in whole units of 1e-9, so that mathematically equal weights are ties
 # whichever way the last bit of a logarithm fell.
@@ -60,8 +61,7 @@ def rank_places(frequencies: Frequencies, size: int) -> Signatures:
         frequencies.tf,
         order,
     )
-    lengths = np.diff(frequencies.offsets)
-    rank = np.arange(len(order)) - np.repeat(frequencies.offsets[:-1], lengths)
+    rank = within(frequencies.offsets)
     candidates = np.zeros(len(frequencies.tf), np.bool_)
     candidates[frequencies.location[order[rank < size]]] = True
     return Signatures(order, size, candidates)

@@ -6,8 +6,8 @@ import socket
 
 from freqdp_db.errors import NotFound
 from freqdp_db.jobs.worker import IDLE_S
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.workers import WorkerRow, list_workers
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.workers import WorkerRow, list_workers
 
 _MOST_QUIET_S = 3 * IDLE_S
 

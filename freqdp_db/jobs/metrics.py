@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.worker import Served
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.jobs import count_jobs
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.jobs import count_jobs
 
 _LOOPBACK = "127.0.0.1"
 _STATES = ("waiting", "running", "done", "refused", "failed", "cancelled")

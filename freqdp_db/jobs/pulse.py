@@ -10,7 +10,7 @@ from types import TracebackType
 
 from freqdp_db.errors import FreqdpError
 from freqdp_db.progress import Progress, Stage
-from freqdp_db.storage.workers import LifeLine, Step
+from freqdp_db.storage.records.workers import LifeLine, Step
 
 _MOST_SECONDS = 1.0
 """Between two signs of life; also how old the progress that people see can be."""

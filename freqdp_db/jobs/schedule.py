@@ -8,10 +8,10 @@ from datetime import datetime
 from freqdp_db.errors import FreqdpError
 from freqdp_db.jobs.cron import Cron, find_zone
 from freqdp_db.jobs.document import Asked
-from freqdp_db.storage import schedules
-from freqdp_db.storage.datasets import DatasetRow
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.ledger import find_budget
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records import schedules
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.records.ledger import find_budget
 
 REPEATED = (
     "Releases of one source can be joined through their untouched samples: each further one exposes "

@@ -11,11 +11,11 @@ from freqdp_db.jobs.document import Asked, parse
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize, run
 from freqdp_db.release.withdrawing import withdraw
-from freqdp_db.storage import jobs
-from freqdp_db.storage.datasets import DatasetRow, living_dataset
-from freqdp_db.storage.engine import Connection, Database
-from freqdp_db.storage.jobs import JobRow
-from freqdp_db.storage.releases import ReleaseRow, get_release
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.records import jobs
+from freqdp_db.storage.records.datasets import DatasetRow, living_dataset
+from freqdp_db.storage.records.jobs import JobRow
+from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
 

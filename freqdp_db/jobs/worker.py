@@ -16,12 +16,12 @@ from freqdp_db.jobs import work
 from freqdp_db.jobs.log import Log, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.schedule import fire_due
-from freqdp_db.storage import jobs, schedules, workers
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.jobs import JobRow
-from freqdp_db.storage.listening import Listener
-from freqdp_db.storage.schema import require_current
-from freqdp_db.storage.workers import LifeLine
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.listening import Listener
+from freqdp_db.storage.records import jobs, schedules, workers
+from freqdp_db.storage.records.jobs import JobRow
+from freqdp_db.storage.records.workers import LifeLine
+from freqdp_db.storage.schema.upgrade import require_current
 
 DEFAULT_LEASE_S = 60.0
 DEFAULT_GRACE_S = 20.0

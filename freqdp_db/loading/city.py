@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.agenda import DAY, Trips, carry_out, make_places, plan_people, plan_taxis
 from freqdp_db.loading.dirt import soil
@@ -162,7 +163,7 @@ class City:
 
     def _truth(self, trips: Trips, paths: Paths, names: NDArray[np.bytes_]) -> Truth:
         lengths = np.diff(paths.first)
-        trip = np.repeat(np.arange(len(lengths)), lengths)
+        trip = owners(offsets_from(lengths))
         clock = np.concatenate([[0.0], np.cumsum(paths.seconds)])
         since = clock[:-1] - clock[paths.first[trip]]
         begin = _START_S + trips.leave[trip]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.edits import PfTargets
+from freqdp_db.columns.ragged import offsets_of, owners, within
+from freqdp_db.columns.trajectories import Locations
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import Signatures
-from freqdp_db.model import Locations, PfTargets, offsets_from
-from freqdp_db.parallel import over_ranges
 
 _LARGEST_RANK = 2**15 - 1
 _SIGNATURE, _NEARBY = 1, 2
@@ -52,13 +54,10 @@ def close_signatures(
     )  # fmt: skip
     # in order of rank within each trajectory, as point lists are
     entry = signatures.order[stage[signatures.order] > 0]
-    lengths = np.diff(frequencies.offsets)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    trajectory = owner[entry]
-    begins = offsets_from(np.bincount(trajectory, minlength=len(lengths)))[:-1]
-    rank = np.arange(len(entry)) - begins[trajectory] + 1
+    trajectory = owners(frequencies.offsets)[entry]
+    rank = within(offsets_of(trajectory, len(frequencies.offsets) - 1)) + 1
     return PfTargets(
-        trajectory=trajectory.astype(np.int32),
+        trajectory=trajectory,
         location=frequencies.location[entry],
         stage=stage[entry],
         rank=np.minimum(rank, _LARGEST_RANK).astype(np.int16),

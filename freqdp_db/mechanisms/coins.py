@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.model import Flags
+from freqdp_db.columns.arrays import Flags
 
 Words = NDArray[np.uint64]
 _WORD_BITS = 64

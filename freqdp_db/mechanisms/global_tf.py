@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from freqdp_db.columns.arrays import Flags
+from freqdp_db.columns.edits import TfTargets
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.mechanisms.mechanism import Mechanism
 from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.model import Flags, TfTargets
 
 
 def tf_mechanism(epsilon: Fraction) -> Mechanism:

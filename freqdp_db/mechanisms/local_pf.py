@@ -7,13 +7,15 @@ from fractions import Fraction
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.edits import PfTargets
+from freqdp_db.columns.ragged import offsets_from, owners, within
+from freqdp_db.columns.sorting import stable_order
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import Signatures
 from freqdp_db.mechanisms.mechanism import Mechanism
 from freqdp_db.mechanisms.noise import RandomSource, scale_for
-from freqdp_db.model import Ints, PfTargets, offsets_from
-from freqdp_db.parallel import over_ranges
-from freqdp_db.sorting import stable_order
 
 
 def pf_mechanism(epsilon: Fraction, size: int) -> Mechanism:
@@ -94,13 +96,12 @@ def perturb_pf(
     """
     size = signatures.size
     offsets, entry = _point_lists(frequencies, signatures, source)
-    listed = np.diff(offsets)
-    trajectory = np.repeat(np.arange(len(listed)), listed)
-    rank = np.arange(len(entry)) - offsets[trajectory] + 1
+    trajectory = owners(offsets)
+    rank = within(offsets) + 1
     pf = frequencies.pf[entry].astype(np.int64)
-    target = _draw(pf, trajectory, rank <= size, len(listed), size, epsilon, source)
+    target = _draw(pf, trajectory, rank <= size, len(offsets) - 1, size, epsilon, source)
     return PfTargets(
-        trajectory=trajectory.astype(np.int32),
+        trajectory=trajectory,
         location=frequencies.location[entry],
         stage=np.where(rank <= size, 1, 2).astype(np.int16),
         rank=rank.astype(np.int16),
@@ -135,7 +136,7 @@ def _point_lists(
 
 def _draw(
     pf: Ints,
-    trajectory: Ints,
+    trajectory: Ids,
     first: np.typing.NDArray[np.bool_],
     trajectories: int,
     size: int,

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.mechanisms.coins import Coin, Words
-from freqdp_db.model import Ints
 
 
 class RandomSource(Protocol):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import BadInput
-from freqdp_db.model import Ints
 from freqdp_db.release.verification import Loaded
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.grid import Frame
 from freqdp_db.search.paging import PagedSearch
-from freqdp_db.storage.cells import all_cells, cell_segments
-from freqdp_db.storage.engine import Database
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.cells import all_cells, cell_segments
 
 _UNITS = {"MB": 10**6, "GB": 10**9}
 _INDEX_BYTES = 120

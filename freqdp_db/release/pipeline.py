@@ -15,26 +15,29 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import freqdp_db
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.edits import Edits, Targets
+from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.edits.applying import coarsen_times
 from freqdp_db.errors import BadInput, Busy, ResumeRefused
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, released_ids
 from freqdp_db.methods.guarantee import guarantee
 from freqdp_db.methods.registry import find_method
-from freqdp_db.model import Edits, Ints, Targets, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release import steps
 from freqdp_db.release.paging import within_memory
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import ReleasedTable, comments
 from freqdp_db.release.verification import Loaded, Verified, load_build, verify
-from freqdp_db.storage import releases, requests, staging
-from freqdp_db.storage.builds import find_build, sweep_builds
-from freqdp_db.storage.current import require_ours
-from freqdp_db.storage.datasets import DatasetRow
-from freqdp_db.storage.engine import Connection, Database
-from freqdp_db.storage.ledger import book_spend
-from freqdp_db.storage.locks import hold
-from freqdp_db.storage.releases import ReleaseRow, StepRow
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.published import staging
+from freqdp_db.storage.published.current import require_ours
+from freqdp_db.storage.records import releases, requests
+from freqdp_db.storage.records.builds import find_build, sweep_builds
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.records.ledger import book_spend
+from freqdp_db.storage.records.releases import ReleaseRow, StepRow
 
 DEFAULT_MEMORY = 4 * 10**9
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]

@@ -13,11 +13,11 @@ from freqdp_db.progress import Progress
 from freqdp_db.release import steps
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import load_build
-from freqdp_db.storage.builds import sparse_objects
-from freqdp_db.storage.datasets import DatasetRow
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.ledger import Budget, find_budget
-from freqdp_db.storage.releases import list_releases
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import sparse_objects
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.records.ledger import Budget, find_budget
+from freqdp_db.storage.records.releases import list_releases
 
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.

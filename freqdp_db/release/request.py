@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from freqdp_db.columns.edits import MM_PER_M
 from freqdp_db.dataset.registration import check_name, epsilon_number, positive_decimal
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.registry import DEFAULT_METHOD, Method, find_method
-from freqdp_db.model import MM_PER_M
-from freqdp_db.storage.builds import BuildRow
+from freqdp_db.storage.records.builds import BuildRow
 
 MAX_NAME_BYTES = 55
 DEFAULT_SPREAD = "500"

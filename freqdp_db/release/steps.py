@@ -8,6 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.edits import Edits, PfTargets, Targets, TfTargets
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import Search, insert_globally, insert_locally, search_in_memory
@@ -19,16 +22,6 @@ from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.registry import MechanismName
-from freqdp_db.model import (
-    Clock,
-    Edits,
-    Ints,
-    Locations,
-    PfTargets,
-    Targets,
-    TfTargets,
-    Trajectories,
-)
 from freqdp_db.release.request import Request
 
 

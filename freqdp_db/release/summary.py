@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from freqdp_db.release.pipeline import Outcome, epsilon_of
-from freqdp_db.storage.builds import find_build
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.names import format_relation
-from freqdp_db.storage.releases import ReleaseRow, StepRow, list_steps
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.records.builds import find_build
+from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
 
 _WORDS = {"local": "how often each object visits its listed places",
           "global": "how many objects visit each signature place",

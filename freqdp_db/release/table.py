@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.model import Ints, Trajectories
-from freqdp_db.storage.copying import POSTGRES_EPOCH_US, point_coordinates
-from freqdp_db.storage.staging import POINTS
-from freqdp_db.storage.wire import encode_lines
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, point_coordinates
+from freqdp_db.storage.copy.wire import encode_lines
+from freqdp_db.storage.published.staging import POINTS
 
 _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.edits import EditRuns, Edits
+from freqdp_db.columns.trajectories import Clock, Trajectories
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.model import Clock, EditRuns, Edits, Ids, Ints, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.steps import World, count, digest, drawn_from, require_targets
 from freqdp_db.release.table import ReleasedTable
-from freqdp_db.storage import staging
-from freqdp_db.storage.builds import (
-    BuildRow,
-    find_build,
-    load_locations,
-    load_trajectories,
-)
-from freqdp_db.storage.engine import Connection, Database
-from freqdp_db.storage.releases import (
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.published import staging
+from freqdp_db.storage.records.builds import BuildRow, find_build, load_locations, load_trajectories
+from freqdp_db.storage.records.releases import (
     ReleaseRow,
     StepRow,
     list_steps,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from freqdp_db.errors import NotFound
-from freqdp_db.storage import releases, requests, staging
-from freqdp_db.storage.builds import sweep_builds
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.locks import hold
-from freqdp_db.storage.releases import ReleaseRow
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.published import staging
+from freqdp_db.storage.records import releases, requests
+from freqdp_db.storage.records.builds import sweep_builds
+from freqdp_db.storage.records.releases import ReleaseRow
 
 
 def withdraw(database: Database, release: ReleaseRow) -> None:

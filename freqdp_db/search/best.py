@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Ints, Metres, offsets_from
-from freqdp_db.parallel import over_ranges
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.engines.threads import over_ranges
 
 ANYWHERE = 1e300
 """Squared metres: the limit while the list is not full. Finite, so that what is infinitely far

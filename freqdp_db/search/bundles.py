@@ -25,8 +25,9 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from freqdp_db.model import Ids, Ints, offsets_from
-from freqdp_db.parallel import over_ranges
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.ragged import offsets_from, within
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.search.filing import Filed
 from freqdp_db.search.grid import piece_of
 from freqdp_db.search.lanes import WIDTH, aligned, constant, rows_of, splat
@@ -94,7 +95,7 @@ def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
     while (high := np.flatnonzero(bundles > SIZE**h)).size:
         # members of a sheaf of height h + 1 have `width` rows each
         sheaves = -(-bundles[high] // SIZE ** (h + 1))
-        nth = np.arange(sheaves.sum()) - np.repeat(np.cumsum(sheaves) - sheaves, sheaves)
+        nth = within(offsets_from(sheaves))
         cell = np.repeat(high, sheaves)
         first = np.zeros(len(bundles), np.int64)
         first[high] = level[-1] + np.cumsum(sheaves) - sheaves

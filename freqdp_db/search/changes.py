@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Ints, Trajectories, offsets_from
-from freqdp_db.parallel import over_ranges
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.ragged import offsets_from, owners, within
+from freqdp_db.columns.sorting import find, stable_order
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.search.segments import Segments
-from freqdp_db.sorting import find, stable_order
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ def sort_segments(trajectories: Trajectories) -> SortedSegments:
         _sort_range, trajectories.offsets, trajectories.offsets, trajectories.location, room, key,
         position, found,
     )  # fmt: skip
-    nth = np.arange(room[-1]) - np.repeat(room[:-1], np.diff(room))
+    nth = within(room)
     used = nth < np.repeat(found, np.diff(room))
     return SortedSegments(offsets_from(found), key[used], position[used])
 
@@ -85,7 +87,7 @@ def changed_segments(
     over_ranges(
         _is_new, current.offsets, current.offsets, current.key, built.offsets, built.key, new
     )
-    owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), np.diff(current.offsets))[new]
+    owner = owners(current.offsets)[new]
     key = current.key[new]
     return Segments(
         owner,

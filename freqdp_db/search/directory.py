@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freqdp_db.model import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.search.grid import Frame, interleave
 
 _PAGE_ROWS = 1 << 15

@@ -15,8 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
-from freqdp_db.parallel import over_ranges
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from, owners
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.threads import over_ranges
 from freqdp_db.search.grid import Frame, Grid, build_directory, choose_frame, interleave, piece_of
 from freqdp_db.search.segments import Segments, distinct_segments
 
@@ -59,7 +61,7 @@ def file_segments(segments: Segments, locations: Locations, frame: Frame, *, cut
         longest = frame.side / 2**frame.levels * _LONGEST_CELLS
         over_ranges(_count_pieces, everything, *plane, longest, count)
     offsets = offsets_from(count)
-    row = np.repeat(np.arange(len(segments), dtype=np.int32), count)
+    row = owners(offsets_from(count))
     part = np.empty((len(row), 2), np.int16)
     part[:, 0] = np.arange(len(row)) - offsets[row]
     part[:, 1] = count[row]

@@ -13,8 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.model import Ints, Locations, Metres, offsets_from
-from freqdp_db.parallel import over_ranges
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations
+from freqdp_db.engines.threads import over_ranges
 
 MAX_LEVEL = 24
 _CROWDING = 1.5

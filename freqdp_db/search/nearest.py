@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.search.best import (
     ANYWHERE,
     Nearest,

@@ -23,28 +23,22 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories
-from freqdp_db.parallel import over_ranges
-from freqdp_db.search.best import (
-    Nearest,
-    limit_of,
-    mark,
-    offer,
-    sort_list,
-    unmarked,
-)
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.threads import over_ranges
+from freqdp_db.search.best import Nearest, limit_of, mark, offer, sort_list, unmarked
 from freqdp_db.search.changes import (
     SortedSegments,
     changed_segments,
     first_positions,
     sort_segments,
 )
+from freqdp_db.search.comparison.rows import rough_squared_distance
 from freqdp_db.search.directory import Directory, Fetch, along_curve, first_cells
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
 from freqdp_db.search.filing import file_segments
 from freqdp_db.search.grid import choose_frame
 from freqdp_db.search.nearest import index_filed, nearest_trajectories
-from freqdp_db.search.rows import rough_squared_distance
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
 _BUNDLE = 8

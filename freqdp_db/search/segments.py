@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.model import Ids, Trajectories, offsets_from
-from freqdp_db.parallel import over_ranges
-from freqdp_db.sorting import stable_order
+from freqdp_db.columns.arrays import Ids
+from freqdp_db.columns.ragged import offsets_from, owners
+from freqdp_db.columns.sorting import stable_order
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.threads import over_ranges
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def distinct_segments(trajectories: Trajectories) -> Segments:
         count,
         found,
     )
-    owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), np.diff(room))
+    owner = owners(room)
     used = (np.arange(room[-1]) - room[owner]) < found[owner]
     owner, position, count = owner[used], position[used], count[used]
     begin = trajectories.offsets[owner] + position

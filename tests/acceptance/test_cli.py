@@ -19,7 +19,7 @@ from world import ADD_CITY, city_template, freqdp, query
 
 from freqdp_db import __version__
 from freqdp_db.cli import main
-from freqdp_db.storage.embedded import EmbeddedServer
+from freqdp_db.server.embedded import EmbeddedServer
 
 # The interface of DESIGN section 5 as far as it is built; scripts of others rely on these names.
 COMMANDS = {

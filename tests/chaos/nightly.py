@@ -21,7 +21,7 @@ from chaos.stage import make_dataset, own_server, query, reckon, say, start_work
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from freqdp_db.storage.embedded import EmbeddedServer
+from freqdp_db.server.embedded import EmbeddedServer
 
 _PAGE = Path(__file__).parent.parent.parent / "docker" / "OPERATING.md"
 

@@ -29,7 +29,7 @@ from chaos.stage import (
 )
 from proxy import Proxy
 
-from freqdp_db.storage.embedded import EmbeddedServer
+from freqdp_db.server.embedded import EmbeddedServer
 
 _DATASETS, _WORKERS, _LEASE_S = 5, 3, 2
 _CHANGE = (

@@ -25,7 +25,10 @@ from typing import Any
 from freqdp_db.cli import main
 from freqdp_db.dataset import building, writing
 from freqdp_db.release import pipeline, table
-from freqdp_db.storage import builds, libpq, releases, source, staging
+from freqdp_db.storage.copy import libpq
+from freqdp_db.storage.published import staging
+from freqdp_db.storage.records import builds, releases
+from freqdp_db.storage.source import rows as source
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 

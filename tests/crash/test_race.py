@@ -18,8 +18,8 @@ from freqdp_db.errors import BudgetExceeded
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import Outcome, anonymize
 from freqdp_db.release.request import Request
-from freqdp_db.storage import ledger
-from freqdp_db.storage.datasets import find_dataset
+from freqdp_db.storage.records import ledger
+from freqdp_db.storage.records.datasets import find_dataset
 
 REQUESTS = 50
 AFFORDABLE = 7

@@ -17,7 +17,7 @@ from servers import SharedServer
 from witness import draws, leftovers, require_whole, scene, spends
 from world import freqdp, query, value
 
-from freqdp_db.storage.embedded import EmbeddedServer, connection_url
+from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
 BUILD = ("dataset", "build", "city")
 ANONYMIZE = ("anonymize", "city")

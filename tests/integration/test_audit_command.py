@@ -8,7 +8,7 @@ import pytest
 from servers import SharedServer, cloned
 from world import city_template, freqdp, written
 
-from freqdp_db.evaluation import audit
+from freqdp_db.evaluation.audit import audit
 from freqdp_db.mechanisms import mechanism
 from freqdp_db.mechanisms.noise import SeededSource, scale_for
 

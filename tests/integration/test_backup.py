@@ -10,7 +10,7 @@ from library import build_points, make_points, opened
 from test_worker import POINTS, ask, serve, spends
 from world import freqdp, query
 
-from freqdp_db.storage.binaries import find_binaries
+from freqdp_db.server.binaries import find_binaries
 
 
 def _run(program: str, *arguments: str) -> None:

@@ -21,7 +21,7 @@ from servers import SharedServer, cloned
 from world import Answer, city_template, freqdp, query, value, written
 
 from freqdp_db.errors import ServerRefused
-from freqdp_db.storage.engine import translate
+from freqdp_db.storage.connection.engine import translate
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,10 +17,10 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.settings import Settings
-from freqdp_db.storage import builds
-from freqdp_db.storage.datasets import find_dataset
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.locks import hold
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.records import builds
+from freqdp_db.storage.records.datasets import find_dataset
 
 # Six objects, forty samples each, half a minute apart, on a few streets of Beijing.
 WALKS = """

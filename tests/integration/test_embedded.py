@@ -20,12 +20,12 @@ import pytest
 import sqlalchemy as sa
 
 from freqdp_db.errors import ServerFailed, ServerNotFound
-from freqdp_db.storage import binaries
-from freqdp_db.storage.embedded import EmbeddedServer, connection_url
+from freqdp_db.server import binaries
+from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
 ROOT = Path(__file__).parents[2]
 START = (
-    "import sys; from pathlib import Path; from freqdp_db.storage.embedded import EmbeddedServer;"
+    "import sys; from pathlib import Path; from freqdp_db.server.embedded import EmbeddedServer;"
     "print(EmbeddedServer(Path(sys.argv[1])).ensure_running())"
 )
 
@@ -270,7 +270,7 @@ def test_as_an_ordinary_user(scratch: Path) -> None:
     }
     # Imports first: root's Python may lie where nobody else can read it.
     program = (
-        "import os, sys; from freqdp_db.storage.embedded import EmbeddedServer;"
+        "import os, sys; from freqdp_db.server.embedded import EmbeddedServer;"
         f"os.setgroups([]); os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid});"
         "server = EmbeddedServer(None); server.ensure_running(); print(server.status().data_dir)"
     )

@@ -15,7 +15,7 @@ from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_pair
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.progress import Progress
-from freqdp_db.storage.releases import find_release, load_edits
+from freqdp_db.storage.records.releases import find_release, load_edits
 
 _STEP = "5min"
 _STEP_US = 300_000_000

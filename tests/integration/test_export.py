@@ -33,13 +33,13 @@ from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
 from freqdp_db.progress import Progress
-from freqdp_db.release.exporting import FORMATS, export_release
+from freqdp_db.release.export.exporting import FORMATS, export_release
 from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.settings import Settings
-from freqdp_db.storage.engine import Database
-from freqdp_db.storage.export import ReleaseReader
-from freqdp_db.storage.releases import ReleaseRow, find_release
-from freqdp_db.storage.staging import POINTS
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published.reading import ReleaseReader
+from freqdp_db.storage.published.staging import POINTS
+from freqdp_db.storage.records.releases import ReleaseRow, find_release
 
 Row = tuple[int, int, datetime, float, float]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -172,7 +172,7 @@ def _export(
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that a file is put together from several."""
-    monkeypatch.setattr("freqdp_db.storage.libpq._BUFFER", 100 * POINTS.dtype.itemsize)
+    monkeypatch.setattr("freqdp_db.storage.copy.libpq._BUFFER", 100 * POINTS.dtype.itemsize)
 
 
 @pytest.mark.parametrize("name", RELEASES)

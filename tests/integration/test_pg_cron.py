@@ -10,7 +10,7 @@ from chaos.nightly import cron_server, schedule
 from chaos.stage import make_dataset, query
 from psycopg.conninfo import make_conninfo
 
-from freqdp_db.storage.binaries import find_binaries
+from freqdp_db.server.binaries import find_binaries
 
 
 def _has_pg_cron() -> bool:

@@ -12,9 +12,9 @@ import pytest
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value
 
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.report_pictures import box_of_release
-from freqdp_db.model import Locations, Trajectories
+from freqdp_db.evaluation.report.contents import box_of_release
 
 _VOID = {"meta", "link", "img", "br", "hr", "input"}
 

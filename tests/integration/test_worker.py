@@ -26,8 +26,8 @@ from world import freqdp, query, value
 from freqdp_db.jobs.log import Log
 from freqdp_db.jobs.metrics import exposed
 from freqdp_db.jobs.worker import Served, Worker
-from freqdp_db.storage.listening import Listener
-from freqdp_db.storage.locks import hold
+from freqdp_db.storage.connection.listening import Listener
+from freqdp_db.storage.connection.locks import hold
 
 POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
 ROOT = Path(__file__).parent.parent.parent
@@ -280,7 +280,7 @@ def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
     from freqdp_db.errors import Busy
     from freqdp_db.jobs.work import perform
     from freqdp_db.progress import Progress
-    from freqdp_db.storage.jobs import claim
+    from freqdp_db.storage.records.jobs import claim
 
     ask(url)
     with opened(url) as database:

@@ -13,16 +13,11 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.edits import PfTargets, TfTargets
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.frequency.counts import Frequencies, count_frequencies
-from freqdp_db.model import (
-    Clock,
-    Ints,
-    Locations,
-    PfTargets,
-    TfTargets,
-    Trajectories,
-    offsets_from,
-)
 
 thorough = settings(derandomize=True, deadline=None, max_examples=150, database=None)
 quick = settings(derandomize=True, deadline=None, max_examples=60, database=None)

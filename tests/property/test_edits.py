@@ -18,10 +18,11 @@ from small_worlds import (
     worlds,
 )
 
+from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import apply_edits, coarsen_times, delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.model import Clock, Edits, Locations, PfTargets, TfTargets, Trajectories
 
 spreads = st.sampled_from([None, 0, 100_000, 500_000])
 

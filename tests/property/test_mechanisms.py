@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 from test_edits import assert_ordered, assert_pf, assert_tf
 
+from freqdp_db.columns.edits import PfTargets, TfTargets
+from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.model import PfTargets, TfTargets, Trajectories
 from freqdp_db.release.request import Request
 from freqdp_db.release.steps import World, count, draw, edit, require_targets
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import thorough, worlds
 
-from freqdp_db.model import Ints, Locations, Trajectories, offsets_from
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.search import directory, paging
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, thorough, worlds
 
-from freqdp_db.model import Clock, Flags, Locations, Trajectories, offsets_from
+from freqdp_db.columns.arrays import Flags
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.search.segments import distinct_segments

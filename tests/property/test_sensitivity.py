@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from freqdp_db.columns.edits import PfTargets
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.frequency.signatures import Signatures, rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
 from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
-from freqdp_db.model import Clock, Locations, PfTargets, Trajectories, offsets_from
 from freqdp_db.release.request import Request
 from freqdp_db.release.steps import World, edit
 

@@ -20,10 +20,10 @@ import pglast
 from pglast import ast as nodes
 from pglast.enums import RoleSpecType
 
-from freqdp_db.storage.grants import grant_statements, role_statements
-from freqdp_db.storage.objects import load_objects, render, resource
-from freqdp_db.storage.revisions import split_statements
-from freqdp_db.storage.tables import Names
+from freqdp_db.storage.schema.grants import grant_statements, role_statements
+from freqdp_db.storage.schema.objects import load_objects, render, resource
+from freqdp_db.storage.schema.revisions import split_statements
+from freqdp_db.storage.schema.tables import Names
 
 NAMES = Names(schema="private", release_schema="release", postgis="postgis")
 PINNED = ("pg_catalog", "pg_temp")

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from freqdp_db.progress import Progress
 from freqdp_db.release.verification import load_build, released_relations, verify
-from freqdp_db.storage.engine import Database
+from freqdp_db.storage.connection.engine import Database
 
 POINTS: list[Point] = [
     (f"o{i}", 60 * j + i, 100 * ((i + j) % 9), 100 * ((i * j) % 5))

@@ -15,8 +15,8 @@ from servers import SharedServer, cloned
 
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.storage.builds import BuildRow, load_locations, load_trajectories
-from freqdp_db.storage.engine import Database
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import BuildRow, load_locations, load_trajectories
 
 _NUMBER = count()
 
@@ -91,7 +91,7 @@ def test_only_the_current_build(database_url: str) -> None:
         _assert_views(database, build)
         from freqdp_db.dataset.building import build as rebuild
         from freqdp_db.progress import Progress
-        from freqdp_db.storage.datasets import find_dataset
+        from freqdp_db.storage.records.datasets import find_dataset
 
         again = rebuild(database, find_dataset(database, "a"), Progress())
         assert again.build_id != build.build_id and again.trajectories == 1

@@ -15,13 +15,15 @@ from psycopg import sql
 from servers import SharedServer, cloned
 
 from freqdp_db import errors
-from freqdp_db.model import Ids, Locations, Metres, Trajectories, offsets_from
+from freqdp_db.columns.arrays import Ids, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.search.filing import Filed, cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.search.segments import Segments, distinct_segments
-from freqdp_db.storage import cells
-from freqdp_db.storage.builds import BuildRow, load_locations, load_trajectories
-from freqdp_db.storage.engine import Database
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records import cells
+from freqdp_db.storage.records.builds import BuildRow, load_locations, load_trajectories
 
 NOBODY = np.zeros(0, np.int32)
 
@@ -361,7 +363,7 @@ def test_those_seen_first_all_contain_the_place(small: Any) -> None:
 def test_only_the_current_build(small: Any, database_url: str) -> None:
     from freqdp_db.dataset.building import build
     from freqdp_db.progress import Progress
-    from freqdp_db.storage.datasets import find_dataset
+    from freqdp_db.storage.records.datasets import find_dataset
 
     world = small([("a", 0, 0, 0), ("b", 0, 10, 0)])
     with psycopg.connect(database_url) as connection:
@@ -677,7 +679,7 @@ def test_no_search_path_can_change_the_answer(small: Any, database_url: str) -> 
 
 
 def test_postgis_in_another_schema(shared_server: SharedServer) -> None:
-    from freqdp_db.storage import schema
+    from freqdp_db.storage.schema import upgrade as schema
 
     with cloned(shared_server.get(), "template0") as url:
         with psycopg.connect(url, autocommit=True) as connection:

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from test_mechanism_laws import Scaled
 
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation import audit
-from freqdp_db.evaluation.audit import Audit, Finding, audit_world
-from freqdp_db.evaluation.bounds import Observed, bound_from, bound_from_hits
+from freqdp_db.evaluation.audit import audit
+from freqdp_db.evaluation.audit.audit import Audit, Finding, audit_world
+from freqdp_db.evaluation.audit.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.mechanisms import local_pf
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, scale_for
-from freqdp_db.model import Clock, Ints, Locations, Trajectories, offsets_from
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.release.steps import World

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from freqdp_db.evaluation.matching import Matched, match
-from freqdp_db.evaluation.network import Network, find_candidates, make_network
+from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.evaluation.attacks.recovery import recovery_attack, road_accuracy, route_scores
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.recovery import recovery_attack, road_accuracy, route_scores
 from freqdp_db.loading.city import City
-from freqdp_db.model import Flags, Ints, Locations, Metres, Trajectories, offsets_from
 from freqdp_db.progress import Progress
+from freqdp_db.roads.matching import Matched, match
+from freqdp_db.roads.network import Network, find_candidates, make_network
 
 SECOND = 1_000_000
 

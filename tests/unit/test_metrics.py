@@ -8,14 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from freqdp_db.evaluation import linking, utility
-from freqdp_db.evaluation.divergence import jensen_shannon, mutual_information
-from freqdp_db.evaluation.knowledge import known_samples, unicity
-from freqdp_db.evaluation.linking import linking_attacks
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.evaluation.attacks import linking
+from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
+from freqdp_db.evaluation.attacks.linking import linking_attacks
+from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
 from freqdp_db.evaluation.pair import HOUR_US, Pair, hours_of_day, local_times, on_odd_days
-from freqdp_db.evaluation.patterns import cell_sequences, frequent_patterns, most_frequent
-from freqdp_db.evaluation.utility import (
+from freqdp_db.evaluation.utility import losses as utility
+from freqdp_db.evaluation.utility.divergence import jensen_shannon, mutual_information
+from freqdp_db.evaluation.utility.losses import (
     diameter_error,
     diameters,
     hotspot_correlation,
@@ -24,8 +27,7 @@ from freqdp_db.evaluation.utility import (
     query_error,
     trip_error,
 )
-from freqdp_db.evaluation.vectors import most_alike_clocks, tf_idf
-from freqdp_db.model import Locations, Trajectories, offsets_from
+from freqdp_db.evaluation.utility.patterns import cell_sequences, frequent_patterns, most_frequent
 from freqdp_db.progress import Progress
 
 MINUTE = 60_000_000

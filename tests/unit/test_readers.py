@@ -17,8 +17,8 @@ from freqdp_db.loading import clock, published, roadfile
 from freqdp_db.loading.csvfile import CsvFormat, read_csv, text_bytes
 from freqdp_db.loading.files import BadRows, expand
 from freqdp_db.loading.rows import NO_TIME, Samples
-from freqdp_db.storage.loading import Column, PlainTable, encode
-from freqdp_db.storage.names import format_relation, parse_relation
+from freqdp_db.storage.connection.names import format_relation, parse_relation
+from freqdp_db.storage.source.plain_tables import Column, PlainTable, encode
 
 CSV = CsvFormat("car", "when", "x", "y")
 

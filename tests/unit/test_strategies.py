@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from freqdp_db.bench.search import parse_names
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.snapping import snap_grid
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.bench_search import parse_names
 from freqdp_db.loading.city import City
-from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
-from freqdp_db.search.rows import distinct_rows
-from freqdp_db.search.strategies import (
+from freqdp_db.search.comparison.rows import distinct_rows
+from freqdp_db.search.comparison.strategies import (
     DEFAULT,
     LOCAL_STRATEGIES,
     STRATEGIES,

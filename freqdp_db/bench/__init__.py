@@ -1,0 +1,1 @@
+"""`freqdp bench`: how fast the search and the whole job are."""

@@ -1,0 +1,362 @@
+"""`freqdp bench search`: the strategies on the queries of a real job, beside PostGIS's own index.
+
+The queries are those of the first global step: every candidate whose TF must grow asks for that many
+nearest trajectories that do not contain it. All strategies answer the same sample of them, each on
+one core (a slow one every so-manieth of them), and the answers are compared.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.edits import PfTargets, TfTargets
+from freqdp_db.columns.ragged import offsets_from, rows_of
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.edits.applying import delete
+from freqdp_db.edits.deletion import delete_globally, delete_locally
+from freqdp_db.edits.insertion import growing_places
+from freqdp_db.engines.threads import one_core
+from freqdp_db.errors import BadInput
+from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.release.steps import draw
+from freqdp_db.search.best import Nearest
+from freqdp_db.search.comparison.linear import search_linear
+from freqdp_db.search.comparison.local import NearestSegments
+from freqdp_db.search.comparison.rows import Rows, distinct_rows
+from freqdp_db.search.comparison.strategies import (
+    DEFAULT,
+    LOCAL_STRATEGIES,
+    STRATEGIES,
+    LocalStrategy,
+    Strategy,
+    index_bytes,
+)
+from freqdp_db.storage.bench.gist import GistIndex, gist_index
+from freqdp_db.storage.connection.engine import Database
+
+GIST = "gist"
+Arguments: TypeAlias = tuple[np.typing.NDArray[Any], ...]
+_ENOUGH_S, _MOST_S = 1.0, 20.0
+_MOST_ROUNDS = 10
+_TRIAL = 10
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one strategy took, on one core.
+
+    Distances of GiST are the rows that the cursor gave.
+    """
+
+    name: str
+    us_per_query: float
+    distances_per_query: float
+    cells_per_query: float | None
+    build_s: float
+    index_mb: float
+    queries: int
+    """How many it answered."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a strategy found, and for which of the queries."""
+
+    queries: Ints
+    found: Nearest | NearestSegments
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """One number of trajectories."""
+
+    trajectories: int
+    segments: int
+    """Distinct within their trajectory."""
+    queries: int
+    answers_equal: bool
+    strategies: list[Measured]
+    local_answers_equal: bool
+    local: list[Measured]
+
+    def times_faster(self, name: str) -> float | None:
+        """How many times as long as the default index a strategy takes."""
+        took = {s.name: s.us_per_query for s in self.strategies}
+        return took[name] / took[DEFAULT] if {name, DEFAULT} <= set(took) else None
+
+    def document(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Queries for the nearest trajectories, and the trajectories that they run on."""
+
+    trajectories: Trajectories
+    x: Metres
+    y: Metres
+    k: Ints
+    skip_offsets: Ints
+    skip: Ids
+    rank: Ints
+
+    @property
+    def built_from(self) -> tuple[Ints, ...]:
+        """What `Strategy.build` takes besides trajectories and locations."""
+        return (self.rank,)
+
+    def queries(self, chosen: Ints) -> Arguments:
+        """What `Strategy.query` takes besides the index."""
+        rows, offsets = rows_of(self.skip_offsets, chosen)
+        return self.x[chosen], self.y[chosen], self.k[chosen], offsets, self.skip[rows]
+
+
+@dataclass(frozen=True)
+class LocalWorkload:
+    """Queries for the nearest segments of a trajectory."""
+
+    trajectories: Trajectories
+    trajectory: Ids
+    x: Metres
+    y: Metres
+    k: Ints
+
+    built_from: ClassVar[tuple[Ints, ...]] = ()
+
+    def queries(self, chosen: Ints) -> Arguments:
+        """What `LocalStrategy.query` takes besides the index."""
+        return self.trajectory[chosen], self.x[chosen], self.y[chosen], self.k[chosen]
+
+
+def parse_names(text: str | None) -> list[str]:
+    """Names of strategies, with commas; all of them for want of a choice."""
+    known = [*STRATEGIES, GIST]
+    names = known if text is None else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise BadInput(
+                f"--strategies: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
+            )
+    return names
+
+
+def bench_search(
+    database: Database,
+    trajectories: Trajectories,
+    locations: Locations,
+    request: Request,
+    names: list[str],
+    *,
+    queries: int,
+    seed: int,
+    progress: Progress,
+) -> SearchRun:
+    """Measure the strategies on a sample of the job's queries."""
+    with progress.stage(f"queries of {len(trajectories):,} trajectories"):
+        work = _global_workload(trajectories, locations, request, queries, seed)
+        local_work = _local_workload(trajectories, locations, request, queries, seed)
+        rows = distinct_rows(work.trajectories, locations)
+    measured, answers = [], []
+    for strategy in (STRATEGIES[name] for name in names if name != GIST):
+        with progress.stage(f"search {strategy.name}"):
+            result, found = _measure(strategy, work, locations)
+        measured.append(result)
+        answers.append(found)
+    if GIST in names:
+        ends = np.stack([rows.ax, rows.ay, rows.bx, rows.by], 1)
+        with (
+            gist_index(database, rows.owner, ends) as index,
+            progress.stage(f"search {GIST}", len(work.k), "queries") as stage,
+        ):
+            result, found = _measure_gist(index, rows, work, stage.advance)
+        measured.append(result)
+        answers.append(found)
+    local_measured, local_answers = [], []
+    for local in LOCAL_STRATEGIES.values():
+        with progress.stage(f"local search {local.name}"):
+            result, near = _measure(local, local_work, locations)
+        local_measured.append(result)
+        local_answers.append(near)
+    return SearchRun(
+        len(trajectories),
+        len(rows.owner),
+        len(work.k),
+        _agree(answers),
+        measured,
+        _agree(local_answers),
+        local_measured,
+    )
+
+
+def part_of(trajectories: Trajectories, size: int, seed: int) -> Trajectories:
+    """So many of the trajectories, chosen at random."""
+    if size >= len(trajectories):
+        return trajectories
+    chosen = np.sort(np.random.default_rng(seed).choice(len(trajectories), size, replace=False))
+    return trajectories.take(chosen)
+
+
+def _sample(count: int, wanted: int, seed: int) -> Ints:
+    return np.sort(np.random.default_rng(seed).permutation(count)[:wanted])
+
+
+def _global_workload(
+    trajectories: Trajectories, locations: Locations, request: Request, queries: int, seed: int
+) -> Workload:
+    rank = np.random.default_rng(seed).permutation(len(trajectories)).astype(np.int64)
+    frequencies = count_frequencies(trajectories, len(locations))
+    targets = draw("global", frequencies, locations, request, SeededSource(seed, 1))
+    assert isinstance(targets, TfTargets)
+    runs = delete_globally(trajectories, locations, frequencies, targets, rank)
+    thinned = delete(trajectories, runs).trajectories
+    asked = growing_places(thinned, locations, targets)
+    chosen = _sample(len(asked.place), queries, seed)
+    rows, offsets = rows_of(asked.skip_offsets, chosen)
+    place = asked.place[chosen]
+    return Workload(
+        thinned, locations.x[place], locations.y[place], asked.k[chosen], offsets,
+        asked.skip[rows], rank,
+    )  # fmt: skip
+
+
+def _local_workload(
+    trajectories: Trajectories, locations: Locations, request: Request, queries: int, seed: int
+) -> LocalWorkload:
+    frequencies = count_frequencies(trajectories, len(locations))
+    targets = draw("local", frequencies, locations, request, SeededSource(seed, 2))
+    assert isinstance(targets, PfTargets)
+    thinned = delete(trajectories, delete_locally(trajectories, locations, targets)).trajectories
+    growing = np.flatnonzero(targets.target > targets.pf)
+    chosen = growing[_sample(len(growing), queries, seed)]
+    place = targets.location[chosen]
+    return LocalWorkload(
+        thinned,
+        targets.trajectory[chosen],
+        locations.x[place],
+        locations.y[place],
+        (targets.target[chosen] - targets.pf[chosen]).astype(np.int64),
+    )
+
+
+def _measure(
+    strategy: Strategy | LocalStrategy, work: Workload | LocalWorkload, locations: Locations
+) -> tuple[Measured, Answers]:
+    """Build the index, then ask the queries again and again until they took long enough."""
+    with one_core():
+        # compiles; not measured
+        strategy.build(part_of(work.trajectories, 1, 0), locations, *work.built_from)
+        start = time.perf_counter()
+        index = strategy.build(work.trajectories, locations, *work.built_from)
+        build_s = time.perf_counter() - start
+        chosen = _affordable(
+            len(work.k), lambda few: strategy.query(index, *work.queries(few)).distances
+        )
+        queries = work.queries(chosen)
+        took: list[float] = []
+        while not took or (sum(took) < _ENOUGH_S and len(took) < _MOST_ROUNDS):
+            start = time.perf_counter()
+            found = strategy.query(index, *queries)
+            took.append(time.perf_counter() - start)
+    each = max(len(chosen), 1)
+    return (
+        Measured(
+            strategy.name,
+            us_per_query=1e6 * float(np.median(took)) / each,
+            distances_per_query=found.distances / each,
+            cells_per_query=found.cells / each,
+            build_s=build_s,
+            index_mb=index_bytes(index) / 1e6,
+            queries=len(chosen),
+        ),
+        Answers(chosen, found),
+    )
+
+
+def _affordable(count: int, ask: Callable[[Ints], object]) -> Ints:
+    """Of so many queries those that a strategy has time for: all, or every so-manieth."""
+    few = np.arange(0, count, max(count // _TRIAL, 1))[:_TRIAL]
+    ask(few[:1])
+    start = time.perf_counter()
+    ask(few)
+    each = (time.perf_counter() - start) / max(len(few), 1)
+    return np.arange(0, count, max(math.ceil(count * each / _MOST_S), 1))
+
+
+def _measure_gist(
+    index: GistIndex, rows: Rows, work: Workload, advance: Callable[[int], None]
+) -> tuple[Measured, Answers]:
+    """The cursor's time; what it read is then ranked as every strategy ranks."""
+
+    def ask(few: Ints) -> list[Ints]:
+        x, y, k, skip_offsets, skip = work.queries(few)
+        return [
+            index.nearest(
+                float(x[i]), float(y[i]), int(k[i]), skip[skip_offsets[i] : skip_offsets[i + 1]]
+            )
+            for i in range(len(few))
+        ]
+
+    chosen = _affordable(len(work.k), ask)
+    seconds, near = 0.0, []
+    for q in chosen:
+        start = time.perf_counter()
+        near += ask(np.array([q]))
+        seconds += time.perf_counter() - start
+        advance(1)
+    parts = []
+    for q, read in zip(chosen, near, strict=True):
+        x, y, k, skip_offsets, skip = work.queries(np.array([q]))
+        parts.append(search_linear(rows.take(read), x, y, k, skip_offsets, skip, work.rank))
+    each, given = max(len(chosen), 1), sum(len(read) for read in near)
+    return (
+        Measured(
+            GIST,
+            us_per_query=1e6 * seconds / each,
+            distances_per_query=given / each,
+            cells_per_query=None,
+            build_s=index.build_s,
+            index_mb=index.bytes / 1e6,
+            queries=len(chosen),
+        ),
+        Answers(
+            chosen,
+            Nearest(
+                offsets_from(work.k[chosen]),
+                np.concatenate([np.zeros(0, np.int32), *(part.trajectory for part in parts)]),
+                np.concatenate([np.zeros(0, np.int32), *(part.position for part in parts)]),
+                np.concatenate([np.zeros(0, np.int64), *(part.loss_mm for part in parts)]),
+                given,
+            ),
+        ),
+    )
+
+
+def _agree(answers: list[Answers]) -> bool:
+    """Whether all give the same to the queries that they have in common, ties included."""
+    most = max(answers, key=lambda given: len(given.queries))
+    return all(_same(most, other) for other in answers)
+
+
+def _same(all_: Answers, some: Answers) -> bool:
+    columns = ["trajectory", "position", "loss_mm"]
+    if isinstance(some.found, NearestSegments):
+        columns.remove("trajectory")
+    common = np.isin(some.queries, all_.queries, assume_unique=True)
+    rows_one, one = rows_of(some.found.offsets, np.flatnonzero(common))
+    rows_other, other = rows_of(
+        all_.found.offsets, np.searchsorted(all_.queries, some.queries[common])
+    )
+    return np.array_equal(one, other) and all(
+        np.array_equal(getattr(some.found, c)[rows_one], getattr(all_.found, c)[rows_other])
+        for c in columns
+    )

@@ -1,0 +1,1 @@
+"""Columns that all layers share: trajectories, ragged columns, draws and edits."""

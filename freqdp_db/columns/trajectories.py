@@ -1,0 +1,75 @@
+"""Value types that all layers share: columns, not an object per sample.
+
+Ids of trajectories and locations are positions in these arrays (from 0); the tables use the same
+numbers. Positions of samples count from 0 here and from 1 in the tables (`seq`). Times are
+microseconds since 2000-01-01 UTC, as PostgreSQL keeps them. Lengths are metres in the projected
+SRID; losses are whole millimetres.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from, owners, rows_of
+
+
+@dataclass(frozen=True)
+class Locations:
+    """The discrete places of a build."""
+
+    x: Metres
+    y: Metres
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """All samples, trajectory after trajectory, each in time order."""
+
+    offsets: Ints
+    """Trajectory t has the samples offsets[t] to offsets[t + 1] - 1."""
+    location: Ids
+    at: Ints
+    start: Ints
+    """Time of a trajectory's first sample; of an emptied one, that of the first sample it had."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def samples(self) -> int:
+        return len(self.location)
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.offsets)
+
+    @property
+    def owner(self) -> Ids:
+        """The trajectory of each sample."""
+        return owners(self.offsets)
+
+    def take(self, chosen: Ints) -> Trajectories:
+        """These trajectories, in this order."""
+        rows, offsets = rows_of(self.offsets, chosen)
+        return Trajectories(offsets, self.location[rows], self.at[rows], self.start[chosen])
+
+    def where(self, kept: Flags) -> Trajectories:
+        """Only these samples."""
+        lengths = np.bincount(self.owner[kept], minlength=len(self))
+        return Trajectories(offsets_from(lengths), self.location[kept], self.at[kept], self.start)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What the source's times look like."""
+
+    step_us: int
+    """Source times are multiples of this."""
+    median_gap_us: int
+    """Median time between consecutive samples."""

@@ -1,0 +1,1 @@
+"""Where kernels run: over ranges of whole trajectories, on all cores."""

@@ -1,0 +1,1 @@
+"""What an attacker finds in a release."""

@@ -1,0 +1,137 @@
+"""Linking attacks: whose is this trajectory? By places, times, places in time, and movements.
+
+An attacker holds D and a release and links each released trajectory to the most similar original.
+Protocol A takes the whole period on both sides; B the released odd days and D's even days, so that
+nothing is linked by the very same samples. With m' = 10 a method that removes the ten strongest
+places scores 0 by construction, while the attacker who uses all of them still links many: both
+are measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Flags, Ids
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.evaluation.attacks.vectors import (
+    Links,
+    Weights,
+    most_alike,
+    most_alike_clocks,
+    tf_idf,
+)
+from freqdp_db.evaluation.pair import Box, Pair, hours_of_day, on_odd_days
+
+STRONGEST = 10
+_EDGE_PERCENT = 0.1
+_GRID_SIDE = 300
+_HOURS = 24
+_WINDOWS = 12
+_HOURS_PER_WINDOW = 2
+_FARTHEST_HOURS = 12.0
+PROTOCOLS = ("a", "b")
+KINDS = ("s", "st", "sq")
+
+
+def linking_attacks(pair: Pair) -> dict[str, float]:
+    """LA_s, LA_st, LA_sq and LA_t; `.none` is the share that is like nothing at all."""
+    found: dict[str, float] = {}
+    for protocol in PROTOCOLS:
+        met = pair if protocol == "a" else _days_apart(pair)
+        linkable = met.on_both_sides
+        for kind in KINDS:
+            original, released, dimensions = _dimensions(met, kind)
+            for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
+                links = most_alike(
+                    tf_idf(released, dimensions, strongest),
+                    tf_idf(original, dimensions, strongest),
+                    dimensions,
+                )
+                _add(found, f"la_{kind}.{protocol}.{length}", links, linkable)
+        _add(found, f"la_t.{protocol}", _by_time_of_day(met), linkable)
+    return found
+
+
+def _add(found: dict[str, float], name: str, links: Links, linkable: Flags) -> None:
+    found[name] = _share(links.right(), linkable)
+    found[f"{name}.none"] = _share(links.none(), linkable)
+
+
+def _share(which: Flags, of: Flags) -> float:
+    return float(which[of].mean()) if of.any() else 0.0
+
+
+def _days_apart(pair: Pair) -> Pair:
+    """Protocol B: released odd days, D's even days."""
+    odd = on_odd_days(pair.released.at, pair.timezone)
+    even = ~on_odd_days(pair.original.at, pair.timezone)
+    return Pair(
+        pair.original.where(even),
+        pair.released.where(odd),
+        pair.locations,
+        pair.timezone,
+        pair.time_step_us,
+    )
+
+
+def _dimensions(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]:
+    """D and D* with what the attack counts in place of locations, and how many of it there are."""
+    if kind == "s":
+        return pair.original, pair.released, len(pair.locations)
+    if kind == "st":
+        cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE)
+
+        def in_hours(side: Trajectories) -> Trajectories:
+            hour = hours_of_day(side.at, pair.timezone)
+            return Trajectories(
+                side.offsets, cells[side.location] * np.int32(_HOURS) + hour, side.at, side.start
+            )
+
+        return (
+            in_hours(pair.original),
+            in_hours(pair.released),
+            _GRID_SIDE * _GRID_SIDE * _HOURS,
+        )
+    return _movements(pair)
+
+
+def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
+    """Unordered pairs of consecutive different locations, numbered over both sides."""
+    parts = []
+    for side in (pair.original, pair.released):
+        owner = side.owner
+        a, b = side.location[:-1].astype(np.int64), side.location[1:].astype(np.int64)
+        moves = (owner[:-1] == owner[1:]) & (a != b)
+        code = np.minimum(a, b)[moves] * len(pair.locations) + np.maximum(a, b)[moves]
+        parts.append((code, owner[:-1][moves], side.at[:-1][moves]))
+    codes, number = np.unique(np.concatenate([p[0] for p in parts]), return_inverse=True)
+    number_of: Ids = number.astype(np.int32)
+    cut = len(parts[0][0])
+    sides = [
+        Trajectories(
+            offsets_from(np.bincount(owner, minlength=len(pair))), which, at, pair.original.start
+        )
+        for (_, owner, at), which in zip(parts, (number_of[:cut], number_of[cut:]), strict=True)
+    ]
+    return sides[0], sides[1], len(codes)
+
+
+def _by_time_of_day(pair: Pair) -> Links:
+    """LA_t: shares of twelve two-hour windows; likeness = 1 - earth mover's hours / 12."""
+    shares = [_windows(side, pair.timezone) for side in (pair.released, pair.original)]
+    return most_alike_clocks(
+        shares[0],
+        shares[1],
+        (pair.released.lengths > 0, pair.original.lengths > 0),
+        _HOURS_PER_WINDOW / _FARTHEST_HOURS,
+    )
+
+
+def _windows(side: Trajectories, timezone: str) -> Weights:
+    window = hours_of_day(side.at, timezone) // _HOURS_PER_WINDOW
+    counts = np.bincount(
+        side.owner.astype(np.int64) * _WINDOWS + window, minlength=len(side) * _WINDOWS
+    ).reshape(len(side), _WINDOWS)
+    shares: Weights = counts / np.maximum(side.lengths, 1)[:, np.newaxis]
+    return shares

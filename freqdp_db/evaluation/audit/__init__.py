@@ -1,0 +1,1 @@
+"""`freqdp audit`: what an experiment can show of epsilon."""

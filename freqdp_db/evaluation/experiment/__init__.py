@@ -1,0 +1,1 @@
+"""`freqdp experiment`: methods side by side."""

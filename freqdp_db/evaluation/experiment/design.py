@@ -1,0 +1,107 @@
+"""An experiment from a dataset's name to its files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import freqdp_db
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
+from freqdp_db.evaluation.experiment.runs import Design, Run, Variant, check_design, run_experiment
+from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import duration_us
+from freqdp_db.release.verification import load_build
+from freqdp_db.roads.tables import RoadTable
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import find_build
+from freqdp_db.storage.records.datasets import find_dataset
+
+_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
+_MOST_SEEDS = 1_000
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command was asked for; None: the default."""
+
+    methods: Sequence[str] | None
+    epsilons: Sequence[str] | None
+    sizes: Sequence[int] | None
+    seeds: int
+    signature: int
+    time_steps: Sequence[str] | None
+    roads: RoadTable | None
+    out: Path | None
+    overwrite: bool
+
+    def design(self, objects: int) -> Design:
+        if not 1 <= self.seeds <= _MOST_SEEDS:
+            raise BadInput(
+                f"--seeds {self.seeds} is not between 1 and {_MOST_SEEDS:,}", remedy="for example 5"
+            )
+        steps = [
+            None if text == "none" else duration_us("--time-step", text)
+            for text in self.time_steps or ["none"]
+        ]
+        return Design(
+            variants=[Variant.parse(text) for text in self.methods or METHODS],
+            epsilons=self.epsilons or ["1"],
+            sizes=self.sizes or [objects],
+            seeds=range(1, self.seeds + 1),
+            time_steps_us=steps,
+            signature=self.signature,
+        )
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an experiment left behind."""
+
+    files: list[Path]
+    markdown: str
+    runs: int
+
+
+def experiment_on(database: Database, name: str, wishes: Wishes, progress: Progress) -> Written:
+    """Run the design on the current build of a dataset and write its files."""
+    dataset = find_dataset(database, name)
+    build = find_build(database, dataset.require_build())
+    design = wishes.design(build.trajectories)
+    check_design(design, build.trajectories)
+    folder = wishes.out or Path(f"experiment_{name}")
+    files = [folder / file for file in _FILES]
+    there = [file for file in files if file.exists()]
+    if there and not wishes.overwrite:
+        raise BadInput(
+            f"{there[0]} is there already", remedy="name another folder with --out, or say --force"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
+    network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
+    loaded = load_build(database, build.build_id, progress)
+    runs = run_experiment(loaded, dataset.mapping.timezone, network, design, progress)
+    about = {
+        "dataset": name,
+        "snap": build.snap,
+        "build": build.build_id,
+        "signature": design.signature,
+        "seeds": list(design.seeds),
+        "software": freqdp_db.__version__,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    markdown = as_markdown(runs, about)
+    _write(files, runs, markdown, as_json(runs, about))
+    return Written(files, markdown, len(runs))
+
+
+def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:
+    table, words, data, epsilon, size = files
+    table.write_text(as_csv(runs), "utf-8")
+    words.write_text(markdown, "utf-8")
+    data.write_text(document, "utf-8")
+    draw_epsilon(runs, epsilon)
+    draw_size(runs, size)

@@ -1,0 +1,109 @@
+"""The two figures of an experiment: metrics against epsilon, and time against size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from freqdp_db.evaluation.experiment.runs import Run
+
+# Each panel: a metric and what is good. Markers and dashes tell the methods apart without colour.
+_PANELS = (
+    ("la_s.a.10", "LA_s, 10 strongest (lower is more private)"),
+    ("la_s.a.full", "LA_s, all places (lower is more private)"),
+    ("la_x.4", "LA_x, 4 known samples (lower is more private)"),
+    ("inf", "INF (lower is more useful)"),
+    ("ffp", "FFP (higher is more useful)"),
+    ("recovery.f", "recovery F (lower is more private)"),
+)
+_MARKERS = "osD^vPX*"
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+_COLOURS = ("#0b3c5d", "#c8102e", "#1d8a5f", "#8a5a00", "#6b3fa0", "#444444")
+
+
+def draw_epsilon(runs: Sequence[Run], path: Path) -> None:
+    """Mean of each metric against epsilon, for the largest size; methods without noise are level."""
+    size = max(run.objects for run in runs)
+    finest = runs[0].time_step_s
+    largest = [r for r in runs if r.objects == size and r.time_step_s == finest]
+    panels = [panel for panel in _PANELS if any(panel[0] in run.values for run in largest)]
+    figure, axes = _figure(len(panels))
+    epsilons = sorted({float(r.epsilon) for r in largest if r.epsilon is not None}) or [1.0]
+    for axis, (metric, title) in zip(axes, panels, strict=False):
+        for number, method in enumerate(dict.fromkeys(run.method for run in largest)):
+            mine = [r for r in largest if r.method == method]
+            if mine[0].epsilon is None:
+                level = float(np.mean([r.values[metric] for r in mine]))
+                ends = [min(epsilons) * 0.8, max(epsilons) * 1.25]
+                axis.plot(ends, [level, level], **_style(number, method), markevery=[1])
+                continue
+            points = [
+                (e, float(np.mean([r.values[metric] for r in mine if float(r.epsilon or 0) == e])))
+                for e in epsilons
+            ]
+            axis.plot(*zip(*points, strict=True), **_style(number, method))
+        axis.set_xscale("log")
+        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("epsilon", fontsize=9)
+        axis.set_ylim(bottom=0)
+    _legend(figure, axes[0])
+    figure.savefig(path)
+
+
+def draw_size(runs: Sequence[Run], path: Path) -> None:
+    """Seconds to draw and edit, in memory, against the number of objects."""
+    figure, axes = _figure(1)
+    axis = axes[0]
+    finest = runs[0].time_step_s
+    for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
+        mine = [r for r in runs if r.method == method and r.time_step_s == finest]
+        sizes = sorted({r.objects for r in mine})
+        took = [float(np.mean([r.seconds for r in mine if r.objects == size])) for size in sizes]
+        axis.plot(sizes, took, **_style(number, method))
+    axis.set_xlabel("objects", fontsize=9)
+    axis.set_ylabel("seconds", fontsize=9)
+    axis.set_ylim(bottom=0)
+    axis.set_title("Time to draw and edit", fontsize=9, loc="left")
+    _legend(figure, axis)
+    figure.savefig(path)
+
+
+def _figure(panels: int) -> tuple[Any, list[Any]]:
+    # the object-oriented way: no display, no global state
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(panels, 3)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[panels:]:
+        axis.set_visible(False)
+    for axis in axes[:panels]:
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+        axis.tick_params(labelsize=8)
+        axis.grid(axis="y", color="#e2e6ea", linewidth=0.6)
+    return figure, axes
+
+
+def _style(number: int, method: str) -> dict[str, Any]:
+    return {
+        "label": method,
+        "color": _COLOURS[number % len(_COLOURS)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": _DASHES[number % len(_DASHES)],
+        "markersize": 4,
+        "linewidth": 1.2,
+    }
+
+
+def _legend(figure: Any, axis: Any) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=8)

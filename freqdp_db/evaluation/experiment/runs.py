@@ -1,0 +1,189 @@
+"""Experiments: methods x epsilon x number of objects x seeds, measured in memory.
+
+Publishes nothing and spends nothing: the noise is seeded, and no anonymized trajectory leaves the
+process. What comes out are metrics of the original data, for the curator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.edits.applying import coarsen_times
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.recovery import recovery_scores
+from freqdp_db.evaluation.metrics import measure
+from freqdp_db.evaluation.pair import Pair
+from freqdp_db.mechanisms.noise import SeededSource, released_ids
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.progress import Progress
+from freqdp_db.release import steps
+from freqdp_db.release.request import Request
+from freqdp_db.release.verification import Loaded
+from freqdp_db.roads.matching import Matched, match
+from freqdp_db.roads.network import Candidates, Network, find_candidates
+
+_SUBSET_SEED = 0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with what it takes besides epsilon: `rsc:500` (radius), `lg:paper` (spread)."""
+
+    label: str
+    method: str
+    argument: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Variant:
+        method, _, argument = text.partition(":")
+        if method not in METHODS or (not argument and ":" in text):
+            raise BadInput(
+                f"--method {text!r} is not known",
+                remedy="use one of "
+                + ", ".join(METHODS)
+                + "; with a spread or radius such as lg:paper, lg:250 or rsc:500",
+            )
+        return cls(text, method, argument or None)
+
+    @property
+    def draws_noise(self) -> bool:
+        return METHODS[self.method].draws_noise
+
+    def request(self, epsilon: str | None, signature: int, seed: int) -> Request:
+        takes_radius = METHODS[self.method].default_radius is not None
+        more: dict[str, Any] = {}
+        if self.argument is not None:
+            more = {"radius" if takes_radius else "spread": self.argument}
+        return Request.parse(
+            method=self.method, epsilon=epsilon, signature=signature, seed=seed, **more
+        )
+
+
+@dataclass(frozen=True)
+class Design:
+    """What to run."""
+
+    variants: Sequence[Variant]
+    epsilons: Sequence[str]
+    sizes: Sequence[int]
+    seeds: Sequence[int]
+    time_steps_us: Sequence[int | None]
+    signature: int
+
+    def requests(self) -> Iterator[tuple[Variant, str | None, int, Request]]:
+        """Every run of one size; methods without noise need no epsilon and one seed."""
+        for variant in self.variants:
+            epsilons: Sequence[str | None] = self.epsilons if variant.draws_noise else [None]
+            for epsilon in epsilons:
+                for seed in self.seeds if variant.draws_noise else self.seeds[:1]:
+                    yield variant, epsilon, seed, variant.request(epsilon, self.signature, seed)
+
+    @property
+    def runs(self) -> int:
+        return len(self.sizes) * sum(1 for _ in self.requests())
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of the result."""
+
+    method: str
+    epsilon: str | None
+    objects: int
+    seed: int
+    time_step_s: float | None
+    seconds: float
+    """To draw and edit, in memory."""
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """D on the roads: matched once for all runs of a size."""
+
+    network: Network
+    candidates: Candidates
+    matched: Matched
+
+
+def run_experiment(
+    loaded: Loaded, timezone: str, network: Network | None, design: Design, progress: Progress
+) -> list[Run]:
+    """Run the whole design; rows in its order, smaller sizes first."""
+    locations = loaded.world.locations
+    candidates = None if network is None else find_candidates(network, locations)
+    found: list[Run] = []
+    with progress.stage("experiment", design.runs, "runs") as stage:
+        for size in sorted(design.sizes):
+            original = some_objects(loaded.trajectories, size)
+            truth = None
+            if network is not None and candidates is not None:
+                matched = match(
+                    network, candidates, original, locations, progress, "match original"
+                )
+                truth = Truth(network, candidates, matched)
+            for variant, epsilon, seed, request in design.requests():
+                started = time.perf_counter()
+                released = anonymized(original, loaded.world, request)
+                seconds = time.perf_counter() - started
+                for step in design.time_steps_us:
+                    state = released if step is None else coarsen_times(released, step)
+                    pair = Pair(original, state, locations, timezone, step)
+                    # progress of the single metrics would drown that of the runs
+                    values = measure(pair, seed, Progress())
+                    if truth is not None:
+                        attack = match(
+                            truth.network, truth.candidates, state, locations, Progress()
+                        )
+                        values |= recovery_scores(pair, truth.network.length, truth.matched, attack)
+                    found.append(
+                        Run(
+                            variant.label,
+                            epsilon,
+                            size,
+                            seed,
+                            None if step is None else step / 1e6,
+                            seconds,
+                            values,
+                        )
+                    )
+                stage.advance(1)
+    return found
+
+
+def anonymized(original: Trajectories, world: steps.World, request: Request) -> Trajectories:
+    """What `anonymize --seed` would publish, before times are coarsened."""
+    assert request.seed is not None
+    state = original
+    rank = np.zeros(0, np.int64)
+    for number, mechanism in enumerate(request.method.steps, start=1):
+        source = SeededSource(request.seed, number)
+        if number == 1:
+            rank = np.argsort(np.argsort(released_ids(source, len(original))))
+        frequencies = steps.count(state, world)
+        targets = steps.draw(mechanism, frequencies, world.locations, request, source)
+        _, state = steps.edit(state, frequencies, targets, world, request, rank)
+    return state
+
+
+def some_objects(trajectories: Trajectories, count: int) -> Trajectories:
+    """A random choice of objects, always the same; smaller choices are part of larger ones."""
+    order = np.random.default_rng([_SUBSET_SEED, len(trajectories)]).permutation(len(trajectories))
+    return trajectories.take(np.sort(order[:count]))
+
+
+def check_design(design: Design, objects: int) -> None:
+    """Refuse sizes and seeds that make no sense, before anything runs."""
+    for size in design.sizes:
+        if not 1 <= size <= objects:
+            raise BadInput(
+                f"--objects {size} is not possible: the dataset has {objects:,}",
+                remedy=f"give a number from 1 to {objects}",
+            )
+    list(design.requests())

@@ -1,0 +1,1 @@
+"""What analysts lose."""

@@ -1,0 +1,227 @@
+"""What analysts lose: points (INF), diameters (DE), trips (TE), plausibility, queries, hotspots."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from scipy.stats import kendalltau
+
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.threads import over_ranges
+from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.utility.divergence import jensen_shannon
+from freqdp_db.frequency.counts import count_frequencies
+
+_BUCKETS = 20
+_TRIP_GAP_US = 30 * 60 * 1_000_000
+_TRIP_SIDE = 6
+_INNER_EDGE_PERCENT = 1.0
+_EDGE_PERCENT = 0.1
+_HOTSPOT_SIDE = 15
+_QUERIES = 500
+_QUERY_SIDES = (1 / 64, 1 / 8)
+_QUERY_FLOOR = 0.01
+_FAST_M_PER_US = 120_000 / 3_600 / 1e6
+
+
+@njit(nogil=True, cache=True)
+def _overlap(first, last, offsets_a, place_a, pf_a, offsets_b, place_b, pf_b, shared):  # type: ignore[no-untyped-def]
+    """Sum of min(pf, pf*) over the locations of each trajectory: a merge of two sorted lists."""
+    for t in range(first, last):
+        i, j = offsets_a[t], offsets_b[t]
+        total = 0
+        while i < offsets_a[t + 1] and j < offsets_b[t + 1]:
+            if place_a[i] == place_b[j]:
+                total += min(pf_a[i], pf_b[j])
+                i += 1
+                j += 1
+            elif place_a[i] < place_b[j]:
+                i += 1
+            else:
+                j += 1
+        shared[t] = total
+
+
+def information_loss(pair: Pair) -> dict[str, float]:
+    """INF: mean share of D's points that are gone. `inf.sym` counts what was put in as well."""
+    before = count_frequencies(pair.original, len(pair.locations))
+    after = count_frequencies(pair.released, len(pair.locations))
+    shared = np.zeros(len(pair), np.int64)
+    over_ranges(
+        _overlap, pair.original.offsets, before.offsets, before.location, before.pf,
+        after.offsets, after.location, after.pf, shared,
+    )  # fmt: skip
+    filled = pair.original.lengths > 0
+    if not filled.any():
+        return {"inf": 0.0, "inf.sym": 0.0}
+    old, new, both = pair.original.lengths[filled], pair.released.lengths[filled], shared[filled]
+    return {
+        "inf": float((1 - both / old).mean()),
+        "inf.sym": float((1 - both / np.maximum(old, new)).mean()),
+    }
+
+
+@njit(nogil=True, cache=True)
+def _widest(first, last, offsets, place, x, y, diameter):  # type: ignore[no-untyped-def]
+    """Largest distance between two of a trajectory's places, which come in order of (x, y)."""
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        hull = np.empty(2 * (hi - lo) + 2, np.int64)
+        size = 0
+        for turn in range(2):
+            floor = size + 2
+            for step in range(hi - lo):
+                p = place[lo + step] if turn == 0 else place[hi - 1 - step]
+                while size >= floor:
+                    a, b = hull[size - 2], hull[size - 1]
+                    cross = (x[b] - x[a]) * (y[p] - y[a]) - (y[b] - y[a]) * (x[p] - x[a])
+                    if cross > 0:
+                        break
+                    size -= 1
+                hull[size] = p
+                size += 1
+        best = 0.0
+        for i in range(size):
+            for j in range(i):
+                dx, dy = x[hull[i]] - x[hull[j]], y[hull[i]] - y[hull[j]]
+                best = max(best, dx * dx + dy * dy)
+        diameter[t] = np.sqrt(best)
+
+
+def diameters(side: Trajectories, locations: Locations) -> Metres:
+    """Of every trajectory that is not empty."""
+    # numbered in order of (x, y), a trajectory's distinct places come as its hull wants them
+    order = np.lexsort((locations.y, locations.x))
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    renamed = Trajectories(side.offsets, number[side.location], side.at, side.start)
+    visited = count_frequencies(renamed, len(order))
+    found = np.zeros(len(side), np.float64)
+    over_ranges(
+        _widest, visited.offsets, visited.offsets, visited.location, locations.x[order],
+        locations.y[order], found,
+    )  # fmt: skip
+    return found[side.lengths > 0]
+
+
+def diameter_error(pair: Pair) -> dict[str, float]:
+    """DE: divergence of the distributions of diameters, 20 buckets up to D's largest."""
+    before = diameters(pair.original, pair.locations)
+    after = diameters(pair.released, pair.locations)
+    width = float(before.max(initial=0.0)) / _BUCKETS
+
+    def histogram(values: Metres) -> Ints:
+        bucket = values // width if width > 0 else (values > 0) * (_BUCKETS - 1.0)
+        return np.bincount(
+            np.minimum(bucket, _BUCKETS - 1).astype(np.int64), minlength=_BUCKETS
+        ).astype(np.int64)
+
+    return {"de": jensen_shannon(histogram(before), histogram(after))}
+
+
+def trip_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
+    """TE: divergence of (start cell, end cell), by trip and by trajectory.
+
+    The same number for a resample of D's own trajectories stands beside each: what chance does.
+    """
+    cells = Box.of(pair, _INNER_EDGE_PERCENT).cells(pair.locations, _TRIP_SIDE).astype(np.int64)
+    weight = np.bincount(rng.integers(0, max(len(pair), 1), len(pair)), minlength=len(pair))
+    found = {}
+    for name, gap in (("te.trip", _TRIP_GAP_US), ("te.trajectory", None)):
+        before, owner = _ends(pair.original, cells, gap)
+        after, _ = _ends(pair.released, cells, gap)
+        size = (_TRIP_SIDE * _TRIP_SIDE) ** 2
+        original = np.bincount(before, minlength=size)
+        found[name] = jensen_shannon(original, np.bincount(after, minlength=size))
+        again = np.bincount(before, weights=weight[owner], minlength=size).astype(np.int64)
+        found[f"{name}.chance"] = jensen_shannon(original, again)
+    return found
+
+
+def _ends(side: Trajectories, cells: Ints, gap_us: int | None) -> tuple[Ints, Ids]:
+    """Start and end cell of each trip as one number, and whose trip it is."""
+    owner = side.owner
+    begins = np.ones(side.samples, np.bool_)
+    begins[1:] = owner[1:] != owner[:-1]
+    if gap_us is not None:
+        begins[1:] |= np.diff(side.at) > gap_us
+    ends = np.ones(side.samples, np.bool_)
+    ends[:-1] = begins[1:]
+    first, last = cells[side.location[begins]], cells[side.location[ends]]
+    return first * (_TRIP_SIDE * _TRIP_SIDE) + last, owner[begins]
+
+
+def plausibility(pair: Pair) -> dict[str, float]:
+    """Share of segments faster than 120 km/h and total length, in D* and in D."""
+    fast, length = _movement(pair.released, pair.locations)
+    fast_before, length_before = _movement(pair.original, pair.locations)
+    return {
+        "plausibility.fast": fast,
+        "plausibility.fast.original": fast_before,
+        "plausibility.length_km": length / 1_000,
+        "plausibility.length_km.original": length_before / 1_000,
+        "plausibility.length_ratio": length / length_before if length_before > 0 else 1.0,
+    }
+
+
+def _movement(side: Trajectories, locations: Locations) -> tuple[float, float]:
+    owner = side.owner
+    inside = owner[1:] == owner[:-1]
+    a, b = side.location[:-1][inside], side.location[1:][inside]
+    metres = np.hypot(locations.x[b] - locations.x[a], locations.y[b] - locations.y[a])
+    # no time at all is too little for any distance
+    fast = metres > np.diff(side.at)[inside] * _FAST_M_PER_US
+    return (float(fast.mean()) if len(fast) else 0.0), float(metres.sum())
+
+
+@njit(nogil=True, cache=True)
+def _count_in_boxes(first, last, ones, boxes, offsets, place, x, y, counts):  # type: ignore[no-untyped-def]
+    """How many trajectories have a place in each box."""
+    for q in range(first, last):
+        west, south, east, north = boxes[q, 0], boxes[q, 1], boxes[q, 2], boxes[q, 3]
+        for t in range(len(offsets) - 1):
+            for i in range(offsets[t], offsets[t + 1]):
+                p = place[i]
+                if west <= x[p] <= east and south <= y[p] <= north:
+                    counts[q] += 1
+                    break
+
+
+def query_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
+    """Median relative error of 500 range queries that count distinct trajectories.
+
+    Squares around random samples of D, sides 1/64 to 1/8 of the smaller side of the box of D's 1 to
+    99 percentiles; errors are divided by at least 1 % of the trajectories.
+    """
+    if not pair.original.samples:
+        return {"query_error": 0.0}
+    box = Box.of(pair, _INNER_EDGE_PERCENT)
+    middle = pair.original.location[rng.integers(0, pair.original.samples, _QUERIES)]
+    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, _QUERIES)
+    x, y = pair.locations.x[middle], pair.locations.y[middle]
+    boxes = np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
+    counts = []
+    for side in (pair.original, pair.released):
+        visited = count_frequencies(side, len(pair.locations))
+        counted = np.zeros(_QUERIES, np.int64)
+        ones = np.arange(_QUERIES + 1)
+        over_ranges(
+            _count_in_boxes, ones, ones, boxes, visited.offsets, visited.location,
+            pair.locations.x, pair.locations.y, counted,
+        )  # fmt: skip
+        counts.append(counted)
+    floor = _QUERY_FLOOR * len(pair)
+    error = np.abs(counts[1] - counts[0]) / np.maximum(counts[0], floor)
+    return {"query_error": float(np.median(error))}
+
+
+def hotspot_correlation(pair: Pair) -> dict[str, float]:
+    """Kendall's rank correlation of how many samples lie in each cell of a 15 x 15 grid."""
+    cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _HOTSPOT_SIDE)
+    size = _HOTSPOT_SIDE * _HOTSPOT_SIDE
+    before = np.bincount(cells[pair.original.location], minlength=size)
+    after = np.bincount(cells[pair.released.location], minlength=size)
+    if np.ptp(before) == 0 or np.ptp(after) == 0:  # no order to keep
+        return {"hotspot": float(np.array_equal(before, after))}
+    return {"hotspot": float(kendalltau(before, after).statistic)}

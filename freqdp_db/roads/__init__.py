@@ -1,0 +1,1 @@
+"""Road networks: the graph, routes, and samples matched to roads."""

@@ -1,0 +1,215 @@
+"""A road network in memory: its graph, and an index of its pieces that finds the roads near a place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
+from freqdp_db.columns.trajectories import Locations
+from freqdp_db.engines.threads import over_ranges
+
+REACH_M = 100.0
+CANDIDATES = 8
+_FAR = 1 << 31
+
+
+class Roads(Protocol):
+    """Columns of roads, each a line through vertices; from a table, or made up."""
+
+    @property
+    def id(self) -> Ints: ...
+    @property
+    def source(self) -> Ints: ...
+    @property
+    def target(self) -> Ints: ...
+    @property
+    def oneway(self) -> Flags: ...
+    @property
+    def offsets(self) -> Ints: ...
+    @property
+    def x(self) -> Metres: ...
+    @property
+    def y(self) -> Metres: ...
+
+
+@dataclass(frozen=True)
+class Network:
+    """Roads as a graph. Positions on a road are metres from its source."""
+
+    road_id: Ints
+    source: Ids
+    target: Ids
+    oneway: Flags
+    length: Metres
+    arc_offsets: Ints
+    """Arcs that leave junction n are arc_offsets[n] to arc_offsets[n + 1] - 1."""
+    arc_to: Ids
+    arc_road: Ids
+    x: Metres
+    y: Metres
+    """Where the junctions are."""
+    piece_road: Ids
+    """Straight pieces of roads: of which road, from where to where, and how far along it."""
+    piece: NDArray[np.float64]
+    cell_key: Ints
+    cell_offsets: Ints
+    cell_piece: Ids
+
+    def __len__(self) -> int:
+        return len(self.road_id)
+
+    @property
+    def graph(self) -> tuple[Any, ...]:
+        """The bundle of arrays that the kernels of `routes.py` take."""
+        return (
+            self.source,
+            self.target,
+            self.oneway,
+            self.length,
+            self.arc_offsets,
+            self.arc_to,
+            self.arc_road,
+            self.x,
+            self.y,
+        )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Up to eight roads near each location, nearest first; road -1: no more."""
+
+    road: NDArray[np.int32]
+    along: NDArray[np.float64]
+    away: NDArray[np.float64]
+
+
+def make_network(roads: Roads) -> Network:
+    """Number the junctions, measure the roads, file their pieces in cells."""
+    junctions, ends = np.unique(np.concatenate([roads.source, roads.target]), return_inverse=True)
+    count = len(roads.id)
+    source, target = ends[:count].astype(np.int32), ends[count:].astype(np.int32)
+    first = np.ones(len(roads.x), np.bool_)
+    first[roads.offsets[:-1]] = False
+    end = np.flatnonzero(first)
+    piece_road = (np.searchsorted(roads.offsets, end, side="right") - 1).astype(np.int32)
+    begin = end - 1
+    metres = np.hypot(roads.x[end] - roads.x[begin], roads.y[end] - roads.y[begin])
+    run = np.concatenate([[0.0], np.cumsum(metres)])
+    starts = offsets_of(piece_road, count)
+    along = run[:-1] - run[starts[piece_road]]
+    length = run[starts[1:]] - run[starts[:-1]]
+    piece = np.column_stack(
+        [roads.x[begin], roads.y[begin], roads.x[end], roads.y[end], along, metres]
+    )
+    leaves = np.concatenate([source, target[~roads.oneway]])
+    order = np.argsort(leaves, kind="stable")
+    number = np.arange(count, dtype=np.int32)
+    arc_to = np.concatenate([target, source[~roads.oneway]])[order]
+    arc_road = np.concatenate([number, number[~roads.oneway]])[order]
+    x, y = np.zeros(len(junctions)), np.zeros(len(junctions))
+    for at, node in ((roads.offsets[:-1], source), (roads.offsets[1:] - 1, target)):
+        x[node], y[node] = roads.x[at], roads.y[at]
+    # where ends were snapped to a junction, a road must not seem shorter than the way between them
+    length = np.maximum(length, np.hypot(x[target] - x[source], y[target] - y[source]))
+    keys, of_piece = _file(piece)
+    by_key = np.lexsort((of_piece, keys))
+    cell_key, at = np.unique(keys[by_key], return_index=True)
+    return Network(
+        np.asarray(roads.id),
+        source,
+        target,
+        np.asarray(roads.oneway),
+        length,
+        offsets_of(leaves[order], len(junctions)),
+        arc_to,
+        arc_road,
+        x,
+        y,
+        piece_road,
+        piece,
+        cell_key,
+        np.append(at, len(keys)).astype(np.int64),
+        of_piece[by_key],
+    )
+
+
+def _file(piece: NDArray[np.float64]) -> tuple[Ints, Ids]:
+    """The cells that the box of each piece touches, as one number, with the piece."""
+    low_x = np.floor(np.minimum(piece[:, 0], piece[:, 2]) / REACH_M).astype(np.int64)
+    high_x = np.floor(np.maximum(piece[:, 0], piece[:, 2]) / REACH_M).astype(np.int64)
+    low_y = np.floor(np.minimum(piece[:, 1], piece[:, 3]) / REACH_M).astype(np.int64)
+    high_y = np.floor(np.maximum(piece[:, 1], piece[:, 3]) / REACH_M).astype(np.int64)
+    wide = high_x - low_x + 1
+    cells = wide * (high_y - low_y + 1)
+    which = owners(offsets_from(cells))
+    nth = within(offsets_from(cells))
+    column = low_x[which] + nth % wide[which]
+    row = low_y[which] + nth // wide[which]
+    return (row + _FAR) * (2 * _FAR) + column + _FAR, which.astype(np.int32)
+
+
+@njit(nogil=True, cache=True)
+def _near(  # type: ignore[no-untyped-def]
+    first, last, x, y, cell_key, cell_offsets, cell_piece, piece, piece_road, road, along, away
+):
+    """The nearest roads within reach of each place, by (distance, road)."""
+    most = road.shape[1]
+    for p in range(first, last):
+        found = 0
+        column, row = math.floor(x[p] / REACH_M), math.floor(y[p] / REACH_M)
+        for cell in range(9):
+            key = (row + cell // 3 - 1 + _FAR) * (2 * _FAR) + column + cell % 3 - 1 + _FAR
+            k = np.searchsorted(cell_key, key)
+            if k == len(cell_key) or cell_key[k] != key:
+                continue
+            for c in range(cell_offsets[k], cell_offsets[k + 1]):
+                s = cell_piece[c]
+                ax, ay, metres = piece[s, 0], piece[s, 1], piece[s, 5]
+                dx, dy = piece[s, 2] - ax, piece[s, 3] - ay
+                t = 0.0
+                if metres > 0.0:
+                    t = ((x[p] - ax) * dx + (y[p] - ay) * dy) / (metres * metres)
+                    t = min(max(t, 0.0), 1.0)
+                apart = math.hypot(x[p] - ax - t * dx, y[p] - ay - t * dy)
+                if apart > REACH_M:
+                    continue
+                r = piece_road[s]
+                # a road that is listed moves up if this piece of it is nearer
+                at = 0
+                while at < found and road[p, at] != r:
+                    at += 1
+                if at < found:
+                    if away[p, at] <= apart:
+                        continue
+                elif found < most:
+                    found += 1
+                elif (away[p, most - 1], road[p, most - 1]) <= (apart, r):
+                    continue
+                else:
+                    at = most - 1
+                while at > 0 and (away[p, at - 1], road[p, at - 1]) > (apart, r):
+                    road[p, at], along[p, at] = road[p, at - 1], along[p, at - 1]
+                    away[p, at] = away[p, at - 1]
+                    at -= 1
+                road[p, at], along[p, at] = r, piece[s, 4] + t * metres
+                away[p, at] = apart
+
+
+def find_candidates(network: Network, locations: Locations) -> Candidates:
+    """The roads that a sample at each location may lie on."""
+    shape = (len(locations), CANDIDATES)
+    road = np.full(shape, -1, np.int32)
+    along, away = np.zeros(shape), np.zeros(shape)
+    over_ranges(
+        _near, np.arange(len(locations) + 1), locations.x, locations.y, network.cell_key,
+        network.cell_offsets, network.cell_piece, network.piece, network.piece_road,
+        road, along, away,
+    )  # fmt: skip
+    return Candidates(road, along, away)

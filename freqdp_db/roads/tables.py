@@ -1,0 +1,115 @@
+"""Roads of the database at work: the network of a table, and `freqdp match`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from freqdp_db.progress import Progress
+from freqdp_db.release.verification import load_build
+from freqdp_db.roads.matching import match
+from freqdp_db.roads.network import Network, find_candidates, make_network
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, check_target, load_table
+from freqdp_db.storage.source.roads import read_roads
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class RoadTable:
+    """An edge table of anybody's, and which of its columns is which."""
+
+    relation: tuple[str, str]
+    mapping: Mapping[str, str]
+
+    def network(self, database: Database, srid: int, progress: Progress) -> Network:
+        """Read it, in metres of the SRID."""
+        with progress.stage("read roads") as stage, database.begin(snapshot=True) as connection:
+            rows = read_roads(connection, self.relation, srid, self.mapping)
+            stage.advance(len(rows))
+        return make_network(rows)
+
+
+@dataclass(frozen=True)
+class MatchReport:
+    """What `freqdp match` did."""
+
+    table: str
+    rows: int
+    samples: int
+    trajectories: int
+    breaks: int
+    driven_km: float
+    beta_m: float
+
+
+def match_dataset(
+    database: Database,
+    dataset: DatasetRow,
+    build_id: int,
+    roads: RoadTable,
+    into: tuple[str, str],
+    mode: Mode,
+    progress: Progress,
+) -> MatchReport:
+    """Match the current build and write the road of each sample that has one."""
+    table = PlainTable(
+        into,
+        (
+            Column(
+                "trajectory_id", "int4", "As in the build; whose it is says its trajectory table."
+            ),
+            Column("seq", "int4", "Position in the trajectory, from 1."),
+            Column("at", "timestamptz", "Time of the sample."),
+            Column(
+                "road_id", "int8", f"The road it was on, of {format_relation(*roads.relation)}."
+            ),
+        ),
+        f"Samples of dataset {dataset.name} matched to roads by freqdp. Original data: not to publish.",
+    )
+    with database.begin() as connection:
+        check_target(connection, database.settings, table, mode)
+    loaded = load_build(database, build_id, progress)
+    network = roads.network(database, loaded.build.srid, progress)
+    side, locations = loaded.trajectories, loaded.world.locations
+    near = find_candidates(network, locations)
+    found = match(network, near, side, locations, progress)
+    owner = side.owner
+    there = np.flatnonzero(found.road >= 0)
+
+    with (
+        progress.stage("write matches", len(there)) as stage,
+        database.begin() as connection,
+    ):
+        chunks = (there[i : i + _CHUNK] for i in range(0, len(there), _CHUNK))
+        rows = load_table(
+            connection,
+            database.settings,
+            table,
+            mode,
+            (
+                {
+                    "trajectory_id": owner[part],
+                    "seq": (part - side.offsets[owner[part]] + 1).astype(np.int32),
+                    "at": side.at[part] + POSTGRES_EPOCH_US,
+                    "road_id": network.road_id[found.road[part]],
+                }
+                for part in chunks
+            ),
+            stage.advance,
+        )
+    return MatchReport(
+        table.label,
+        rows,
+        side.samples,
+        len(side),
+        found.breaks,
+        float(network.length[found.driven].sum()) / 1_000,
+        found.beta_m,
+    )

@@ -1,0 +1,1 @@
+"""Searches that exist to compare the default one with."""

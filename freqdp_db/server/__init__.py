@@ -1,0 +1,1 @@
+"""The embedded server: its programs, its cluster, and getting one onto this machine."""

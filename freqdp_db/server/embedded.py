@@ -1,0 +1,360 @@
+"""The embedded server: a private PostGIS cluster of this user's, started when it is needed.
+
+It listens on a unix socket only, knows its callers by their account (peer authentication), keeps
+running between commands and is as durable as any server. `cluster` knows its files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from freqdp_db.errors import ServerFailed, ServerNotFound
+from freqdp_db.server.binaries import Binaries, find_binaries
+from freqdp_db.server.cluster import (
+    PORT,
+    SUPERUSER,
+    Account,
+    Layout,
+    configure,
+    create,
+    default_data_dir,
+    last_line,
+)
+
+DATABASE = "freqdp"
+# Recovery after a crash replays up to max_wal_size of log before the server is ready.
+_START_SECONDS = 900
+_STOP_SECONDS = 600
+_ORPHAN_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """What `freqdp db status` tells."""
+
+    running: bool
+    version: str | None
+    """Of a stopped server only the major version is known; None before the first start."""
+    data_dir: Path
+    socket_dir: Path
+    pid: int | None
+    database: str
+
+
+class EmbeddedServer:
+    """The server whose files are in `data_dir` (None: the default directory of this user)."""
+
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self.layout = Layout((data_dir or default_data_dir()).absolute())
+
+    def conninfo(self, database: str = DATABASE) -> str:
+        """A libpq connection string; the server need not be running."""
+        return make_conninfo(
+            host=str(self.layout.socket_dir), port=PORT, user=SUPERUSER, dbname=database
+        )
+
+    def ensure_running(self) -> str:
+        """Create and start the server where that has not been done; the connection string.
+
+        Raises ServerNotFound without a PostgreSQL with PostGIS, ServerFailed if it does not start.
+        """
+        if not self._answers(self.layout.account()):
+            with self._locked() as account:
+                # Whoever held the lock may have done the work.
+                if not self._answers(account):
+                    self._start(account)
+                    self._create_database()
+        return self.conninfo()
+
+    def stop(self) -> bool:
+        """Stop the server; open transactions are rolled back. False if it was not running."""
+        if not self.layout.cluster.exists():
+            return False
+        with self._locked():
+            pid = self._postmaster()
+            if pid is None:
+                return False
+            self._shut_down(pid)
+            return True
+
+    def status(self) -> ServerStatus:
+        """Look, and change nothing."""
+        self.layout.account()
+        pid = self._postmaster()
+        major = self.layout.major()
+        version = None if major is None else str(major)
+        if pid is not None:
+            with suppress(psycopg.Error), psycopg.connect(self.conninfo("postgres")) as connection:
+                version = (connection.info.parameter_status("server_version") or "").partition(" ")[
+                    0
+                ]
+        return ServerStatus(
+            running=pid is not None,
+            version=version,
+            data_dir=self.layout.data_dir,
+            socket_dir=self.layout.socket_dir,
+            pid=pid,
+            database=DATABASE,
+        )
+
+    def psql_command(self) -> list[str]:
+        """A command that opens psql on the database."""
+        binaries = self._binaries()
+        psql = binaries.program("psql")
+        if not os.access(psql, os.X_OK):
+            psql = shutil.which("psql") or ""
+        if not psql:
+            raise ServerNotFound(
+                f"there is no psql in {binaries.bindir}",
+                remedy=f"apt-get install postgresql-client-{binaries.major}",
+            )
+        # Unpacked programs need their libraries named, and a bare command list has no environment.
+        assignments = [f"{name}={value}" for name, value in binaries.relocation().items()]
+        prefix = ["env", *assignments] if assignments else []
+        return [*prefix, psql, "-d", self.conninfo()]
+
+    def destroy(self) -> None:
+        """Stop the server and remove its files, and only those."""
+        self.stop()
+        for path in (self.layout.cluster, self.layout.socket_dir):
+            shutil.rmtree(path, ignore_errors=True)
+        for leftover in self.layout.data_dir.glob("cluster.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        self.layout.log.unlink(missing_ok=True)
+        self.layout.lock.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.layout.data_dir.rmdir()
+
+    def _binaries(self) -> Binaries:
+        """The programs of the version that made the cluster; the best ones if there is none yet."""
+        major = self.layout.major()
+        try:
+            return find_binaries(major)
+        except ServerNotFound as error:
+            if major is None:
+                raise
+            raise ServerFailed(
+                f"the data in {self.layout.data_dir} was made by PostgreSQL {major}: "
+                f"{error.message}",
+                remedy=error.remedy,
+            ) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[Account]:
+        """One command at a time creates, starts or stops; a killed one leaves no lock behind."""
+        account = self.layout.account()
+        try:
+            self.layout.prepare(account)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+            descriptor = os.open(self.layout.lock, flags, 0o600)
+        except OSError as error:
+            raise ServerFailed(
+                f"the directory {self.layout.data_dir} cannot be used: {error.strerror}",
+                remedy="set FREQDP_DATA_DIR to a directory that you may write",
+            ) from None
+        try:
+            account.give(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield account
+        finally:
+            os.close(descriptor)
+
+    def _answers(self, account: Account) -> bool:
+        """Whether the database is there and complete."""
+        if not self.layout.socket_is_private(account):
+            return False
+        try:
+            with psycopg.connect(self.conninfo(), connect_timeout=10) as connection:
+                found = connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'postgis'")
+                return found.fetchone() is not None
+        except psycopg.OperationalError:
+            return False
+
+    def _start(self, account: Account) -> None:
+        binaries = self._binaries()
+        if self.layout.major() is None:
+            create(self.layout, binaries, account)
+        pid = self._postmaster()
+        if pid is not None and _listens(self.layout.socket):
+            self._await_ready(pid)
+            return
+        if pid is not None:
+            # Somebody's clean-up of /tmp took the socket: nobody can reach this server any more.
+            self._shut_down(pid)
+        self._clear_away_the_dead()
+        self.layout.prepare_start(account)
+        configure(self.layout, binaries, account)
+        logged = self.layout.log.stat().st_size
+        done = account.run(
+            [
+                binaries.program("pg_ctl"),
+                "start",
+                "--wait",
+                f"--timeout={_START_SECONDS}",
+                f"--log={self.layout.log.name}",
+                "--silent",
+            ],
+            # pg_ctl hands its arguments to a shell; by this way the path never meets it.
+            env={**binaries.environment(), "PGDATA": str(self.layout.cluster)},
+            cwd=self.layout.data_dir,
+        )
+        if done.returncode != 0:
+            with self.layout.log.open(errors="replace") as log:
+                log.seek(logged)
+                fatal = [line for line in log if "FATAL" in line or "PANIC" in line]
+            reason = fatal[0].strip() if fatal else last_line(done.stderr)
+            raise ServerFailed(
+                f"the embedded server did not start: {reason}", remedy=f"see {self.layout.log}"
+            )
+
+    def _create_database(self) -> None:
+        """The database and its extension; every step can be repeated after a kill."""
+        try:
+            with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
+                query = "SELECT 1 FROM pg_database WHERE datname = %s"
+                if connection.execute(query, (DATABASE,)).fetchone() is None:
+                    connection.execute(
+                        sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE))
+                    )
+            with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+                connection.execute("SET client_min_messages = warning")
+                connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
+                # the user is called as our private schema is: "$user" would put people's tables there
+                connection.execute(
+                    sql.SQL("ALTER DATABASE {} SET search_path = public").format(
+                        sql.Identifier(DATABASE)
+                    )
+                )
+        except psycopg.Error as error:
+            raise ServerFailed(
+                f"the embedded server started but cannot be used: {last_line(str(error))}",
+                remedy=f"see {self.layout.log}",
+            ) from None
+
+    def _postmaster(self) -> int | None:
+        """The process id of this cluster's server; None if it is not running."""
+        pid = self._recorded_pid()
+        return pid if pid and _is_postgres_of(pid, self.layout.cluster) else None
+
+    def _recorded_pid(self) -> int | None:
+        """The process id in the lock file; None also for a single-user server's, which is negative.
+
+        That one is a person at work: not ours to stop, and PostgreSQL refuses to start beside it.
+        """
+        try:
+            pid = int(self.layout.pid_file.read_text().split("\n", 1)[0])
+        except (FileNotFoundError, ValueError):
+            return None
+        return pid if pid > 0 else None
+
+    def _await_ready(self, pid: int) -> None:
+        """Wait for a server that was started by somebody else and is still in recovery."""
+
+        def ready() -> bool:
+            with suppress(FileNotFoundError):
+                return "\nready" in self.layout.pid_file.read_text()
+            return False
+
+        if not _wait_until(ready, _START_SECONDS):
+            raise ServerFailed(
+                f"the embedded server (process {pid}) is not ready after {_START_SECONDS} s",
+                remedy=f"see {self.layout.log}",
+            )
+
+    def _shut_down(self, pid: int) -> None:
+        os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast" shutdown
+        if not _wait_until(lambda: not _is_postgres_of(pid, self.layout.cluster), _STOP_SECONDS):
+            raise ServerFailed(
+                f"the embedded server (process {pid}) did not stop in {_STOP_SECONDS} s",
+                remedy=f"see {self.layout.log}",
+            )
+
+    def _clear_away_the_dead(self) -> None:
+        """After a kill or a power cut: end orphaned backends, forget a stranger's pid."""
+        recorded = self._recorded_pid()
+        if recorded is None:
+            return
+        # Busy backends outlive a killed postmaster, and no new one starts beside them.
+        orphans = [pid for pid in _processes() if _is_postgres_of(pid, self.layout.cluster)]
+        for pid in orphans:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGQUIT)
+        _wait_until(
+            lambda: not any(_is_postgres_of(pid, self.layout.cluster) for pid in orphans),
+            _ORPHAN_SECONDS,
+        )
+        # PostgreSQL sees to a dead pid itself, but takes a living stranger for its server.
+        if _is_alive(recorded) and not _listens(self.layout.socket):
+            self.layout.pid_file.unlink(missing_ok=True)
+            self.layout.socket.with_name(f"{self.layout.socket.name}.lock").unlink(missing_ok=True)
+
+
+def connection_url(conninfo: str) -> str:
+    """The same connection as a URL that psql, SQLAlchemy and --dsn understand."""
+    parameters = {k: str(v) for k, v in conninfo_to_dict(conninfo).items() if v is not None}
+    database = quote(parameters.pop("dbname", ""), safe="")
+    return f"postgresql:///{database}?{urlencode(parameters, safe='/', quote_via=quote)}"
+
+
+def _is_postgres_of(pid: int, cluster: Path) -> bool:
+    """Whether this process is a PostgreSQL that works in this cluster: it sits in its directory."""
+    process = Path("/proc") / str(pid)
+    if Path("/proc/self").exists():
+        try:
+            name = (process / "comm").read_text().strip()
+            return name in ("postgres", "postmaster") and (process / "cwd").samefile(cluster)
+        except OSError:
+            return False
+    said = subprocess.run(
+        ["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return Path(said.stdout.strip()).name in ("postgres", "postmaster")
+
+
+def _processes() -> list[int]:
+    proc = Path("/proc")
+    return [int(p.name) for p in proc.iterdir() if p.name.isdigit()] if proc.exists() else []
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(5)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def _wait_until(done: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,232 @@
+"""Connections and transactions, and the one place where server errors become ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection
+
+from freqdp_db import errors
+from freqdp_db.settings import Settings, libpq_is_configured
+
+__all__ = ["Connection", "Database", "connect", "driver", "translate", "translated"]
+
+# SQLSTATEs that our own functions raise: class QF, one code per error a person can meet.
+_OWN_STATES: dict[str, type[errors.FreqdpError]] = {
+    "QF001": errors.BadInput,
+    "QF002": errors.NotFound,
+    "QF003": errors.BudgetExceeded,
+    "QF004": errors.Busy,
+    "QF005": errors.VerificationFailed,
+    "QF010": errors.AlreadyExists,
+}
+# Classes of errors whose message speaks of statements, objects and the server. Others (a value that
+# does not fit, a constraint, a function of the user's or of PostGIS) can quote a row.
+_ABOUT_NO_ROW = (
+    "0A", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58",
+)  # fmt: skip
+# Of these, what may be over when it is tried again: deadlocks, resources, locks, interventions.
+_MAY_PASS = ("40", "53", "55", "57", "58")
+_CANCEL_SECONDS = 5.0
+_SECONDS_BETWEEN_CANCELS = 0.1
+
+
+class Database:
+    """A database that was reached; opens transactions on it."""
+
+    def __init__(self, conninfo: str, settings: Settings, command: str) -> None:
+        self.conninfo = conninfo
+        self.settings = settings
+        self.application_name = f"freqdp {command}"[:63]
+        self.engine = sa.create_engine(
+            "postgresql+psycopg://",
+            creator=self.open_connection,
+            pool_size=4,
+            max_overflow=8,
+            pool_reset_on_return="rollback",
+            # neither a log nor an error may repeat a value
+            hide_parameters=True,
+        )
+        self._at_work: set[psycopg.Connection[Any]] = set()
+
+    def open_connection(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """A connection beside the pool's; whoever asks for it closes it."""
+        # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
+        return psycopg.connect(
+            self.conninfo,
+            autocommit=autocommit,
+            application_name=self.application_name,
+            prepare_threshold=None,
+        )
+
+    @contextmanager
+    def begin(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
+        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY."""
+        with translated(), self.engine.connect() as connection:
+            if snapshot:
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            raw = driver(connection)
+            self._at_work.add(raw)
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                self._at_work.discard(raw)
+
+    def cancel_running(self) -> None:
+        """Cancel the statements that sessions of this process are waiting for."""
+        for raw in list(self._at_work):
+            if raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                with suppress(psycopg.Error):
+                    raw.cancel_safe(timeout=_CANCEL_SECONDS)
+
+    @contextmanager
+    def side_by_side(self, threads: int) -> Iterator[Callable[..., None]]:
+        """Gives a function that starts work in a thread with a session of its own.
+
+        The block ends when all of it is done. If one part fails, or the block is interrupted, the
+        statements of the others are cancelled: Ctrl-C does not wait for an index.
+        """
+        started: list[Future[None]] = []
+        with ThreadPoolExecutor(threads) as pool:
+
+            def start(work: Callable[..., None], *arguments: Any) -> None:
+                started.append(pool.submit(work, *arguments))
+
+            try:
+                yield start
+                for part in wait(started, return_when=FIRST_EXCEPTION).done:
+                    part.result()
+            except BaseException:
+                running = [part for part in started if not part.cancel()]
+                # more than once: a thread may be between two statements
+                while wait(running, timeout=_SECONDS_BETWEEN_CANCELS).not_done:
+                    self.cancel_running()
+                raise
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def driver(connection: sa.Connection) -> psycopg.Connection[Any]:
+    """The psycopg connection under a SQLAlchemy one: COPY there is part of its transaction."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, psycopg.Connection)
+    return raw
+
+
+def connect(settings: Settings, command: str = "library") -> Database:
+    """Reach the database: the given DSN, else libpq's own configuration, else the embedded server."""
+    if settings.dsn is not None:
+        conninfo = settings.dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+        _require_readable(conninfo)
+    elif libpq_is_configured():
+        conninfo = ""
+    else:
+        from freqdp_db.server.embedded import EmbeddedServer
+
+        conninfo = EmbeddedServer(settings.data_dir).ensure_running()
+    database = Database(conninfo, settings, command)
+    with database.begin() as connection:
+        connection.execute(sa.text("SELECT 1"))
+    return database
+
+
+def _require_readable(conninfo: str) -> None:
+    """Refuse what libpq would misread. Nothing of it is repeated: it may hold a password."""
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        raise errors.BadInput(
+            "--dsn (or DATABASE_URL) is not a connection string",
+            remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
+        ) from None
+    scheme, _, rest = conninfo.partition("://")
+    place = re.split(r"[/?]", rest, maxsplit=1)[0]
+    user, _, hosts = place.rpartition("@")
+    ports = re.sub(r"\[[^]]*\]", "", hosts).split(",")
+    if scheme in ("postgresql", "postgres") and (
+        "@" in user or any(not re.fullmatch(r"[^:]*(:\d*)?", part) for part in ports)
+    ):
+        # libpq would take a part of the password for the host or the port, and name it in its error
+        raise errors.BadInput(
+            "--dsn (or DATABASE_URL) is not a URL of the form postgresql://user:password@host:port/db",
+            remedy="write special characters of the password as %40 (@), %2F (/), %3A (:), %3F (?), "
+            "or keep it in ~/.pgpass",
+        )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn driver errors into ours; DETAIL and CONTEXT may hold rows and are dropped."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise translate(error.orig) from None
+        raise
+    except (sa.exc.PendingRollbackError, sa.exc.ResourceClosedError):
+        # what SQLAlchemy says of a connection that broke under an open transaction
+        raise _unreachable("connection lost") from None
+    except psycopg.Error as error:
+        raise translate(error) from None
+
+
+def translate(error: psycopg.Error) -> errors.FreqdpError:
+    state = error.sqlstate or ""
+    text = (error.diag.message_primary or str(error)).strip()
+    if state in _OWN_STATES:
+        return _OWN_STATES[state](text, remedy=error.diag.message_hint)
+    if state == "42501":
+        return errors.PermissionMissing(
+            text, remedy="ask the owner or an administrator to GRANT it; see `freqdp doctor`"
+        )
+    if state == "55P03":
+        return errors.Busy(text, remedy="wait for the other session, or try again")
+    if state == "57014":
+        return errors.ServerRefused(
+            f"the statement was cancelled: {text}",
+            remedy="somebody cancelled it, or a timeout did; run the command again",
+            can_pass=True,
+        )
+    if state == "53100":
+        return errors.ServerRefused(
+            "the disk of the database server is full",
+            remedy="free space on the server, then run the command again",
+            can_pass=True,
+        )
+    if state.startswith(("08", "57P")) or (
+        isinstance(error, psycopg.OperationalError) and not state
+    ):
+        return _unreachable(text.splitlines()[0] if text else "connection lost")
+    if isinstance(error, psycopg.InterfaceError) and "connection is" in text:
+        return _unreachable(text)  # closed or lost, noticed before the next statement
+    if not state:
+        raise error  # a mistake of ours in using the driver, not the server's answer
+    if state.startswith(_ABOUT_NO_ROW):
+        return errors.ServerRefused(
+            f"{text} (SQLSTATE {state})",
+            remedy="the server's log has the statement",
+            can_pass=state.startswith(_MAY_PASS),
+        )
+    return errors.BadData(
+        f"the server could not use a value (SQLSTATE {state})",
+        remedy="check the columns, --where and the view behind --from; the server's log has the value",
+    )
+
+
+def _unreachable(why: str) -> errors.ConnectionFailed:
+    return errors.ConnectionFailed(
+        f"the database cannot be reached: {why}",
+        remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
+    )

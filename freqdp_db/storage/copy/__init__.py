@@ -1,0 +1,1 @@
+"""Bulk rows in and out by binary COPY."""

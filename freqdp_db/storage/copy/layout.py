@@ -1,0 +1,246 @@
+"""Bulk rows in and out: binary COPY straight between the wire and NumPy record arrays.
+
+A row whose columns are all NOT NULL and of fixed width has a fixed width on the wire, so a whole
+message stream is one record array. NULLs would shift every later field: queries must exclude
+them, and the length fields are checked.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg import sql
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from freqdp_db.errors import BadData
+from freqdp_db.storage.copy.libpq import RowStream
+
+ColumnType = Literal["int2", "int4", "int8", "float8", "timestamptz", "point", "line"]
+
+# What a column of this type is on the wire, big-endian; its width follows.
+_WIRE: dict[str, str] = {
+    "int2": ">i2",
+    "int4": ">i4",
+    "int8": ">i8",
+    "float8": ">f8",
+    "timestamptz": ">i8",  # microseconds since 2000-01-01 UTC
+    "point": "V25",  # EWKB with SRID: see `point_bytes`
+    "line": "V45",  # EWKB with SRID, two points: see `line_bytes`
+}
+_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER = b"\xff\xff"
+
+# PostgreSQL counts time from 2000-01-01 UTC, in microseconds.
+POSTGRES_EPOCH_US = 946_684_800_000_000
+
+_HEAD = [("order", "u1"), ("type", "<u4"), ("srid", "<u4")]
+_POINT = np.dtype([*_HEAD, ("x", "<f8"), ("y", "<f8")])
+_LINE = np.dtype([*_HEAD, ("points", "<u4"), ("ends", "<f8", (4,))])
+
+
+class Layout:
+    """The columns of a fixed-width row, and the record type that the wire has for it."""
+
+    def __init__(self, columns: Sequence[tuple[str, ColumnType]]) -> None:
+        self.columns = list(columns)
+        fields: list[tuple[str, str]] = [("_count", ">i2")]
+        for name, kind in self.columns:
+            fields += [(f"_len_{name}", ">i4"), (name, _WIRE[kind])]
+        self.dtype = np.dtype(fields)
+        self._frame = np.zeros(1, self.dtype)
+        self._frame["_count"] = len(self.columns)
+        for name, _ in self.columns:
+            self._frame[f"_len_{name}"] = self.dtype.fields[name][0].itemsize  # type: ignore[index]
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns]
+
+    def pack(self, **arrays: Any) -> NDArray[Any]:
+        """Rows for the wire. A scalar fills its column."""
+        rows = next(len(a) for a in arrays.values() if np.ndim(a))
+        records = np.repeat(self._frame, rows)
+        for name in self.names:
+            records[name] = arrays[name]
+        return records
+
+    def check(self, records: NDArray[Any]) -> None:
+        """Refuse rows whose framing is not the declared one (a NULL, or another type)."""
+        for field in ("_count", *(f"_len_{name}" for name in self.names)):
+            if not (records[field] == self._frame[field]).all():
+                raise BadData("the server sent a NULL or a value of another width than declared")
+
+
+def point_bytes(x: NDArray[np.float64], y: NDArray[np.float64], srid: int) -> NDArray[np.void]:
+    """EWKB points, as PostGIS sends and receives them, one fixed-width blob each."""
+    points = np.empty(len(x), _POINT)
+    points["order"] = 1
+    points["type"] = 0x20000001
+    points["srid"] = srid
+    points["x"] = x
+    points["y"] = y
+    return points.view("V25")
+
+
+def line_bytes(ends: NDArray[np.float64], srid: int) -> NDArray[np.void]:
+    """EWKB lines of two points, from rows of ax, ay, bx, by."""
+    lines = np.empty(len(ends), _LINE)
+    lines["order"] = 1
+    lines["type"] = 0x20000002
+    lines["srid"] = srid
+    lines["points"] = 2
+    lines["ends"] = ends
+    return lines.view("V45")
+
+
+def point_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The coordinates in a column of EWKB points."""
+    points = np.ascontiguousarray(blobs).view(_POINT)
+    return points["x"].astype(np.float64), points["y"].astype(np.float64)
+
+
+def read_records(
+    connection: psycopg.Connection[Any],
+    query: sql.Composable,
+    layout: Layout,
+    on_rows: Callable[[int], None] | None = None,
+) -> Iterator[NDArray[Any]]:
+    """Run COPY (query) TO STDOUT and yield record arrays, some megabytes each."""
+    width = layout.dtype.itemsize
+    for data in copy_bytes(connection, query):
+        if len(data) % width:
+            raise BadData("the server sent a NULL or a value of another width than declared")
+        records = data.view(layout.dtype)
+        layout.check(records)
+        if on_rows is not None:
+            on_rows(len(records))
+        yield records
+
+
+def read_arrays(
+    connection: psycopg.Connection[Any],
+    query: sql.Composable,
+    layout: Layout,
+    on_rows: Callable[[int], None] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """All rows of a query as one native array per column."""
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in layout.names}
+    for records in read_records(connection, query, layout, on_rows):
+        for name in layout.names:
+            column = records[name]
+            parts[name].append(column.astype(column.dtype.newbyteorder("=")))
+    empty = np.zeros(0, layout.dtype)
+    return {
+        name: np.concatenate(arrays)
+        if arrays
+        else empty[name].astype(layout.dtype[name].newbyteorder("="))
+        for name, arrays in parts.items()
+    }
+
+
+def copy_bytes(
+    connection: psycopg.Connection[Any], query: sql.Composable
+) -> Generator[NDArray[np.uint8], None, None]:
+    """The rows of a binary COPY, many at a time, without the stream's header and trailer.
+
+    Whatever ends the reading early cancels the query and leaves a usable connection.
+    """
+    pgconn = connection.pgconn
+    if pgconn.transaction_status == TransactionStatus.IDLE:
+        connection.execute("SELECT 1")  # lets psycopg open its transaction
+    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
+    _start_copy(connection, statement.as_bytes(connection))
+    stream = RowStream(connection)
+    try:
+        first, whole = True, False
+        for rows in stream:
+            if stream.ended:
+                failed = _read_to_the_end(pgconn)
+                if failed is not None:
+                    raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+                if bytes(rows[-len(_TRAILER) :]) != _TRAILER:
+                    raise _cut_off()
+                whole = True
+            # the header comes with the first row, the trailer is the last message
+            begin = len(_HEADER) if first else 0
+            end = len(rows) - (len(_TRAILER) if stream.ended else 0)
+            first = False
+            if end > begin:
+                yield rows[begin:end]
+    finally:
+        if not stream.ended:
+            connection.cancel_safe()
+        failed = _read_to_the_end(pgconn)
+        if failed is not None and stream.ended:
+            raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+    if not whole:
+        raise _cut_off()
+
+
+def _cut_off() -> psycopg.OperationalError:
+    """The rows stop without the stream's trailer: fewer than there are must not pass for all."""
+    return psycopg.OperationalError("the connection was lost while rows were read")
+
+
+def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
+    """Send a COPY TO STDOUT and wait for its first rows.
+
+    The server may take long to them, and pgconn.exec_ would let no interrupt through.
+    """
+    pgconn = connection.pgconn
+    pgconn.send_query(statement)
+    try:
+        while pgconn.flush():
+            select.select([], [pgconn.socket], [])
+        while pgconn.is_busy():
+            select.select([pgconn.socket], [], [])
+            pgconn.consume_input()
+    except BaseException:
+        connection.cancel_safe()
+        _read_to_the_end(pgconn)
+        raise
+    result = pgconn.get_result()
+    if result is None:
+        raise _cut_off()
+    if result.status != ExecStatus.COPY_OUT:
+        _read_to_the_end(pgconn)
+        raise psycopg.errors.error_from_result(result, connection.info.encoding)
+
+
+def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
+    """Take what the server still sends for the statement; what it failed with, if it did."""
+    failed = None
+    while (outcome := pgconn.get_result()) is not None:
+        if outcome.status == ExecStatus.COPY_OUT:
+            while pgconn.get_copy_data(0)[0] > 0:
+                pass
+        elif outcome.status != ExecStatus.COMMAND_OK:
+            failed = outcome
+    return failed
+
+
+def write_records(
+    connection: psycopg.Connection[Any],
+    relation: sql.Composable,
+    columns: Sequence[str],
+    chunks: Iterable[bytes | memoryview | NDArray[Any]],
+) -> None:
+    """COPY binary rows into a relation. Each chunk holds whole rows, framed for the wire."""
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
+        relation, sql.SQL(", ").join(map(sql.Identifier, columns))
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(_HEADER)
+        for chunk in chunks:
+            copy.write(
+                memoryview(chunk.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+                if isinstance(chunk, np.ndarray)
+                else chunk
+            )
+        copy.write(_TRAILER)

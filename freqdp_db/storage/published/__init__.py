@@ -1,0 +1,1 @@
+"""Released tables: staged, published, read and withdrawn."""

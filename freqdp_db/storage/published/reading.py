@@ -1,0 +1,130 @@
+"""A published release as `release export` reads it: from the release schema alone."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.errors import NotFound
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, point_coordinates, read_records
+from freqdp_db.storage.published.staging import POINTS
+from freqdp_db.storage.records.datasets import table
+from freqdp_db.storage.schema.upgrade import names_of
+from freqdp_db.storage.source.reference import definition_of
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some rows of a release, as columns."""
+
+    trajectory_id: Ints
+    seq: Ints
+    at_us: Ints
+    """Microseconds since 1970-01-01 UTC."""
+    x: Metres
+    y: Metres
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What one look at the table tells: enough to write a file's header before its rows."""
+
+    rows: int
+    box: tuple[float, float, float, float] | None
+    """x_min, y_min, x_max, y_max; None if there are no rows."""
+    whole_seconds: bool
+    """Whether no time has a fraction of a second."""
+
+
+class ReleaseReader:
+    """Reads one release inside one snapshot."""
+
+    def __init__(self, connection: Connection, database: Database, name: str) -> None:
+        self._connection = connection
+        self._postgis = names_of(connection, database).postgis
+        self._points = sql.Identifier(database.settings.release_schema, name)
+        self._lines = sql.Identifier(database.settings.release_schema, f"{name}_line")
+        catalog = table(database, "catalog", released=True)
+        row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
+        if row is None:
+            raise NotFound(
+                f"the catalogue has no release {name!r}",
+                remedy="`freqdp release list` shows what there is",
+            )
+        self.catalog: dict[str, Any] = dict(row._mapping)
+
+    def _function(self, name: str) -> sql.Identifier:
+        return sql.Identifier(self._postgis, name)
+
+    def srid(self) -> int:
+        """The SRID that the table's geometry column declares."""
+        row = (
+            driver(self._connection)
+            .execute(
+                sql.SQL(
+                    "SELECT {}(atttypmod) FROM pg_attribute "
+                    "WHERE attrelid = {}::regclass AND attname = 'geom'"
+                ).format(
+                    self._function("postgis_typmod_srid"),
+                    sql.Literal(self._points.as_string(None)),
+                )
+            )
+            .fetchone()
+        )
+        assert row is not None
+        return int(row[0])
+
+    def definition(self, srid: int) -> str:
+        """A definition of the SRID that pyproj understands."""
+        return definition_of(self._connection, self._postgis, srid, "SRID")
+
+    def extent(self) -> Extent:
+        row = (
+            driver(self._connection)
+            .execute(
+                sql.SQL(
+                    "SELECT count(*), min({x}(geom)), min({y}(geom)), max({x}(geom)), "
+                    "max({y}(geom)), coalesce(bool_and(at = date_trunc('second', at)), true) "
+                    "FROM {points}"
+                ).format(x=self._function("st_x"), y=self._function("st_y"), points=self._points)
+            )
+            .fetchone()
+        )
+        assert row is not None
+        rows, x_min, y_min, x_max, y_max, whole = row
+        return Extent(rows, (x_min, y_min, x_max, y_max) if rows else None, whole)
+
+    def samples(self) -> Generator[Samples, None, None]:
+        """All samples in order of (trajectory_id, seq), many rows at a time."""
+        query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
+            sql.SQL(", ").join(map(sql.Identifier, POINTS.names)), self._points
+        )
+        for records in read_records(driver(self._connection), query, POINTS):
+            x, y = point_coordinates(records["geom"])
+            yield Samples(
+                trajectory_id=records["trajectory_id"].astype(np.int64),
+                seq=records["seq"].astype(np.int64),
+                at_us=records["at"].astype(np.int64) + POSTGRES_EPOCH_US,
+                x=x,
+                y=y,
+            )
+
+    def lines(self) -> Generator[tuple[int, bytes], None, None]:
+        """(trajectory_id, LineStringM as ISO WKB, little-endian) in order, one at a time."""
+        query = sql.SQL(
+            "COPY (SELECT trajectory_id, {}(geom, 'NDR') FROM {} ORDER BY trajectory_id) "
+            "TO STDOUT (FORMAT binary)"
+        ).format(self._function("st_asbinary"), self._lines)
+        with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
+            copy.set_types(["int8", "bytea"])
+            yield from copy.rows()

@@ -1,0 +1,383 @@
+"""A release's tables: staged in the private schema, published by one short transaction, withdrawn."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import sql
+
+from freqdp_db.errors import AlreadyExists, Busy, SchemaInUse
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.locks import is_free
+from freqdp_db.storage.copy.layout import Layout, copy_bytes, write_records
+from freqdp_db.storage.published.current import current_of, next_version, show_newest
+from freqdp_db.storage.records.datasets import table
+from freqdp_db.storage.schema.grants import hand_over
+from freqdp_db.storage.schema.upgrade import names_of
+
+POINTS = Layout(
+    [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
+)
+_STAGING = re.compile(r"^staging_(\d+)(_line)?$")
+_INDEXES = ("_pkey", "_geom_idx")
+_LOCK_TIMEOUT = "2s"
+_ATTEMPTS = 15
+_SECONDS_BETWEEN = 1.0
+
+
+def staging_names(release_id: int) -> tuple[str, str]:
+    return f"staging_{release_id}", f"staging_{release_id}_line"
+
+
+def drop_staging(database: Database, release_id: int) -> None:
+    """For the holder of the release's lock."""
+    with database.begin() as connection:
+        # without a timeout: the server may still be at the last statement of a killed run
+        _drop_staged(connection, database, release_id)
+
+
+def _drop_staged(connection: Connection, database: Database, release_id: int) -> None:
+    for name in staging_names(release_id):
+        driver(connection).execute(
+            sql.SQL("DROP TABLE IF EXISTS {}").format(
+                sql.Identifier(database.settings.schema, name)
+            )
+        )
+
+
+def sweep_staging(database: Database) -> list[int]:
+    """Drop the staging tables of runs that no longer live."""
+    with database.begin() as connection:
+        names = connection.execute(
+            sa.text(
+                "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE n.nspname = :schema AND c.relkind = 'r'"
+            ),
+            {"schema": database.settings.schema},
+        ).scalars()
+        left = {int(m[1]) for name in names if (m := _STAGING.match(name))}
+    swept = []
+    for release_id in sorted(left):
+        # what is busy is left to the next run
+        with suppress(Busy), database.begin() as connection:
+            if is_free(connection, database, "release", release_id):
+                _limit_waiting(connection)
+                _drop_staged(connection, database, release_id)
+                swept.append(release_id)
+    return swept
+
+
+def _limit_waiting(connection: Connection) -> None:
+    driver(connection).execute(
+        sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT))
+    )
+
+
+def fill_staging(
+    database: Database,
+    release_id: int,
+    srid: int,
+    points: Iterable[Any],
+    lines: Callable[[], Iterable[Any]],
+) -> None:
+    """Write the table, then index it in two sessions while the lines are written in a third."""
+    name, line_name = staging_names(release_id)
+    schema = database.settings.schema
+    relation, line_relation = sql.Identifier(schema, name), sql.Identifier(schema, line_name)
+    with database.begin() as connection:
+        raw = driver(connection)
+        postgis = names_of(connection, database).postgis
+        point = _geometry(postgis, "Point", srid)
+        # created and filled in one transaction: a server with wal_level = minimal need not log it
+        raw.execute(
+            sql.SQL(
+                "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
+                "at timestamptz NOT NULL, geom {} NOT NULL)"
+            ).format(relation, point)
+        )
+        hand_over(connection, database, relation)
+        write_records(raw, relation, POINTS.names, points)
+
+    def index(statement: str) -> None:
+        with database.begin() as connection:
+            driver(connection).execute(sql.SQL(statement).format(relation))
+
+    def write_lines() -> None:
+        with database.begin() as connection:
+            raw = driver(connection)
+            raw.execute(
+                sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
+                    line_relation, _geometry(postgis, "LineStringM", srid)
+                )
+            )
+            raw.execute(
+                sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(
+                    line_relation
+                )
+            )
+            hand_over(connection, database, line_relation)
+            write_records(raw, line_relation, ["trajectory_id", "geom"], lines())
+            raw.execute(
+                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(line_relation)
+            )
+            raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(line_relation))
+            raw.execute(sql.SQL("ANALYZE {}").format(line_relation))
+
+    with database.side_by_side(2) as start:
+        # the lines follow the primary key, which is the shorter of the two index builds
+        start(index, "CREATE INDEX ON {} USING gist (geom)")
+        start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
+        start(write_lines)
+    with database.begin() as connection:
+        raw = driver(connection)
+        unique = raw.execute(
+            sql.SQL(
+                "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+                "WHERE i.indrelid = {}::regclass AND i.indisunique"
+            ).format(sql.Literal(relation.as_string(None)))
+        ).fetchone()
+        assert unique is not None
+        raw.execute(
+            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY USING INDEX {}").format(
+                relation, sql.Identifier(unique[0])
+            )
+        )
+        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+def table_bytes(
+    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
+) -> Generator[NDArray[np.uint8], None, None]:
+    """The rows of a release's table as COPY sends them, in this order."""
+    raw = driver(connection)
+    raw.execute("SET LOCAL synchronize_seqscans = off")
+    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.Identifier(*relation),
+        sql.SQL(", ").join(map(sql.Identifier, order)),
+    )
+    return copy_bytes(raw, query)
+
+
+def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
+    return sql.SQL("{}({}, {})").format(
+        sql.Identifier(postgis, "geometry"),
+        sql.SQL(kind),
+        sql.Literal(srid),
+    )
+
+
+def require_free_name(connection: Connection, database: Database, name: str) -> None:
+    """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
+    wanted = [
+        _whole(relation + suffix)
+        for relation in (name, f"{name}_line")
+        for suffix in ("", *_INDEXES)
+    ]
+    taken = connection.execute(
+        sa.text(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = ANY(:wanted)"
+        ),
+        {"schema": database.settings.release_schema, "wanted": wanted},
+    ).first()
+    if taken is not None:
+        raise AlreadyExists(
+            f"{database.settings.release_schema} has a relation {taken[0]!r} already",
+            remedy="choose another name with --as, or withdraw that release",
+        )
+
+
+def publish(
+    database: Database,
+    release_id: int,
+    name: str,
+    dataset_id: int,
+    comments: dict[str, str],
+    catalog: dict[str, Any],
+    *,
+    granted: bool,
+) -> None:
+    """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            _publish_once(database, release_id, name, dataset_id, comments, catalog, granted)
+            return
+        except Busy:
+            if attempt == _ATTEMPTS:
+                raise
+            time.sleep(_SECONDS_BETWEEN)
+
+
+def _publish_once(
+    database: Database,
+    release_id: int,
+    name: str,
+    dataset_id: int,
+    comments: dict[str, str],
+    catalog: dict[str, Any],
+    granted: bool,
+) -> None:
+    schema, released = database.settings.schema, database.settings.release_schema
+    releases = table(database, "release")
+    with database.begin() as connection:
+        raw = driver(connection)
+        _limit_waiting(connection)
+        require_free_name(connection, database, name)
+        version = next_version(connection, database, dataset_id)
+        for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
+            raw.execute(
+                sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
+                    sql.Identifier(schema, staged), sql.Identifier(released)
+                )
+            )
+            raw.execute(
+                sql.SQL("ALTER TABLE {} RENAME TO {}").format(
+                    sql.Identifier(released, staged), sql.Identifier(final)
+                )
+            )
+            _rename_indexes(raw, released, final)
+            if granted:
+                raw.execute(
+                    sql.SQL("GRANT SELECT ON {} TO {}").format(
+                        sql.Identifier(released, final),
+                        sql.Identifier(database.settings.role("analyst")),
+                    )
+                )
+        for target, comment in comments.items():
+            kind, _, column = target.partition(".")
+            final = name if kind == "points" else f"{name}_line"
+            raw.execute(
+                sql.SQL("COMMENT ON {} {} IS {}").format(
+                    sql.SQL("COLUMN" if column else "TABLE"),
+                    sql.Identifier(released, final, column)
+                    if column
+                    else sql.Identifier(released, final),
+                    sql.Literal(comment),
+                )
+            )
+        published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
+        connection.execute(
+            sa.insert(table(database, "catalog", released=True)).values(
+                name=name, published_at=published_at, version=version, **catalog
+            )
+        )
+        connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release_id)
+            .values(
+                state="published",
+                published_at=published_at,
+                rows=catalog["rows"],
+                version=version,
+            )
+        )
+        if catalog["private"]:
+            show_newest(connection, database, dataset_id)
+
+
+def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
+    """Give the indexes the names that they would have had if the table had never been staged."""
+    rows = raw.execute(
+        sql.SQL(
+            "SELECT c.relname, i.indisprimary FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+            "WHERE i.indrelid = {}::regclass"
+        ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
+    ).fetchall()
+    for index, primary in rows:
+        final = _whole(relation + _INDEXES[0 if primary else 1])
+        raw.execute(
+            sql.SQL("ALTER INDEX {} RENAME TO {}").format(
+                sql.Identifier(schema, index), sql.Identifier(final)
+            )
+        )
+
+
+def _whole(name: str) -> str:
+    """A name as PostgreSQL keeps it: cut off after its last whole character."""
+    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
+
+
+def role_exists(database: Database, kind: str) -> bool:
+    with database.begin() as connection:
+        return (
+            connection.execute(
+                sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"),
+                {"role": database.settings.role(kind)},
+            ).scalar()
+            is not None
+        )
+
+
+def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
+    """Views of anybody's that hang on a relation: what each is, and its name."""
+    rows = connection.execute(
+        sa.text(
+            """
+            SELECT DISTINCT
+                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
+                format('%I.%I', n.nspname, v.relname)
+            FROM pg_depend d
+            JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+            JOIN pg_class v ON v.oid = r.ev_class
+            JOIN pg_namespace n ON n.oid = v.relnamespace
+            JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
+            JOIN pg_namespace s ON s.oid = c.relnamespace
+            WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
+            ORDER BY 1, 2
+            """
+        ),
+        {"schema": schema, "relation": relation},
+    )
+    return [(kind, name) for kind, name in rows]
+
+
+def withdraw_tables(database: Database, release_id: int, name: str) -> None:
+    """Revoke, empty, remove from the catalogue and drop. The record stays."""
+    released = database.settings.release_schema
+    releases, catalog = table(database, "release"), table(database, "catalog", released=True)
+    with database.begin() as connection:
+        raw = driver(connection)
+        _limit_waiting(connection)
+        hanging = [
+            view
+            for relation in (name, f"{name}_line")
+            for view in dependants(connection, released, relation)
+        ]
+        own = current_of(connection, database, release_id)
+        current = any(view == own for _, view in hanging)
+        hanging = [(kind, view) for kind, view in hanging if view != own]
+        if hanging:
+            raise SchemaInUse(
+                f"release {name!r} cannot be withdrawn while these views hang on it: "
+                + ", ".join(name for _, name in hanging),
+                remedy="drop them first: " + "; ".join(f"DROP {kind} {v}" for kind, v in hanging),
+            )
+        dataset_id = connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release_id)
+            .values(state="withdrawn", withdrawn_at=sa.func.now())
+            .returning(releases.c.dataset_id)
+        ).scalar_one()
+        if current:
+            show_newest(connection, database, dataset_id)
+        for relation in (name, f"{name}_line"):
+            target = sql.Identifier(released, relation)
+            if role_exists(database, "analyst"):
+                raw.execute(
+                    sql.SQL("REVOKE ALL ON {} FROM {}").format(
+                        target, sql.Identifier(database.settings.role("analyst"))
+                    )
+                )
+            raw.execute(sql.SQL("TRUNCATE {}").format(target))
+            raw.execute(sql.SQL("DROP TABLE {}").format(target))
+        connection.execute(sa.delete(catalog).where(catalog.c.name == name))

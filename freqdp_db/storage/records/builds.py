@@ -1,0 +1,280 @@
+"""Builds: filled as standalone tables, attached as partitions, made current by one UPDATE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import sql
+
+from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.errors import Busy, NotFound
+from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.locks import is_free
+from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
+from freqdp_db.storage.records.datasets import table
+from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
+
+PARTS = PARTITIONED
+_PARTITION = re.compile(rf"^({'|'.join(PARTS)})_(\d+)$")
+_LOCK_TIMEOUT = "5s"
+
+KEYS = {
+    "trajectory": ("build_id", "trajectory_id"),
+    "location": ("build_id", "location_id"),
+    "sample": ("build_id", "trajectory_id", "seq"),
+    "grid_cell": ("build_id", "cell_id"),
+}
+
+
+@dataclass(frozen=True)
+class BuildRow:
+    """One consistent copy of a dataset."""
+
+    build_id: int
+    dataset_id: int
+    snapshot_at: datetime
+    built_at: datetime
+    rows: int
+    excluded: dict[str, int]
+    trajectories: int
+    samples: int
+    locations: int
+    segments: int
+    source_srid: int
+    srid: int
+    snap: str
+    time_step_us: int
+    median_gap_us: int
+    grid: dict[str, float]
+    fingerprint: str
+    software: str
+    dropped_at: datetime | None
+
+
+def find_build(database: Database, build_id: int) -> BuildRow:
+    builds = table(database, "build")
+    with database.begin() as connection:
+        row = connection.execute(sa.select(builds).where(builds.c.build_id == build_id)).first()
+    if row is None:
+        raise NotFound(f"there is no build {build_id}")
+    return BuildRow(**row._mapping)
+
+
+def next_build_number(database: Database) -> int:
+    with database.begin() as connection:
+        sequence = sql.Identifier(database.settings.schema, "build_number").as_string(None)
+        row = driver(connection).execute("SELECT nextval(%s::regclass)", [sequence]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def part_name(part: str, build_id: int) -> str:
+    return f"{part}_{build_id}"
+
+
+@contextmanager
+def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
+    """Create the standalone table of a part; rows and keys are one transaction."""
+    schema = database.settings.schema
+    with database.begin() as connection:
+        raw = driver(connection)
+        relation = sql.Identifier(schema, part_name(part, build_id))
+        raw.execute(
+            sql.SQL(
+                "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE, "
+                "CHECK (build_id = {}))"
+            ).format(relation, sql.Identifier(schema, part), sql.Literal(build_id))
+        )
+        raw.execute(
+            sql.SQL("COMMENT ON TABLE {} IS {}").format(
+                relation, sql.Literal(f"Build {build_id}: {part} rows.")
+            )
+        )
+        hand_over(connection, database, relation)
+        yield PartWriter(raw, relation)
+        if part in KEYS:
+            raw.execute(
+                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
+                    relation, sql.SQL(", ").join(map(sql.Identifier, KEYS[part]))
+                )
+            )
+        else:
+            raw.execute(sql.SQL("CREATE INDEX ON {} (build_id, cell_id)").format(relation))
+        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+@dataclass(frozen=True)
+class PartWriter:
+    connection: Any
+    relation: sql.Identifier
+
+    def copy(self, layout: Layout, chunks: Iterable[NDArray[Any]]) -> None:
+        """Stream packed records of this layout."""
+        write_records(self.connection, self.relation, layout.names, chunks)
+
+    def copy_rows(self, columns: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
+        """Stream rows with variable-width columns (trajectories: one row an object)."""
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            self.relation, sql.SQL(", ").join(map(sql.Identifier, columns))
+        )
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+def attach_build(database: Database, build: dict[str, Any]) -> None:
+    """Attach the parts, record the build and make it current: all or nothing."""
+    schema, number = database.settings.schema, build["build_id"]
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        raw = driver(connection)
+        raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+        for part in PARTS:
+            raw.execute(
+                sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES IN ({})").format(
+                    sql.Identifier(schema, part),
+                    sql.Identifier(schema, part_name(part, number)),
+                    sql.Literal(number),
+                )
+            )
+        connection.execute(sa.insert(table(database, "build")).values(**build))
+        connection.execute(
+            sa.update(datasets)
+            .where(datasets.c.dataset_id == build["dataset_id"])
+            .values(current_build=number)
+        )
+
+
+def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> None:
+    """Remove the tables of a build, attached or not."""
+    raw = driver(connection)
+    raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+    for part in PARTS:
+        raw.execute(
+            sql.SQL("DROP TABLE IF EXISTS {}").format(
+                sql.Identifier(database.settings.schema, part_name(part, build_id))
+            )
+        )
+
+
+def sweep_builds(database: Database) -> list[int]:
+    """Drop what dead builds left behind and what no release needs any more.
+
+    What somebody is reading is left to the next sweep: the work that was done has succeeded.
+    """
+    schema = database.settings.schema
+    swept = []
+    with database.begin() as connection:
+        names = connection.execute(
+            sa.text(
+                "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE n.nspname = :schema AND c.relkind = 'r' AND NOT c.relispartition"
+            ),
+            {"schema": schema},
+        ).scalars()
+        left = {int(m[2]) for name in names if (m := _PARTITION.match(name))}
+    recorded = table(database, "build")
+    for number in sorted(left):
+        with suppress(Busy), database.begin() as connection:
+            # a build in progress holds its lock; it may have been attached since we looked
+            if is_free(connection, database, "build", number) and not connection.scalar(
+                sa.select(sa.exists().where(recorded.c.build_id == number))
+            ):
+                drop_parts(connection, database, number)
+                swept.append(number)
+    return swept + _drop_unneeded(database)
+
+
+def _drop_unneeded(database: Database) -> list[int]:
+    """Builds that are nobody's current one and that no unfinished or published release names."""
+    private = sql.Identifier(database.settings.schema)
+    query = sql.SQL(
+        "SELECT b.build_id FROM {p}.build b JOIN {p}.dataset d USING (dataset_id) "
+        "WHERE b.dropped_at IS NULL "
+        "AND (b.build_id IS DISTINCT FROM d.current_build OR d.dropped_at IS NOT NULL) "
+        "AND NOT EXISTS (SELECT FROM {p}.release r WHERE r.build_id = b.build_id "
+        "AND r.state IN ('running', 'published')) ORDER BY 1"
+    ).format(p=private)
+    builds = table(database, "build")
+    with database.begin() as connection:
+        numbers = [row[0] for row in driver(connection).execute(query)]
+    dropped = []
+    for number in numbers:
+        with suppress(Busy), database.begin() as connection:
+            if not is_free(connection, database, "build", number):
+                continue
+            # looked at again under the row's lock: a release may have been asked for since, and
+            # whoever asks holds that lock until the release is recorded
+            connection.execute(
+                sa.select(builds.c.build_id).where(builds.c.build_id == number).with_for_update()
+            )
+            still = [row[0] for row in driver(connection).execute(query)]
+            if number in still:
+                drop_parts(connection, database, number)
+                connection.execute(
+                    sa.update(builds)
+                    .where(builds.c.build_id == number)
+                    .values(dropped_at=sa.func.now())
+                )
+                dropped.append(number)
+    return dropped
+
+
+def load_trajectories(
+    connection: sa.Connection, database: Database, build: BuildRow
+) -> Trajectories:
+    """The samples of a build, in order."""
+    raw = driver(connection)
+    # one worker and no joining of running scans: rows come in the order they were written
+    raw.execute("SET LOCAL synchronize_seqscans = off")
+    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    layout = Layout(
+        [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
+    )
+    query = sql.SQL("SELECT {} FROM {} WHERE build_id = {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, layout.names)),
+        sql.Identifier(database.settings.schema, "sample"),
+        sql.Literal(build.build_id),
+    )
+    rows = read_arrays(raw, query, layout)
+    owner, seq = rows["trajectory_id"], rows["seq"]
+    following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
+    if not following.all():
+        order = np.lexsort((seq, owner))
+        rows = {name: column[order] for name, column in rows.items()}
+    offsets = offsets_of(rows["trajectory_id"], build.trajectories)
+    at = rows["at"]
+    return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
+
+
+def load_locations(
+    connection: sa.Connection, database: Database, build: BuildRow
+) -> tuple[Locations, NDArray[np.void]]:
+    """The locations of a build in metres, and as points of the source's SRID."""
+    layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
+    query = sql.SQL(
+        "SELECT x_m, y_m, geom FROM {} WHERE build_id = {} ORDER BY location_id"
+    ).format(sql.Identifier(database.settings.schema, "location"), sql.Literal(build.build_id))
+    rows = read_arrays(driver(connection), query, layout)
+    return Locations(rows["x_m"], rows["y_m"]), rows["geom"]
+
+
+def sparse_objects(database: Database, build_id: int, signature: int) -> int:
+    """Objects with fewer than 2m places: the method leaves little of them."""
+    rows = table(database, "trajectory")
+    with database.begin() as connection:
+        found: int = connection.execute(
+            sa.select(sa.func.count())
+            .select_from(rows)
+            .where(rows.c.build_id == build_id, rows.c.places < 2 * signature)
+        ).scalar_one()
+    return found

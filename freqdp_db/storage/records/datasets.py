@@ -1,0 +1,192 @@
+"""Rows of `dataset` and `account`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.errors import AlreadyExists, NotFound
+from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.schema.tables import Names, metadata_for
+from freqdp_db.storage.source.relations import Mapping
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """A registered dataset."""
+
+    dataset_id: int
+    name: str
+    account_id: int
+    source_schema: str
+    source_relation: str
+    mapping: Mapping
+    source_srid: int
+    srid: int | None
+    snap: str
+    current_build: int | None
+
+    def require_build(self) -> int:
+        """The build that serves, or a refusal."""
+        if self.current_build is None:
+            raise NotFound(
+                f"dataset {self.name!r} has not been built",
+                remedy=f"freqdp dataset build {self.name}",
+            )
+        return self.current_build
+
+
+def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
+    """A table of ours by name."""
+    names = Names.of(database.settings)
+    schema = names.release_schema if released else names.schema
+    return metadata_for(names).tables[f"{schema}.{name}"]
+
+
+def _row(row: Any) -> DatasetRow:
+    return DatasetRow(
+        dataset_id=row.dataset_id,
+        name=row.name,
+        account_id=row.account_id,
+        source_schema=row.source_schema,
+        source_relation=row.source_relation,
+        mapping=Mapping(
+            object=row.object_column,
+            time=row.time_column,
+            geom=row.geom_column,
+            lon=row.lon_column,
+            lat=row.lat_column,
+            timezone=row.timezone,
+            filter=row.filter,
+        ),
+        source_srid=row.source_srid,
+        srid=row.srid,
+        snap=row.snap,
+        current_build=row.current_build,
+    )
+
+
+def find_dataset(database: Database, name: str) -> DatasetRow:
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(datasets).where(datasets.c.name == name, datasets.c.dropped_at.is_(None))
+        ).first()
+    if row is None:
+        raise NotFound(
+            f"there is no dataset {name!r}", remedy="`freqdp dataset list` shows what there is"
+        )
+    return _row(row)
+
+
+def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
+    """A dataset by its number, also one that was dropped since."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(datasets).where(datasets.c.dataset_id == dataset_id)
+        ).one()
+    return _row(row)
+
+
+def living_dataset(database: Database, dataset_id: int) -> DatasetRow | None:
+    """The dataset of this number, unless it was dropped."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(datasets).where(
+                datasets.c.dataset_id == dataset_id, datasets.c.dropped_at.is_(None)
+            )
+        ).first()
+    return None if row is None else _row(row)
+
+
+def list_datasets(database: Database) -> list[DatasetRow]:
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        rows = connection.execute(
+            sa.select(datasets).where(datasets.c.dropped_at.is_(None)).order_by(datasets.c.name)
+        )
+        return [_row(row) for row in rows]
+
+
+def insert_dataset(
+    database: Database,
+    *,
+    name: str,
+    source: tuple[str, str],
+    mapping: Mapping,
+    source_srid: int,
+    srid: int | None,
+    snap: str,
+    budget: Decimal,
+) -> tuple[DatasetRow, bool]:
+    """Register a dataset; opens its source's budget unless it has one. True: the budget is new."""
+    datasets, accounts = table(database, "dataset"), table(database, "account")
+    with database.begin() as connection:
+        account = {
+            "source_schema": source[0],
+            "source_relation": source[1],
+            "object_column": mapping.object,
+        }
+        created = connection.execute(
+            sa.dialects.postgresql.insert(accounts)
+            .values(**account)
+            .on_conflict_do_nothing()
+            .returning(accounts.c.account_id)
+        ).scalar()
+        if created is not None:
+            driver(connection).execute(
+                sql.SQL("SELECT {}(%s, %s, %s)").format(
+                    sql.Identifier(database.settings.schema, "grant_budget")
+                ),
+                [created, budget, "opening budget"],
+            )
+        account_id = connection.execute(
+            sa.select(accounts.c.account_id).filter_by(**account)
+        ).scalar_one()
+        try:
+            row = connection.execute(
+                sa.insert(datasets)
+                .values(
+                    name=name,
+                    account_id=account_id,
+                    source_schema=source[0],
+                    source_relation=source[1],
+                    object_column=mapping.object,
+                    time_column=mapping.time,
+                    geom_column=mapping.geom,
+                    lon_column=mapping.lon,
+                    lat_column=mapping.lat,
+                    source_srid=source_srid,
+                    srid=srid,
+                    snap=snap,
+                    timezone=mapping.timezone,
+                    filter=mapping.filter,
+                )
+                .returning(datasets)
+            ).one()
+        except sa.exc.IntegrityError as error:
+            if isinstance(error.orig, psycopg.errors.UniqueViolation):
+                raise AlreadyExists(
+                    f"there is a dataset {name!r} already",
+                    remedy=f"choose another name, or drop it: freqdp dataset drop {name}",
+                ) from None
+            raise
+    return _row(row), created is not None
+
+
+def mark_dropped(database: Database, dataset_id: int) -> None:
+    """Forget a dataset's name; the record stays."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        connection.execute(
+            sa.update(datasets)
+            .where(datasets.c.dataset_id == dataset_id)
+            .values(dropped_at=sa.func.now())
+        )

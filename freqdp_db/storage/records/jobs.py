@@ -1,0 +1,325 @@
+"""The queue of jobs: asked for, claimed under a lease, put off or ended by whoever holds the lease."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, LiteralString
+
+from psycopg import sql
+from psycopg.rows import class_row, dict_row
+
+from freqdp_db.errors import Busy
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+
+# Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
+# the statement here: a transaction of one statement.
+_CLAIM = """
+UPDATE {queue} SET
+    state = 'running', worker_id = %(worker)s, attempts = attempts + 1,
+    lease_until = clock_timestamp() + %(lease)s * interval '1 second',
+    started_at = coalesce(started_at, clock_timestamp())
+FROM (
+    SELECT q.job_id AS id, q.state AS was FROM {queue} q
+    WHERE (q.state = 'waiting' AND q.due_at <= now() OR q.state = 'running' AND q.lease_until < now())
+    AND NOT EXISTS (
+        SELECT FROM {queue} r WHERE r.dataset_id = q.dataset_id AND r.job_id <> q.job_id
+        AND r.state = 'running' AND r.lease_until >= now() AND (
+            r.request = q.request OR 'true' IN (r.request ->> 'rebuild', q.request ->> 'rebuild')
+        )
+    )
+    ORDER BY q.due_at, q.job_id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+) chosen
+WHERE job_id = chosen.id
+RETURNING job_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
+    cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by
+"""
+_MINE = sql.SQL("job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'")
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job that a worker holds."""
+
+    job_id: int
+    dataset_id: int
+    schedule_id: int | None
+    request: str
+    attempts: int
+    build_id: int | None
+    release_id: int | None
+    cancelled: bool
+    taken_over: bool
+    asked_by: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What is asked for. Numbers are exact."""
+        document: dict[str, Any] = json.loads(self.request, parse_float=Decimal)
+        return document
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A row of the view `job`."""
+
+    job_id: int
+    dataset: str
+    method: str
+    epsilon: Decimal
+    options: dict[str, Any]
+    state: str
+    asked_by: str
+    asked_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    due_at: datetime
+    attempts: int
+    error: str | None
+    release: str | None
+    note: str | None
+    schedule_id: int | None
+    worker: str | None
+    phase: str | None
+    done: int | None
+    total: int | None
+
+
+def _names(database: Database) -> dict[str, sql.Composable]:
+    schema = database.settings.schema
+    return {
+        "queue": sql.Identifier(schema, "job_queue"),
+        "progress": sql.Identifier(schema, "job_progress"),
+        "worker": sql.Identifier(schema, "worker"),
+        "schedule": sql.Identifier(schema, "schedule"),
+        "wake": sql.Identifier(schema, "wake_workers"),
+        "mine": _MINE,
+    }
+
+
+def as_json(document: dict[str, Any]) -> str:
+    """A flat document with its numbers exact: json would make floats of them."""
+    pairs = (
+        f"{json.dumps(k)}: {format(v, 'f') if isinstance(v, Decimal) else json.dumps(v)}"
+        for k, v in document.items()
+    )
+    return "{" + ", ".join(pairs) + "}"
+
+
+def request_release(
+    connection: Connection,
+    database: Database,
+    dataset: str,
+    document: dict[str, Any],
+    schedule_id: int | None = None,
+) -> int:
+    """Ask, or be refused, as anybody does in SQL."""
+    options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
+    raw = driver(connection)
+    row = raw.execute(
+        sql.SQL("SELECT {}(%s, %s, %s::numeric, %s::jsonb)").format(
+            sql.Identifier(database.settings.schema, "request_release")
+        ),
+        [dataset, document["method"], document.get("epsilon"), as_json(options)],
+    ).fetchone()
+    assert row is not None
+    if schedule_id is not None:
+        raw.execute(
+            sql.SQL("UPDATE {queue} SET schedule_id = %s WHERE job_id = %s").format(
+                **_names(database)
+            ),
+            [schedule_id, row[0]],
+        )
+    return int(row[0])
+
+
+def cancel_job(database: Database, job_id: int) -> str:
+    """Cancel, or be refused; returns `cancelled` or `cancelling`."""
+    with database.begin() as connection:
+        row = (
+            driver(connection)
+            .execute(
+                sql.SQL("SELECT {}(%s::bigint)").format(
+                    sql.Identifier(database.settings.schema, "cancel_job")
+                ),
+                [job_id],
+            )
+            .fetchone()
+        )
+    assert row is not None
+    return str(row[0])
+
+
+def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
+    """Take the next job that is due, or whose worker has not been heard of for its lease."""
+    with (
+        database.begin() as connection,
+        driver(connection).cursor(row_factory=class_row(JobRow)) as cursor,
+    ):
+        return cursor.execute(
+            sql.SQL(_CLAIM).format(**_names(database)), {"worker": worker_id, "lease": lease_s}
+        ).fetchone()
+
+
+def seconds_to_next(database: Database) -> float | None:
+    """Until a job is due again, a lease runs out or a schedule asks; None: nothing is planned."""
+    query = sql.SQL(
+        "SELECT extract(epoch FROM min(at) - now())::float8 FROM ("
+        "SELECT min(due_at) AS at FROM {queue} WHERE state = 'waiting' AND due_at > now() UNION ALL "
+        "SELECT min(lease_until) FROM {queue} WHERE state = 'running' AND lease_until > now() UNION ALL "
+        "SELECT min(next_at) FROM {schedule} WHERE ended_at IS NULL) times"
+    ).format(**_names(database))
+    with database.begin() as connection:
+        row = driver(connection).execute(query).fetchone()
+    assert row is not None
+    return None if row[0] is None else max(0.0, float(row[0]))
+
+
+def record_release(
+    connection: Connection, database: Database, job_id: int, worker_id: int, release_id: int
+) -> None:
+    """In the transaction that books the spend: one release a job, whoever carries it to its end."""
+    done = driver(connection).execute(
+        sql.SQL("UPDATE {queue} SET release_id = %(release)s WHERE {mine}").format(
+            **_names(database)
+        ),
+        {"job": job_id, "worker": worker_id, "release": release_id},
+    )
+    if done.rowcount != 1:
+        raise Busy(
+            f"job {job_id} was taken over by another worker", remedy="that one goes on with it"
+        )
+
+
+def release_of(database: Database, job_id: int) -> int | None:
+    """The release that a job has recorded so far."""
+    with database.begin() as connection:
+        row = (
+            driver(connection)
+            .execute(
+                sql.SQL("SELECT release_id FROM {queue} WHERE job_id = %s").format(
+                    **_names(database)
+                ),
+                [job_id],
+            )
+            .fetchone()
+        )
+    return None if row is None else row[0]
+
+
+def record_build(database: Database, job_id: int, worker_id: int, build_id: int) -> None:
+    with database.begin() as connection:
+        driver(connection).execute(
+            sql.SQL("UPDATE {queue} SET build_id = %(build)s WHERE {mine}").format(
+                **_names(database)
+            ),
+            {"job": job_id, "worker": worker_id, "build": build_id},
+        )
+
+
+def finish(
+    database: Database,
+    job_id: int,
+    worker_id: int,
+    state: str,
+    *,
+    error: str | None = None,
+    note: str | None = None,
+    release_id: int | None = None,
+) -> bool:
+    """End a job; False if it is no longer ours."""
+    return _leave(
+        database,
+        "state = %(state)s, ended_at = clock_timestamp(), error = %(error)s, note = %(note)s, "
+        "release_id = coalesce(%(release)s, release_id)",
+        {"job": job_id, "worker": worker_id, "state": state, "error": error, "note": note,
+         "release": release_id},
+    )  # fmt: skip
+
+
+def put_off(
+    database: Database,
+    job_id: int,
+    worker_id: int,
+    seconds: float,
+    *,
+    error: str | None,
+    counted: bool,
+) -> bool:
+    """Give a job back, for any worker to begin in so many seconds; False if it is no longer ours."""
+    return _leave(
+        database,
+        "state = 'waiting', error = coalesce(%(error)s, error), attempts = attempts - %(uncount)s, "
+        "due_at = clock_timestamp() + %(seconds)s * interval '1 second'",
+        {"job": job_id, "worker": worker_id, "seconds": seconds, "error": error,
+         "uncount": 0 if counted else 1},
+    )  # fmt: skip
+
+
+def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:
+    names = _names(database)
+    with database.begin() as connection:
+        raw = driver(connection)
+        left = raw.execute(
+            sql.SQL("UPDATE {queue} SET lease_until = NULL, {change} WHERE {mine}").format(
+                change=sql.SQL(change), **names
+            ),
+            values,
+        )
+        if left.rowcount != 1:
+            return False
+        raw.execute(
+            sql.SQL("DELETE FROM {progress} WHERE job_id = %(job)s").format(**names), values
+        )
+        raw.execute(sql.SQL("SELECT {wake}()").format(**names))
+    return True
+
+
+def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list[JobView]:
+    """The newest jobs first, with the phase of those that run."""
+    schema = database.settings.schema
+    query = sql.SQL(
+        "SELECT j.*, p.phase, p.done, p.total FROM {job} j LEFT JOIN {progress} p USING (job_id) "
+        "WHERE %(job)s::bigint IS NULL OR j.job_id = %(job)s "
+        "ORDER BY (j.state IN ('waiting', 'running', 'cancelling')) DESC, j.job_id DESC LIMIT %(limit)s"
+    ).format(
+        job=sql.Identifier(schema, "job"), progress=sql.Identifier(schema, "progress")
+    )  # fmt: skip
+    with (
+        database.begin() as connection,
+        driver(connection).cursor(row_factory=class_row(JobView)) as cursor,
+    ):
+        # the view of progress has a column dataset of its own: USING keeps the job's
+        return cursor.execute(query, {"job": job_id, "limit": limit}).fetchall()
+
+
+def kept_releases(database: Database, dataset_id: int) -> list[int]:
+    """Published private releases that were asked for with `keep`, newest first."""
+    query = sql.SQL(
+        "SELECT r.release_id FROM {release} r WHERE r.dataset_id = %s AND r.state = 'published' "
+        "AND r.private AND EXISTS (SELECT FROM {queue} q WHERE q.release_id = r.release_id "
+        "AND q.request ? 'keep') ORDER BY r.version DESC"
+    ).format(release=sql.Identifier(database.settings.schema, "release"), **_names(database))
+    with database.begin() as connection:
+        return [row[0] for row in driver(connection).execute(query, [dataset_id])]
+
+
+def count_jobs(database: Database) -> dict[str, Any]:
+    """Numbers for whoever watches: jobs by state, how long the oldest waits, live workers."""
+    names = _names(database)
+    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
+        states = cursor.execute(
+            sql.SQL("SELECT state, count(*) AS jobs FROM {queue} GROUP BY state").format(**names)
+        ).fetchall()
+        rest = cursor.execute(
+            sql.SQL(
+                "SELECT coalesce(extract(epoch FROM now() - min(q.due_at)), 0)::float8 AS waiting_s, "
+                "(SELECT count(*) FROM {schedule} WHERE ended_at IS NULL) AS schedules, "
+                "(SELECT count(*) FROM {schedule} WHERE ended_reason LIKE 'the budget%%') AS exhausted "
+                "FROM {queue} q WHERE q.state = 'waiting' AND q.due_at <= now()"
+            ).format(**names)
+        ).fetchone()
+    assert rest is not None
+    return {"states": {row["state"]: row["jobs"] for row in states}, **rest}

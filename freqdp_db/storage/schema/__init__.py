@@ -1,0 +1,1 @@
+"""Our schemas: tables, upgrades, replaceable objects and rights."""

@@ -1,0 +1,338 @@
+"""The tables, as SQLAlchemy Core sees them. The migrations create them; `alembic check` compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql as pg
+
+from freqdp_db.settings import Settings
+from freqdp_db.storage.schema.column_kinds import AT, DOUBLE, column, geometry
+from freqdp_db.storage.schema.job_tables import job_tables
+
+
+@dataclass(frozen=True)
+class Names:
+    """The schemas of an installation."""
+
+    schema: str
+    release_schema: str
+    postgis: str = "public"
+
+    @classmethod
+    def of(cls, settings: Settings, postgis: str = "public") -> Names:
+        return cls(settings.schema, settings.release_schema, postgis)
+
+
+_PARTITIONED: dict[str, Any] = {"postgresql_partition_by": "LIST (build_id)"}
+
+
+@lru_cache
+def metadata_for(names: Names) -> sa.MetaData:
+    """All tables, in the schemas of this installation."""
+    meta = sa.MetaData(schema=names.schema)
+    own = names.schema
+
+    def references(column: str) -> sa.ForeignKey:
+        return sa.ForeignKey(f"{own}.{column}")
+
+    sa.Table(
+        "sql_object",
+        meta,
+        sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+        column("path", sa.Text, unique=True),
+        column("identity", sa.Text),
+        column("kind", sa.Text),
+        column("hash", sa.Text),
+    )
+    sa.Table(
+        "account",
+        meta,
+        sa.Column("account_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        column("source_schema", sa.Text),
+        column("source_relation", sa.Text),
+        column("object_column", sa.Text),
+        column("created_at", AT, server_default=sa.func.now()),
+        sa.UniqueConstraint("source_schema", "source_relation", "object_column"),
+    )
+    sa.Table(
+        "dataset",
+        meta,
+        sa.Column("dataset_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        column("name", sa.Text),
+        sa.Column("account_id", sa.Integer, references("account.account_id"), nullable=False),
+        column("source_schema", sa.Text),
+        column("source_relation", sa.Text),
+        column("object_column", sa.Text),
+        column("time_column", sa.Text),
+        column("geom_column", sa.Text, null=True),
+        column("lon_column", sa.Text, null=True),
+        column("lat_column", sa.Text, null=True),
+        column("source_srid", sa.Integer),
+        column("srid", sa.Integer, null=True),
+        column("snap", sa.Text),
+        column("timezone", sa.Text),
+        column("filter", sa.Text, null=True),
+        sa.Column(
+            "current_build",
+            sa.Integer,
+            # use_alter: dataset and build refer to each other
+            sa.ForeignKey(
+                f"{own}.build.build_id", name="dataset_current_build_fkey", use_alter=True
+            ),
+        ),
+        column("created_at", AT, server_default=sa.func.now()),
+        column("created_by", sa.Text, server_default=sa.text("current_user")),
+        column("dropped_at", AT, null=True),
+        sa.Index(
+            "dataset_name_key",
+            "name",
+            unique=True,
+            postgresql_where=sa.text("dropped_at IS NULL"),
+        ),
+    )
+    sa.Table(
+        "build",
+        meta,
+        sa.Column("build_id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("dataset_id", sa.Integer, references("dataset.dataset_id"), nullable=False),
+        column("snapshot_at", AT),
+        column("built_at", AT, server_default=sa.func.now()),
+        column("rows", sa.BigInteger),
+        column("excluded", pg.JSONB),
+        column("trajectories", sa.Integer),
+        column("samples", sa.BigInteger),
+        column("locations", sa.Integer),
+        column("segments", sa.BigInteger),
+        column("source_srid", sa.Integer),
+        column("srid", sa.Integer),
+        column("snap", sa.Text),
+        column("time_step_us", sa.BigInteger),
+        column("median_gap_us", sa.BigInteger),
+        column("grid", pg.JSONB),
+        column("fingerprint", sa.Text),
+        column("software", sa.Text),
+        column("dropped_at", AT, null=True),
+    )
+    _data_tables(meta)
+    _release_tables(meta, names)
+    job_tables(meta, names.schema)
+    return meta
+
+
+def _build_key(*others: str) -> list[sa.Column[object]]:
+    return [
+        sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
+        for name in ("build_id", *others)
+    ]
+
+
+def _data_tables(meta: sa.MetaData) -> None:
+    sa.Table(
+        "trajectory",
+        meta,
+        *_build_key("trajectory_id"),
+        column("object_key", sa.Text),
+        column("samples", sa.Integer),
+        column("places", sa.Integer),
+        **_PARTITIONED,
+    )
+    sa.Table(
+        "location",
+        meta,
+        *_build_key("location_id"),
+        column("x_m", DOUBLE),
+        column("y_m", DOUBLE),
+        column("tf", sa.Integer),
+        column("geom", geometry()),
+        **_PARTITIONED,
+    )
+    sa.Table(
+        "sample",
+        meta,
+        *_build_key("trajectory_id", "seq"),
+        column("location_id", sa.Integer),
+        column("at", AT),
+        **_PARTITIONED,
+    )
+    sa.Table(
+        "segment",
+        meta,
+        column("build_id", sa.Integer),
+        column("trajectory_id", sa.Integer),
+        column("seq", sa.Integer),
+        column("cell_id", sa.BigInteger),
+        column("from_location", sa.Integer),
+        column("to_location", sa.Integer),
+        column("occurrences", sa.Integer),
+        column("geom", geometry()),
+        sa.Index("segment_cell_idx", "build_id", "cell_id"),
+        **_PARTITIONED,
+    )
+    bounds = [
+        f"{tree}{axis}_{end}" for tree in ("", "tree_") for end in ("min", "max") for axis in "xy"
+    ]
+    sa.Table(
+        "grid_cell",
+        meta,
+        *_build_key(),
+        sa.Column("cell_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        column("level", sa.SmallInteger),
+        column("parent_id", sa.BigInteger, null=True),
+        *(column(name, DOUBLE) for name in bounds),
+        column("segments", sa.Integer),
+        column("tree_segments", sa.Integer),
+        **_PARTITIONED,
+    )
+
+
+def _release_tables(meta: sa.MetaData, names: Names) -> None:
+    own = names.schema
+
+    def of_release() -> sa.Column[object]:
+        return sa.Column(
+            "release_id",
+            sa.Integer,
+            sa.ForeignKey(f"{own}.release.release_id"),
+            primary_key=True,
+            autoincrement=False,
+        )
+
+    def key(name: str, kind: type = sa.Integer) -> sa.Column[object]:
+        return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+    sa.Table(
+        "release",
+        meta,
+        sa.Column("release_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        column("name", sa.Text),
+        sa.Column(
+            "dataset_id", sa.Integer, sa.ForeignKey(f"{own}.dataset.dataset_id"), nullable=False
+        ),
+        sa.Column("build_id", sa.Integer, sa.ForeignKey(f"{own}.build.build_id"), nullable=False),
+        column("method", sa.Text),
+        column("epsilon_global", sa.Numeric()),
+        column("epsilon_local", sa.Numeric()),
+        column("signature_size", sa.Integer),
+        column("options", pg.JSONB),
+        column("private", sa.Boolean),
+        column("request_hash", sa.Text),
+        column("state", sa.Text),
+        column("version", sa.Integer, null=True),
+        column("software", sa.Text),
+        column("requested_at", AT, server_default=sa.func.clock_timestamp()),
+        column("requested_by", sa.Text, server_default=sa.text("current_user")),
+        column("published_at", AT, null=True),
+        column("withdrawn_at", AT, null=True),
+        column("rows", sa.BigInteger, null=True),
+        column("guarantee", pg.JSONB),
+        column("user_level", pg.JSONB, null=True),
+        column("timings", pg.JSONB, null=True),
+        sa.Index(
+            "release_name_key",
+            "name",
+            unique=True,
+            postgresql_where=sa.text("state IN ('running', 'published')"),
+        ),
+        sa.Index("release_request_idx", "request_hash"),
+    )
+    sa.Table(
+        "release_step",
+        meta,
+        of_release(),
+        key("step", sa.SmallInteger),
+        column("mechanism", sa.Text),
+        column("targets", sa.Integer),
+        column("software", sa.Text),
+        column("deletions", sa.BigInteger, null=True),
+        column("insertions", sa.BigInteger, null=True),
+        column("deletion_loss_m", DOUBLE, null=True),
+        column("insertion_loss_m", DOUBLE, null=True),
+        column("digest", sa.Text, null=True),
+    )
+    sa.Table(
+        "release_key",
+        meta,
+        key("release_id"),
+        key("trajectory_id"),
+        column("released_id", sa.BigInteger),
+    )
+    sa.Table(
+        "tf_target",
+        meta,
+        key("release_id"),
+        key("step", sa.SmallInteger),
+        key("location_id"),
+        column("tf", sa.Integer),
+        column("target", sa.Integer),
+    )
+    sa.Table(
+        "pf_target",
+        meta,
+        key("release_id"),
+        key("step", sa.SmallInteger),
+        key("trajectory_id"),
+        key("location_id"),
+        column("stage", sa.SmallInteger),
+        column("rank", sa.SmallInteger),
+        column("pf", sa.Integer),
+        column("target", sa.Integer),
+    )
+    sa.Table(
+        "edit_run",
+        meta,
+        key("release_id"),
+        key("step", sa.SmallInteger),
+        key("operation", sa.Text),
+        key("trajectory_id"),
+        key("location_id"),
+        column("seq", pg.ARRAY(sa.Integer)),
+        column("loss_m", pg.ARRAY(DOUBLE)),
+    )
+    sa.Table(
+        "spend",
+        meta,
+        sa.Column("spend_id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+        sa.Column(
+            "account_id", sa.Integer, sa.ForeignKey(f"{own}.account.account_id"), nullable=False
+        ),
+        column("entry", sa.Integer),
+        column("kind", sa.Text),
+        column("epsilon", sa.Numeric()),
+        sa.Column("release_id", sa.Integer, sa.ForeignKey(f"{own}.release.release_id")),
+        column("reason", sa.Text),
+        column("actor", sa.Text),
+        column("at", AT),
+        column("previous_hash", sa.Text),
+        column("hash", sa.Text),
+        sa.UniqueConstraint("account_id", "entry"),
+        sa.UniqueConstraint("release_id"),
+    )
+    sa.Table(
+        "metric",
+        meta,
+        of_release(),
+        key("name", sa.Text),
+        column("value", DOUBLE),
+        column("publishable", sa.Boolean, server_default=sa.false()),
+        column("seed", sa.BigInteger, null=True),
+        column("measured_at", AT, server_default=sa.func.now()),
+    )
+    sa.Table(
+        "catalog",
+        meta,
+        key("name", sa.Text),
+        column("dataset", sa.Text),
+        column("method", sa.Text),
+        column("parameters", pg.JSONB),
+        column("published_at", AT),
+        column("version", sa.Integer),
+        column("guarantee", pg.JSONB),
+        column("private", sa.Boolean),
+        column("rows", sa.BigInteger),
+        column("ledger_head", sa.Text),
+        schema=names.release_schema,
+    )

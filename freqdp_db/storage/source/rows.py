@@ -1,0 +1,270 @@
+"""The rows of a user's relation, as arrays. Read only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import psycopg
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import sql
+
+from freqdp_db.errors import BadInput
+from freqdp_db.storage.connection.engine import driver
+from freqdp_db.storage.copy.layout import ColumnType, Layout, point_coordinates, read_records
+from freqdp_db.storage.source.relations import INTEGERS, NUMBERS, Mapping, Relation, geometry_srid
+
+_PLAIN_POINT = re.compile(r"(?:.+\.)?geometry\(Point,[1-9][0-9]*\)")
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What the relation holds, at the snapshot."""
+
+    rows: int
+    null_object: int
+    null_time: int
+    null_position: int
+    not_points: int
+    srids: tuple[int, ...]
+
+
+class SourceReader:
+    """Reads one mapped relation inside one snapshot."""
+
+    def __init__(
+        self, connection: sa.Connection, relation: Relation, mapping: Mapping, postgis: str
+    ) -> None:
+        self._connection = connection
+        self._relation = relation
+        self._mapping = mapping
+        self._postgis = postgis
+        self._hash_seed = 0
+        time = relation.columns[mapping.time].type
+        self.epoch = time in NUMBERS
+        # a column of plain points of one SRID is read as it is: its binary form has a fixed width
+        self.raw_points = mapping.geom is not None and bool(
+            _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
+        )
+        self.integer_keys = relation.columns[mapping.object].type in INTEGERS
+
+    def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
+        return sql.SQL("{}({})").format(sql.Identifier(self._postgis, name), argument)
+
+    def _geometry(self) -> sql.Composable:
+        assert self._mapping.geom is not None
+        column: sql.Composable = sql.Identifier(self._mapping.geom)
+        if self._relation.columns[self._mapping.geom].type == "geography":
+            return sql.SQL("{}::{}").format(column, sql.Identifier(self._postgis, "geometry"))
+        return column
+
+    def _coordinates(self) -> tuple[sql.Composable, sql.Composable]:
+        if self._mapping.geom is not None:
+            geometry = self._geometry()
+            return self._function("st_x", geometry), self._function("st_y", geometry)
+        assert self._mapping.lon is not None and self._mapping.lat is not None
+        return (
+            sql.SQL("{}::float8").format(sql.Identifier(self._mapping.lon)),
+            sql.SQL("{}::float8").format(sql.Identifier(self._mapping.lat)),
+        )
+
+    def _time(self) -> sql.Composable:
+        column = sql.Identifier(self._mapping.time)
+        kind = self._relation.columns[self._mapping.time].type
+        if kind == "timestamptz":
+            return column
+        if self.epoch:
+            return sql.SQL("{}::float8").format(column)
+        return sql.SQL("({}::timestamp AT TIME ZONE {})").format(
+            column, sql.Literal(self._mapping.timezone)
+        )
+
+    def _where(self, *conditions: sql.Composable) -> sql.Composable:
+        parts = list(conditions)
+        if self._mapping.filter:
+            # the newline ends a comment that the filter may close with
+            parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
+        return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
+
+    def taken_at(self) -> datetime:
+        """When the snapshot was taken."""
+        at: datetime = self._connection.execute(sa.text("SELECT now()")).scalar_one()
+        return at
+
+    def check_filter(self) -> None:
+        """Let the server parse the filter and the columns; reads no row."""
+        condition = self._mapping.filter
+        if condition is not None and not condition.strip():
+            raise BadInput("--where is empty", remedy="give a condition, or leave --where out")
+        try:
+            self.count(limit_zero=True)
+        except psycopg.Error as error:
+            if condition is None or error.sqlstate is None:
+                raise
+            # no row was read: the message speaks of nothing but the condition
+            raise BadInput(
+                f"--where {condition!r}: {error.diag.message_primary}",
+                remedy="give one condition, as it would stand after WHERE, without a semicolon",
+            ) from None
+
+    def count(self, *, limit_zero: bool = False) -> RowCounts:
+        """Count the rows, those with a NULL by reason, and the SRIDs of the geometries."""
+        here, when = sql.Identifier(self._mapping.object), sql.Identifier(self._mapping.time)
+        not_point: sql.Composable = sql.SQL("false")
+        srid: sql.Composable = sql.SQL("4326")
+        if self._mapping.geom is not None:
+            geometry = self._geometry()
+            missing = sql.SQL("{} IS NULL").format(geometry)
+            if self.raw_points:
+                srid = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
+            else:
+                not_point = sql.SQL("{} NOT IN ('POINT', 'POINTM')").format(
+                    self._function("geometrytype", geometry)
+                )
+                srid = self._function("st_srid", geometry)
+        else:
+            missing = sql.SQL("{} IS NULL OR {} IS NULL").format(*self._coordinates())
+        query = sql.SQL(
+            "SELECT count(*), count(*) FILTER (WHERE {o} IS NULL), "
+            "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NULL), "
+            "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NOT NULL AND ({m})), "
+            "count(*) FILTER (WHERE {np}), min({s}), max({s}) FROM {r}{w}"
+        ).format(
+            o=here,
+            t=when,
+            m=missing,
+            np=not_point,
+            s=srid,
+            r=self._relation.identifier,
+            w=self._where(*([sql.SQL("false")] if limit_zero else [])),
+        )
+        # binary results need the extended protocol, which takes one statement only: a filter that
+        # smuggles in a second one ends here
+        row = driver(self._connection).execute(query, binary=True).fetchone()
+        assert row is not None
+        srids = tuple(sorted({s for s in row[5:7] if s is not None}))
+        return RowCounts(row[0], row[1], row[2], row[3], row[4], srids)
+
+    def objects(self) -> dict[int, str]:
+        """The distinct object keys: number on the wire -> text. Collisions change the hash's seed."""
+        while True:
+            query = sql.SQL("SELECT DISTINCT {}, {}::text FROM {}{}").format(
+                self._object(),
+                sql.Identifier(self._mapping.object),
+                self._relation.identifier,
+                self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
+            )
+            rows = driver(self._connection).execute(query).fetchall()
+            keys: dict[int, str] = dict(rows)
+            if len(keys) == len(rows):
+                return keys
+            self._hash_seed += 1
+
+    def _object(self) -> sql.Composable:
+        column = sql.Identifier(self._mapping.object)
+        if self.integer_keys:
+            return sql.SQL("{}::int8").format(column)
+        return sql.SQL("hashtextextended({}::text, {})").format(
+            column, sql.Literal(self._hash_seed)
+        )
+
+    def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
+        """All rows without a NULL, in chunks of columns: object, at, x, y.
+
+        An empty point has coordinates that are not numbers.
+        """
+        needed: list[sql.Composable] = [
+            sql.Identifier(self._mapping.object),
+            sql.Identifier(self._mapping.time),
+        ]
+        when: tuple[str, ColumnType] = ("at", "float8" if self.epoch else "timestamptz")
+        if self.raw_points:
+            assert self._mapping.geom is not None
+            position: list[sql.Composable] = [sql.Identifier(self._mapping.geom)]
+            needed += position
+            layout = Layout([("object", "int8"), when, ("geom", "point")])
+        elif self._mapping.geom is not None:
+            not_a_number = sql.SQL("'NaN'::float8")
+            position = [
+                sql.SQL("coalesce({}, {})").format(c, not_a_number) for c in self._coordinates()
+            ]
+            needed.append(sql.Identifier(self._mapping.geom))
+            layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
+        else:
+            position = list(self._coordinates())
+            needed += position
+            layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
+        query = sql.SQL("SELECT {} FROM {}{}").format(
+            sql.SQL(", ").join([self._object(), self._time(), *position]),
+            self._relation.identifier,
+            self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed)),
+        )
+        for records in read_records(driver(self._connection), query, layout, on_rows):
+            x, y = (
+                point_coordinates(records["geom"])
+                if self.raw_points
+                else (records["x"].astype(np.float64), records["y"].astype(np.float64))
+            )
+            at = records["at"]
+            yield {
+                "object": records["object"].astype(np.int64),
+                "at": at.astype(at.dtype.newbyteorder("=")),
+                "x": x,
+                "y": y,
+            }
+
+
+def read_points(
+    connection: sa.Connection, relation: Relation, postgis: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """The points of a relation with one geometry column, and their SRID (for `anchors:`)."""
+    geometries = [c for c in relation.columns.values() if c.type == "geometry"]
+    if len(geometries) != 1:
+        raise BadInput(
+            f"anchors:{relation.schema}.{relation.name} has {len(geometries)} geometry columns",
+            remedy="name a table or view with one column of points",
+        )
+    geometry = sql.Identifier(geometries[0].name)
+    point = sql.SQL("{} = 'POINT'").format(
+        sql.SQL("{}({})").format(sql.Identifier(postgis, "geometrytype"), geometry)
+    )
+    x, y = (
+        sql.SQL("{}({})").format(sql.Identifier(postgis, f), geometry) for f in ("st_x", "st_y")
+    )
+    srids = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT DISTINCT {}({}) FROM {} WHERE {} IS NOT NULL").format(
+                sql.Identifier(postgis, "st_srid"), geometry, relation.identifier, geometry
+            )
+        )
+        .fetchall()
+    )
+    bad = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT count(*) FROM {} WHERE NOT ({})").format(relation.identifier, point)
+        )
+        .fetchone()
+    )
+    if len(srids) != 1 or srids[0][0] == 0 or (bad and bad[0]):
+        raise BadInput(
+            f"anchors:{relation.schema}.{relation.name} does not hold points of one SRID",
+            remedy="every row needs a point, all with the same SRID",
+        )
+    layout = Layout([("x", "float8"), ("y", "float8")])
+    query = sql.SQL("SELECT {}, {} FROM {} WHERE {} AND {} IS NOT NULL").format(
+        x, y, relation.identifier, point, x
+    )
+    chunks = list(read_records(driver(connection), query, layout))
+    records = np.concatenate(chunks) if chunks else np.zeros(0, layout.dtype)
+    return (
+        records["x"].astype(np.float64),
+        records["y"].astype(np.float64),
+        int(srids[0][0]),
+    )
