@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.edits import PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from, rows_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.edits.applying import delete
@@ -25,10 +25,12 @@ from freqdp_db.edits.insertion import growing_places
 from freqdp_db.engines.threads import one_core
 from freqdp_db.errors import BadInput
 from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.frequency.signatures import rank_places
+from freqdp_db.mechanisms.global_tf import perturb_tf
+from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
-from freqdp_db.release.steps import draw
 from freqdp_db.search.best import Nearest
 from freqdp_db.search.comparison.linear import search_linear
 from freqdp_db.search.comparison.local import NearestSegments
@@ -215,8 +217,9 @@ def _global_workload(
 ) -> Workload:
     rank = np.random.default_rng(seed).permutation(len(trajectories)).astype(np.int64)
     frequencies = count_frequencies(trajectories, len(locations))
-    targets = draw("global", frequencies, locations, request, SeededSource(seed, 1))
-    assert isinstance(targets, TfTargets)
+    candidates = rank_places(frequencies, request.values["signature"]).candidates
+    epsilon = Fraction(request.values["epsilon_global"])
+    targets = perturb_tf(frequencies, candidates, epsilon, SeededSource(seed, 1))
     runs = delete_globally(trajectories, locations, frequencies, targets, rank)
     thinned = delete(trajectories, runs).trajectories
     asked = growing_places(thinned, locations, targets)
@@ -233,8 +236,9 @@ def _local_workload(
     trajectories: Trajectories, locations: Locations, request: Request, queries: int, seed: int
 ) -> LocalWorkload:
     frequencies = count_frequencies(trajectories, len(locations))
-    targets = draw("local", frequencies, locations, request, SeededSource(seed, 2))
-    assert isinstance(targets, PfTargets)
+    signatures = rank_places(frequencies, request.values["signature"])
+    epsilon = Fraction(request.values["epsilon_local"])
+    targets = perturb_pf(frequencies, signatures, epsilon, SeededSource(seed, 2))
     thinned = delete(trajectories, delete_locally(trajectories, locations, targets)).trajectories
     growing = np.flatnonzero(targets.target > targets.pf)
     chosen = growing[_sample(len(growing), queries, seed)]

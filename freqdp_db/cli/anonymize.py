@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from freqdp_db.cli.console import Session, command
-from freqdp_db.cli.request import EVERYTHING, PLANNED, Dataset, Memory
+from freqdp_db.cli.request import SEED, Dataset, Memory
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
 
 
 def register(app: typer.Typer) -> None:
-    @command(app, "plan", wishes=PLANNED)
+    @command(app, "plan", without=SEED)
     def plan(
         session: Session,
         dataset: Dataset,
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
         found = make_plan(database, row, request, session.progress(kernels=True))
         session.answer(found.document(), lambda: session.print_all(found.lines()))
 
-    @command(app, "anonymize", wishes=EVERYTHING)
+    @command(app, "anonymize", without=())
     def anonymize(
         session: Session,
         dataset: Dataset,

@@ -8,14 +8,14 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import MECHANISM, Dataset
+from freqdp_db.cli.request import TRIED, Dataset
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
 
 
 def register(app: typer.Typer) -> None:
-    @command(app, "audit", wishes=MECHANISM)
+    @command(app, "audit", without=TRIED)
     def audit(
         session: Session,
         dataset: Dataset,

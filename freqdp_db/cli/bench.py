@@ -62,9 +62,9 @@ def search(
     from freqdp_db.bench.installation import parse_sizes, some_build
     from freqdp_db.bench.pictures import check_picture, draw_search
     from freqdp_db.bench.search import bench_search, parse_names, part_of
+    from freqdp_db.dataset.memory import load_build
     from freqdp_db.errors import BadInput
     from freqdp_db.release.request import Request
-    from freqdp_db.release.verification import load_build
     from freqdp_db.storage.records.datasets import find_dataset
 
     wanted = parse_sizes(sizes)
@@ -72,19 +72,19 @@ def search(
         raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
     path = None if picture is None else check_picture(picture)
     names = parse_names(strategies)
-    request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
+    request = Request.parse(method="gl", epsilon=epsilon, signature=str(signature))
     database = session.database()
     progress = session.progress(kernels=True)
     row = None if dataset is None else find_dataset(database, dataset)
     make = _make(session, seed)
     with some_build(database, row, make, wanted[-1], progress) as (source, number):
-        loaded = load_build(source, number, progress)
-        known = len(loaded.trajectories)
+        build = load_build(source, number, progress)
+        known = len(build.trajectories)
         runs = [
             bench_search(
                 source,
-                part_of(loaded.trajectories, size, seed),
-                loaded.world.locations,
+                part_of(build.trajectories, size, seed),
+                build.locations,
                 request,
                 names,
                 queries=queries,
@@ -166,7 +166,9 @@ def pipeline(
 
     wanted = parse_sizes(sizes)
     path = None if picture is None else check_picture(picture)
-    request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
+    request = Request.parse(
+        method=method, epsilon=epsilon, signature=str(signature), seed=str(seed)
+    )
     database = session.database()
     row = None if dataset is None else find_dataset(database, dataset)
     session.progress(kernels=True)

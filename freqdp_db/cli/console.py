@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from rich.table import Table
 
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
 from freqdp_db.cli.request import parameters as request_options
+from freqdp_db.cli.request import wished
 from freqdp_db.errors import Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
@@ -44,16 +45,26 @@ class Session:
     talk: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
     out: Console = field(default_factory=lambda: Console(highlight=False))
     _database: Database | None = None
+    _reads_private: bool | None = None
 
     def database(self, *, check_schema: bool = True) -> Database:
         """The database, reached once; refused if its schema is missing or stale."""
         if self._database is None:
             self._database = connect(self.settings, self.command)
-        if check_schema:
+        if check_schema and self.reads_private:
             from freqdp_db.storage.schema.upgrade import require_current
 
             require_current(self._database)
         return self._database
+
+    @property
+    def reads_private(self) -> bool:
+        """Whether this login may look into the private schema; an analyst's may not."""
+        if self._reads_private is None:
+            from freqdp_db.storage.schema.upgrade import reads_private
+
+            self._reads_private = reads_private(self.database(check_schema=False))
+        return self._reads_private
 
     def progress(self, *, kernels: bool = False) -> Progress:
         """Shows how far the work is; `kernels`: it needs the compiled ones."""
@@ -174,11 +185,11 @@ def remember_root(**options: Any) -> None:
 
 
 def command(
-    app: typer.Typer, name: str, *, wishes: Sequence[str] = (), **typer_options: Any
+    app: typer.Typer, name: str, *, without: Collection[str] | None = None, **typer_options: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose first parameter is a `Session`; adds the common options.
 
-    `wishes`: options that make up the `request` that the command takes.
+    `without`: the command takes a `request`, but for these of its options.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -186,7 +197,7 @@ def command(
         signature = inspect.signature(function, eval_str=True, locals={"Request": Any})
         own = []
         for parameter in list(signature.parameters.values())[1:]:
-            own += request_options(wishes) if parameter.name == "request" else [parameter]
+            own += request_options(without or ()) if parameter.name == "request" else [parameter]
 
         @wraps(function)
         def run(**arguments: Any) -> None:
@@ -203,11 +214,10 @@ def command(
                 command=f"{group} {name}" if isinstance(group, str) else name,
             )
             try:
-                if wishes:
+                if without is not None:
                     from freqdp_db.release.request import Request
 
-                    wished = {key: arguments.pop(key) for key in wishes}
-                    arguments["request"] = Request.parse(**wished)
+                    arguments["request"] = Request.parse(**wished(arguments))
                 function(session, **arguments)
             except KeyboardInterrupt:
                 # typer would end without a word

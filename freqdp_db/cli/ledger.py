@@ -43,26 +43,29 @@ def register(root: typer.Typer) -> None:
                 epsilon_number("--raise", raise_, MAX_BUDGET),
                 reason or "",
             )
-        account = ledger.find_budget(database, row.account_id)
-        entries = ledger.entries(database, row.account_id)
+        accounts = ledger.budgets(database, row.account_id)
+        entries = {a.unit: ledger.entries(database, a.account_id) for a in accounts}
 
         def show() -> None:
-            session.print(
-                f"{account.source_schema}.{account.source_relation} (objects: "
-                f"{account.object_column}): epsilon {account.spent:f} of {account.granted:f} spent, "
-                f"{account.remaining:f} left."
-            )
-            session.table(
-                ["entry", "kind", "epsilon", "release", "reason", "by", "at"],
-                [
-                    (e.entry, e.kind, f"{e.epsilon:f}", e.release, e.reason, e.actor,
-                     f"{e.at:%Y-%m-%d %H:%M}")
-                    for e in entries
-                ],
-            )  # fmt: skip
-            session.print("The ledger limits draws; it does not bound what the tables reveal.")
+            for account in accounts:
+                session.print(
+                    f"{account.source_schema}.{account.source_relation} (objects: "
+                    f"{account.object_column}), for one {account.unit}: {account.currency} "
+                    f"{account.spent:f} of {account.granted:f} spent, {account.remaining:f} left."
+                )
+                session.table(
+                    ["entry", "kind", account.currency, "release", "reason", "by", "at"],
+                    [
+                        (e.entry, e.kind, f"{e.amount:f}", e.release, e.reason, e.actor,
+                         f"{e.at:%Y-%m-%d %H:%M}")
+                        for e in entries[account.unit]
+                    ],
+                )  # fmt: skip
+                session.print(ledger.MEANING[account.unit])
 
-        session.answer({**asdict(account), "ledger": [asdict(e) for e in entries]}, show)
+        session.answer(
+            [{**asdict(a), "ledger": [asdict(e) for e in entries[a.unit]]} for a in accounts], show
+        )
 
 
 @command(app, "verify")

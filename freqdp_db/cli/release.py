@@ -19,8 +19,11 @@ Name = Annotated[str, typer.Argument(help="Name of the release.", show_default=F
 
 @command(app, "list")
 def list_(session: Session) -> None:
-    """All releases that were ever asked for."""
-    from freqdp_db.release.pipeline import epsilon_of
+    """All releases that were ever asked for; for analysts, those that are published."""
+    if not session.reads_private:
+        _list_published(session)
+        return
+    from freqdp_db.release.request import Request
     from freqdp_db.release.summary import release_document
     from freqdp_db.storage.records.releases import list_releases
 
@@ -30,15 +33,16 @@ def list_(session: Session) -> None:
         [release_document(database, r) for r in rows],
         lambda: (
             session.table(
-                ["name", "state", "method", "epsilon", "rows", "private", "published"],
+                ["name", "state", "method", "kind", "spent", "rows", "granted", "published"],
                 [
                     (
                         r.name,
                         r.state,
                         r.method,
-                        f"{epsilon_of(r):f}",
+                        r.kind,
+                        Request.of(r).price,
                         r.rows,
-                        r.private,
+                        r.grantable,
                         f"{r.published_at:%Y-%m-%d %H:%M}" if r.published_at else None,
                     )
                     for r in rows
@@ -50,9 +54,35 @@ def list_(session: Session) -> None:
     )
 
 
+def _list_published(session: Session) -> None:
+    from freqdp_db.release.catalogue import published
+
+    rows = published(session.database())
+    session.answer(
+        rows,
+        lambda: session.table(
+            ["name", "version", "method", "kind", "rows", "published"],
+            [
+                (r["name"], r["version"], r["method"], r["kind"], r["rows"],
+                 f"{r['published_at']:%Y-%m-%d %H:%M}")
+                for r in rows
+            ],
+        ),
+    )  # fmt: skip
+
+
 @command(app, "show")
 def show(session: Session, name: Name) -> None:
     """One release: parameters, edits, guarantee, and what a whole user costs."""
+    if not session.reads_private:
+        from freqdp_db.release.catalogue import describe_published, find_published
+
+        catalogued = find_published(session.database(), name)
+        session.answer(
+            catalogued,
+            lambda: session.print_all(describe_published(session.database(), catalogued)),
+        )
+        return
     from freqdp_db.release.summary import describe_release, release_document
     from freqdp_db.storage.records.releases import find_release
 
@@ -67,28 +97,24 @@ def show(session: Session, name: Name) -> None:
 @command(app, "verify")
 def verify(session: Session, name: Name) -> None:
     """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
-    from freqdp_db.errors import BadInput
-    from freqdp_db.release.verification import load_build, released_relations
+    from freqdp_db.dataset.memory import load_build
+    from freqdp_db.methods.contract import World
+    from freqdp_db.release.request import Request
+    from freqdp_db.release.verification import released_relations, require_published
     from freqdp_db.release.verification import verify as check
     from freqdp_db.storage.records.releases import find_release
 
     database = session.database()
     row = find_release(database, name)
-    if row.state != "published":
-        raise BadInput(
-            f"release {name!r} is {row.state}, not published",
-            remedy=f"finish it: freqdp release resume {name}"
-            if row.state == "running"
-            else "what was taken back can no longer be verified",
-        )
+    require_published(row, "verified")
     progress = session.progress(kernels=True)
-    loaded = load_build(database, row.build_id, progress)
-    found = check(database, row, released_relations(database, name), loaded, progress)
+    world = World(load_build(database, row.build_id, progress))
+    found = check(database, row, released_relations(database, name), world, progress)
     session.answer(
         {"release": name, "verified": True, **asdict(found), "seconds": progress.seconds},
         lambda: session.print(
-            f"{name}: {found.edits:,} edits replayed, {found.targets:,} targets hold exactly, "
-            f"{found.rows:,} rows of {found.trajectories:,} trajectories are what the log gives."
+            f"{name}: {', '.join(found.words(Request.of(row)))}, {found.rows:,} rows of "
+            f"{found.trajectories:,} trajectories are what the log gives."
         ),
     )
 
@@ -146,11 +172,10 @@ def export(
 ) -> None:
     """Write a release to a file, with its guarantee and terms of use beside it."""
     from freqdp_db.release.export.exporting import export_release
-    from freqdp_db.storage.records.releases import find_release
 
-    database = session.database()
-    row = find_release(database, name)
-    written = export_release(database, row, format_, out, session.progress(), overwrite=force)
+    written = export_release(
+        session.database(), name, format_, out, session.progress(), overwrite=force
+    )
     session.answer(
         {"release": name, "files": [str(f) for f in written.files], "rows": written.rows},
         lambda: session.print(

@@ -9,7 +9,7 @@ import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import SCHEDULED, Dataset
+from freqdp_db.cli.request import SEED, Dataset
 
 if TYPE_CHECKING:
     from freqdp_db.release.request import Request
@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 
-@command(app, "add", wishes=SCHEDULED)
+@command(app, "add", without=SEED)
 def add(
     session: Session,
     dataset: Dataset,
@@ -44,7 +44,7 @@ def add(
 ) -> None:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
     from freqdp_db.errors import BadInput
-    from freqdp_db.jobs.document import MAX_KEEP, Asked
+    from freqdp_db.jobs.document import MAX_KEEP, JobRequest
     from freqdp_db.jobs.schedule import REPEATED, add_schedule
     from freqdp_db.storage.records.datasets import find_dataset
 
@@ -54,7 +54,7 @@ def add(
         )
     database = session.database()
     row = find_dataset(database, dataset)
-    asked = Asked(request, name=None, new_draw=False, rebuild=True, keep=keep)
+    asked = JobRequest(request, name=None, new_draw=False, rebuild=True, keep=keep)
     made = add_schedule(database, row, asked, at, timezone)
 
     def show() -> None:
@@ -62,10 +62,11 @@ def add(
             f"Schedule {made.schedule_id}: {dataset}, {made.cron} ({made.timezone}), next at "
             f"{made.next_at:%Y-%m-%d %H:%M} UTC. A worker has to run: freqdp worker"
         )
-        session.print(
-            f"Each release of changed data costs epsilon {request.epsilon:f}; the budget pays for "
-            f"{made.releases_left:,} more. Then the schedule ends, and says so."
-        )
+        if made.releases_left is not None:
+            session.print(
+                f"Each release of changed data costs {request.price}; the budget pays for "
+                f"{made.releases_left:,} more. Then the schedule ends, and says so."
+            )
         session.print(REPEATED)
 
     session.answer({**asdict(made), "dataset": dataset, "warning": REPEATED}, show)

@@ -53,6 +53,9 @@ class Edits:
     deletions: EditRuns
     insertions: EditRuns
 
+    def __len__(self) -> int:
+        return self.deletions.edits + self.insertions.edits
+
 
 @dataclass(frozen=True)
 class TfTargets:

@@ -18,10 +18,18 @@ from freqdp_db.columns.ragged import offsets_from, owners, rows_of
 
 @dataclass(frozen=True)
 class Locations:
-    """The discrete places of a build."""
+    """Discrete places, in metres; those of a build also as a release shows them."""
 
     x: Metres
     y: Metres
+    source_x: Metres | None = None
+    source_y: Metres | None = None
+    """In the source's SRID; None: places that a method made."""
+
+    def in_source(self) -> tuple[Metres, Metres]:
+        """The coordinates of a build's places as a release shows them."""
+        assert self.source_x is not None and self.source_y is not None
+        return self.source_x, self.source_y
 
     def __len__(self) -> int:
         return len(self.x)

@@ -9,14 +9,15 @@ import numpy as np
 
 import freqdp_db
 from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_of
-from freqdp_db.columns.trajectories import Clock, Trajectories
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
 from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
-from freqdp_db.dataset.writing import Built, write_build
+from freqdp_db.dataset.writing import write_build
 from freqdp_db.errors import BadData
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.progress import Progress
@@ -42,11 +43,11 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
         source = read_source(database, dataset, progress)
         excluded = dict(source.excluded)
         with progress.stage("clean and snap", source.counted):
-            built = _discretise(database, dataset, source, excluded)
+            built, keys = _discretise(database, dataset, source, excluded)
         with progress.stage("file segments", built.trajectories.samples):
             frequencies = count_frequencies(built.trajectories, len(built.locations))
             index = file_trajectories(built.trajectories, built.locations, cut=False)
-        write_build(database, number, dataset.source_srid, built, frequencies, index, progress)
+        write_build(database, number, built, keys, frequencies, index, progress)
         with progress.stage("attach"):
             builds.attach_build(
                 database,
@@ -66,7 +67,7 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
                     "time_step_us": built.clock.step_us,
                     "median_gap_us": built.clock.median_gap_us,
                     "grid": asdict(index.grid.frame),
-                    "fingerprint": _fingerprint(dataset, built),
+                    "fingerprint": _fingerprint(dataset, built, keys),
                     "software": freqdp_db.__version__,
                 },
             )
@@ -76,8 +77,11 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
 
 def _discretise(
     database: Database, dataset: DatasetRow, source: Source, excluded: dict[str, int]
-) -> Built:
-    """Clean, project to metres, order and snap; counts what is left out in `excluded`."""
+) -> tuple[Build, list[str]]:
+    """Clean, project to metres, order and snap; also the objects' keys.
+
+    Counts what is left out in `excluded`.
+    """
     raw = _reference(database, dataset.source_srid)
     rows = cleaning.drop_unusable(source.rows, raw.geographic, excluded)
     _require_rows(rows, excluded)
@@ -95,15 +99,16 @@ def _discretise(
     present, owner = np.unique(rows.object, return_inverse=True)
     offsets = offsets_of(owner, len(present))
     step = cleaning.time_step(rows.at)
-    return Built(
+    places = snapped.locations
+    built = Build(
         trajectories=Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]]),
-        locations=snapped.locations,
-        source_x=source_x,
-        source_y=source_y,
+        locations=Locations(places.x, places.y, source_x, source_y),
         clock=Clock(step, cleaning.median_gap(rows.at, owner, step)),
         srid=srid,
-        keys=[source.keys[k] for k in present],
+        source_srid=dataset.source_srid,
+        timezone=dataset.mapping.timezone,
     )
+    return built, [source.keys[k] for k in present]
 
 
 def _require_rows(rows: Rows, excluded: dict[str, int]) -> None:
@@ -161,9 +166,9 @@ def _snap(
     return snapped, *transform(own, raw, anchor_x[chosen], anchor_y[chosen])
 
 
-def _fingerprint(dataset: DatasetRow, built: Built) -> str:
+def _fingerprint(dataset: DatasetRow, built: Build, keys: list[str]) -> str:
     digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}".encode())
-    for key in built.keys:
+    for key in keys:
         digest.update(f"{len(key)} {key}".encode())
     for column in (
         built.locations.x,

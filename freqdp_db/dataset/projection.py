@@ -13,6 +13,7 @@ import numpy as np
 import pyproj
 
 from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.build import Build
 from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadData, BadInput
 
@@ -92,3 +93,13 @@ def transform(
     if not parts:
         return x.copy(), y.copy()
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+def to_source(build: Build, x: Metres, y: Metres) -> tuple[Metres, Metres]:
+    """Places in metres as coordinates of the source's SRID."""
+    assert build.systems is not None, "the build was read without its reference systems"
+    plane, source = (
+        ReferenceSystem.parse(srid, definition)
+        for srid, definition in zip((build.srid, build.source_srid), build.systems, strict=True)
+    )
+    return transform(plane, source, x, y)

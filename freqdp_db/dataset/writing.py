@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Metres
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.filing import Filed, cells_of
@@ -22,25 +21,11 @@ from freqdp_db.storage.records import builds
 _CHUNK = 1 << 17
 
 
-@dataclass(frozen=True)
-class Built:
-    """A build in memory: what the tables will hold."""
-
-    trajectories: Trajectories
-    locations: Locations
-    source_x: Metres
-    source_y: Metres
-    """The locations in the source's own SRID."""
-    clock: Clock
-    srid: int
-    keys: list[str]
-
-
 def write_build(
     database: Database,
     number: int,
-    source_srid: int,
-    built: Built,
+    built: Build,
+    keys: Sequence[str],
     frequencies: Frequencies,
     index: Filed,
     progress: Progress,
@@ -50,7 +35,7 @@ def write_build(
         progress.stage("write samples", built.trajectories.samples) as samples,
         database.side_by_side(1) as start,
     ):
-        start(_write_others, database, number, source_srid, built, frequencies, index)
+        start(_write_others, database, number, built, keys, frequencies, index)
         with builds.filling(database, "sample", number) as part:
             part.copy(SAMPLE, _sample_chunks(number, built.trajectories, samples))
 
@@ -84,8 +69,8 @@ def _sample_chunks(number: int, trajectories: Trajectories, stage: Stage) -> Ite
 def _write_others(
     database: Database,
     number: int,
-    source_srid: int,
-    built: Built,
+    built: Build,
+    keys: Sequence[str],
     frequencies: Frequencies,
     index: Filed,
 ) -> None:
@@ -100,7 +85,7 @@ def _write_others(
             x_m=built.locations.x,
             y_m=built.locations.y,
             tf=frequencies.tf,
-            geom=point_bytes(built.source_x, built.source_y, source_srid),
+            geom=point_bytes(*built.locations.in_source(), built.source_srid),
         )
         part.copy(LOCATION, [location])
     with builds.filling(database, "trajectory", number) as part:
@@ -110,7 +95,7 @@ def _write_others(
             (
                 (number, t, key, int(samples), int(distinct))
                 for t, (key, samples, distinct) in enumerate(
-                    zip(built.keys, built.trajectories.lengths, places, strict=True)
+                    zip(keys, built.trajectories.lengths, places, strict=True)
                 )
             ),
         )
@@ -144,7 +129,7 @@ GRID_COLUMNS = [
 ]  # fmt: skip
 
 
-def _segment_chunks(number: int, built: Built, index: Filed) -> Iterator[NDArray[Any]]:
+def _segment_chunks(number: int, built: Build, index: Filed) -> Iterator[NDArray[Any]]:
     cell, segments = cells_of(index), index.segments
     for begin in range(0, len(index), _CHUNK):
         part = slice(begin, begin + _CHUNK)

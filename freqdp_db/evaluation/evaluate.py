@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from freqdp_db.columns.build import Build
+from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
 from freqdp_db.evaluation.pair import Pair
+from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
-from freqdp_db.release.verification import Loaded, load_build
+from freqdp_db.release.request import Request
+from freqdp_db.release.verification import released_relations, replay, require_published
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
-from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.records.metrics import load_released, store_metrics
-from freqdp_db.storage.records.releases import ReleaseRow, load_key
+from freqdp_db.storage.records.metrics import store_metrics
+from freqdp_db.storage.records.releases import ReleaseRow
 
 DEFAULT_SEED = 1
 
@@ -40,7 +43,7 @@ def evaluate(
 
     With roads, the recovery attack as well.
     """
-    require_published(release)
+    require_published(release, "measured")
     build = find_build(database, release.build_id)
     # roads first: a wrong name is refused before the long work
     network = None if roads is None else roads.network(database, build.srid, progress)
@@ -59,41 +62,12 @@ def check_seed(seed: int) -> None:
         )
 
 
-def require_published(release: ReleaseRow) -> None:
-    if release.state != "published":
-        raise BadInput(
-            f"release {release.name!r} is {release.state}, not published",
-            remedy=f"finish it: freqdp release resume {release.name}"
-            if release.state == "running"
-            else "what was taken back can no longer be measured",
-        )
-
-
-def load_pair(database: Database, release: ReleaseRow, progress: Progress) -> tuple[Pair, Loaded]:
-    """D as built and D* as it stands in the released table."""
-    require_published(release)
-    loaded = load_build(database, release.build_id, progress)
-    dataset = get_dataset(database, release.dataset_id)
-    with (
-        progress.stage("read release", release.rows) as stage,
-        database.begin(snapshot=True) as connection,
-    ):
-        released = load_released(
-            connection,
-            database,
-            release.name,
-            load_key(connection, database, release.release_id),
-            loaded.geometry,
-            loaded.trajectories.start,
-        )
-        stage.advance(released.samples)
-    return (
-        Pair(
-            loaded.trajectories,
-            released,
-            loaded.world.locations,
-            dataset.mapping.timezone,
-            release.options["time_step_us"],
-        ),
-        loaded,
-    )
+def load_pair(database: Database, release: ReleaseRow, progress: Progress) -> tuple[Pair, Build]:
+    """D as built, and D* as it stands in the released table: replayed, and compared row by row."""
+    require_published(release, "measured")
+    build = load_build(database, release.build_id, progress)
+    relations = released_relations(database, release.name)
+    _, state = replay(database, release, relations, World(build), progress)
+    time_step = Request.of(release).values.get("time_step")
+    pair = Pair(build.trajectories, state.trajectories, build.locations, build.timezone, time_step)
+    return pair, build

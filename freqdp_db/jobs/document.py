@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from freqdp_db.errors import BadInput
-from freqdp_db.release.request import DEFAULT_SPREAD, Request, check_release_name
+from freqdp_db.methods.kinds import Flag, Whole
+from freqdp_db.methods.parameters import Parameter
+from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.release.request import Request, check_release_name
 
-_KEYS = {
-    "method", "epsilon", "epsilon_global", "epsilon_local", "signature", "spread", "time_step",
-    "seed", "as", "new_draw", "rebuild", "keep",
-}  # fmt: skip
-_DURATION = re.compile(r"[0-9a-z. ]{1,20}")
-_MAX_DECIMALS = 9
 MAX_KEEP = 10_000
+_NEW_DRAW = Parameter("new_draw", Flag(), "Draw afresh.", False)
+_REBUILD = Parameter("rebuild", Flag(), "Make a new build first.", False)
+_KEEP = Parameter("keep", Whole(1, MAX_KEEP, "7"), "How many releases to keep.")
 
 
 @dataclass(frozen=True)
-class Asked:
+class JobRequest:
     """A request for a job: the release, and what belongs around it."""
 
     request: Request
@@ -31,86 +29,27 @@ class Asked:
 
     def document(self) -> dict[str, Any]:
         """As `request_release` takes it, with exact numbers."""
-        request = self.request
-        document: dict[str, Any] = {
-            "method": request.method.name,
-            "signature": request.signature,
-            "spread": "paper" if request.spread == "paper" else Decimal(request.spread),
-            "time_step": None if request.time_step_us is None else f"{request.time_step_us}us",
-            "seed": request.seed,
+        document = {
+            "method": self.request.method.name,
+            **self.request.document(),
             "as": self.name,
             "new_draw": self.new_draw,
             "rebuild": self.rebuild,
             "keep": self.keep,
         }
-        if request.epsilon_global == request.epsilon_local or len(request.method.steps) == 1:
-            document["epsilon"] = request.epsilon.normalize()
-        else:
-            document["epsilon_global"] = request.epsilon_global
-            document["epsilon_local"] = request.epsilon_local
         return {key: value for key, value in document.items() if value is not None}
 
 
-def parse(document: dict[str, Any]) -> Asked:
+def parse(document: dict[str, Any]) -> JobRequest:
     """Check a document as SQL does; numbers must be int or Decimal. Raises BadInput."""
     given = {key: value for key, value in document.items() if value is not None}
-    for key in given:
-        if key not in _KEYS:
-            raise BadInput(f"option {key!r} is not known", remedy="use " + ", ".join(sorted(_KEYS)))
-    keep = given.get("keep")
-    if keep is not None and not 1 <= _whole(given, "keep") <= MAX_KEEP:
-        raise BadInput(f"keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example 7")
-    name = _typed(given, "as", str)
-    time_step = _typed(given, "time_step", str)
-    if time_step is not None and not _DURATION.fullmatch(time_step):
-        raise _not_acceptable("time_step", time_step)
-    spread = "paper" if given.get("spread") == "paper" else _number(given, "spread")
-    return Asked(
-        request=Request.parse(
-            method=given.get("method", "lg"),
-            epsilon=_number(given, "epsilon"),
-            epsilon_global=_number(given, "epsilon_global"),
-            epsilon_local=_number(given, "epsilon_local"),
-            signature=_whole(given, "signature") if "signature" in given else 10,
-            spread=DEFAULT_SPREAD if spread is None else spread,
-            time_step=time_step,
-            seed=_whole(given, "seed") if "seed" in given else None,
-        ),
-        name=None if name is None else check_release_name(name),
-        new_draw=bool(_typed(given, "new_draw", bool)),
-        rebuild=bool(_typed(given, "rebuild", bool)),
-        keep=keep,
-    )
-
-
-def _typed(given: dict[str, Any], key: str, kind: type) -> Any:
-    value = given.get(key)
-    if value is not None and not isinstance(value, kind):
-        raise _not_acceptable(key, value)
-    return value
-
-
-def _whole(given: dict[str, Any], key: str) -> int:
-    value = given[key]
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _not_acceptable(key, value)
-    return value
-
-
-def _number(given: dict[str, Any], key: str) -> str | None:
-    """A number as text. Exact to 9 decimals, so that SQL and Python mean the same."""
-    value = given.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-        raise _not_acceptable(key, value)
-    if isinstance(value, Decimal) and -int(value.as_tuple().exponent) > _MAX_DECIMALS:
-        raise _not_acceptable(key, value)
-    return str(value)
-
-
-def _not_acceptable(key: str, value: object) -> BadInput:
-    return BadInput(
-        f"option {key}: {value!r} is not acceptable",
-        remedy='for example {"signature": 10, "spread": 500, "time_step": "60s"}',
+    method, name = given.pop("method", DEFAULT_METHOD), given.pop("as", None)
+    if name is not None and not isinstance(name, str):
+        raise BadInput(f"--as {name!r} is not a name", remedy="for example --as city_1")
+    own = {
+        p.name: p.parse(given.pop(p.name), text=False) if p.name in given else p.default
+        for p in (_NEW_DRAW, _REBUILD, _KEEP)
+    }
+    return JobRequest(
+        Request.from_json(method, given), None if name is None else check_release_name(name), **own
     )

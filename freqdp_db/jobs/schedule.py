@@ -7,11 +7,11 @@ from datetime import datetime
 
 from freqdp_db.errors import FreqdpError
 from freqdp_db.jobs.cron import Cron, find_zone
-from freqdp_db.jobs.document import Asked
+from freqdp_db.jobs.document import JobRequest
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records import schedules
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import find_budget
+from freqdp_db.storage.records.ledger import budget_of
 
 REPEATED = (
     "Releases of one source can be joined through their untouched samples: each further one exposes "
@@ -27,7 +27,8 @@ class Planned:
     cron: str
     timezone: str
     next_at: datetime
-    releases_left: int
+    releases_left: int | None
+    """None: they cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Fired:
 
 
 def add_schedule(
-    database: Database, dataset: DatasetRow, asked: Asked, at: str, timezone: str
+    database: Database, dataset: DatasetRow, asked: JobRequest, at: str, timezone: str
 ) -> Planned:
     """Ask for a new release whenever `at` says."""
     cron, zone = Cron.parse(at), find_zone(timezone)
@@ -50,8 +51,12 @@ def add_schedule(
     number = schedules.insert_schedule(
         database, dataset.dataset_id, dataset.name, asked.document(), cron.text, timezone, next_at
     )
-    left = find_budget(database, dataset.account_id).remaining // asked.request.epsilon
-    return Planned(number, cron.text, timezone, next_at, int(left))
+    request = asked.request
+    left = None
+    if request.spend:
+        budget = budget_of(database, dataset.account_id, request.method.unit)
+        left = int(budget.remaining // request.spend)
+    return Planned(number, cron.text, timezone, next_at, left)
 
 
 def fire_due(database: Database) -> list[Fired]:

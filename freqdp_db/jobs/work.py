@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from freqdp_db.dataset.building import build
 from freqdp_db.errors import Busy, FreqdpError, NotFound
-from freqdp_db.jobs.document import Asked, parse
+from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize, run
 from freqdp_db.release.withdrawing import withdraw
@@ -53,7 +53,7 @@ def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> Relea
 
 
 def _begin(
-    database: Database, job: JobRow, worker_id: int, asked: Asked, progress: Progress
+    database: Database, job: JobRow, worker_id: int, asked: JobRequest, progress: Progress
 ) -> tuple[ReleaseRow, bool]:
     dataset = _dataset(database, job.dataset_id)
     if asked.rebuild and job.build_id is None:

@@ -1,87 +1,79 @@
-"""Methods by name. A method is an order of mechanisms and a guarantee."""
+"""Methods by name. Adding one is a module that makes it, and a line here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
 
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.closure.family import CLOSURE
+from freqdp_db.methods.contract import Kind, Method
+from freqdp_db.methods.frequency.family import FREQUENCY
+from freqdp_db.methods.guarantee import Guarantee
 
-MechanismName: TypeAlias = Literal["global", "local", "closure"]
 DEFAULT_METHOD = "lg"
+_JOINED = "+"
+_COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
+
+METHODS: dict[str, Method] = {method.name: method for method in (*FREQUENCY, *CLOSURE)}
 
 
-@dataclass(frozen=True)
-class Method:
-    """One way to turn a build into anonymized trajectories."""
-
-    name: str
-    steps: tuple[MechanismName, ...]
-    summary: str
-    default_radius: str | None = None
-    """Metres, for a method that takes --radius."""
-
-    @property
-    def draws_noise(self) -> bool:
-        return "closure" not in self.steps
-
-    def split(
-        self, total: Decimal | None, for_global: Decimal | None, for_local: Decimal | None
-    ) -> tuple[Decimal, Decimal]:
-        """The epsilons of the two mechanisms: as given, else the total, in halves where both run."""
-        given = {"global": for_global, "local": for_local}
-        if not self.draws_noise and (total is not None or any(given.values())):
-            raise BadInput(
-                f"{self.name} draws no noise: it has no epsilon to give it",
-                remedy="leave --epsilon out, or choose another --method",
-            )
-        for mechanism, epsilon in given.items():
-            if epsilon is not None and mechanism not in self.steps:
-                raise BadInput(
-                    f"--epsilon-{mechanism} {epsilon}: {self.name} has no {mechanism} mechanism",
-                    remedy=f"leave --epsilon-{mechanism} out",
-                )
-        if for_global is None and for_local is None:
-            if not self.draws_noise:
-                return Decimal(0), Decimal(0)
-            share = (total if total is not None else Decimal(1)) / len(self.steps)
-            return (
-                share if "global" in self.steps else Decimal(0),
-                share if "local" in self.steps else Decimal(0),
-            )
-        if total is not None:
-            raise BadInput(
-                "--epsilon and --epsilon-global/--epsilon-local are given",
-                remedy="give the total, or the two parts",
-            )
-        if any(given[m] is None for m in self.steps):
-            raise BadInput(
-                f"{self.name} needs both --epsilon-global and --epsilon-local",
-                remedy="give both, or --epsilon for the total",
-            )
-        return for_global or Decimal(0), for_local or Decimal(0)
-
-
-METHODS = {
-    m.name: m
-    for m in (
-        Method("lg", ("local", "global"), "local PF randomization, then global TF randomization"),
-        Method("gl", ("global", "local"), "global TF randomization, then local PF randomization"),
-        Method("pure-g", ("global",), "global TF randomization only"),
-        Method("pure-l", ("local",), "local PF randomization only"),
-        Method("sc", ("closure",), "signature closure, for comparison: drops each signature"),
-        Method(
-            "rsc",
-            ("closure",),
-            "signature closure with a radius, for comparison: drops what lies near as well",
-            default_radius="1000",
-        ),
-    )
-}
-
-
+@lru_cache
 def find_method(name: str) -> Method:
-    if name not in METHODS:
-        raise BadInput(f"--method {name!r} is not known", remedy="use one of " + ", ".join(METHODS))
-    return METHODS[name]
+    """A method, or several that follow each other: `lg+swap`."""
+    first, *others = name.split(_JOINED)
+    method = _known(first, name)
+    for other in others:
+        method = _join(method, _known(other, name))
+    return method
+
+
+def _known(part: str, name: str) -> Method:
+    if part not in METHODS:
+        joined = [m for m, method in METHODS.items() if method.after]
+        remedy = "use one of " + ", ".join(METHODS)
+        if joined:
+            remedy += f"; {', '.join(joined)} may follow others: lg+{joined[0]}"
+        raise BadInput(f"--method {name!r} is not known", remedy=remedy)
+    return METHODS[part]
+
+
+def _join(first: Method, then: Method) -> Method:
+    name = f"{first.name}{_JOINED}{then.name}"
+    if first.kind not in then.after:
+        raise BadInput(
+            f"--method {name!r}: {then.name} cannot follow {first.name}",
+            remedy=f"leave out one of them; what {first.name} makes is {first.kind}",
+        )
+
+    def guarantee(values: Mapping[str, Any]) -> Guarantee:
+        return first.guarantee(values).followed_by(then.guarantee(values))
+
+    return Method(
+        name,
+        f"{first.summary}; then {then.summary}",
+        first.steps + then.steps,
+        kind=max(first.kind, then.kind, key=_COARSER.index),
+        guarantee=guarantee,
+        unit=first.unit or then.unit,
+        grantable=first.grantable and then.grantable,
+        after=then.after,
+        explains=then.explains,
+        books=first.books or then.books,
+    )
+
+
+def declarations() -> dict[str, Any]:
+    """All methods with their parameters: what SQL checks requests by."""
+    return {
+        method.name: {
+            "summary": method.summary,
+            "kind": method.kind,
+            "unit": method.unit,
+            "after": sorted(method.after),
+            "spends": [p.name for p in method.parameters if p.share_of is not None and method.unit],
+            "parameters": {p.name: p.declaration() for p in method.parameters},
+        }
+        for method in METHODS.values()
+    }

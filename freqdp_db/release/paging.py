@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.build import Build
+from freqdp_db.edits.insertion import Search, search_in_memory
 from freqdp_db.errors import BadInput
-from freqdp_db.release.verification import Loaded
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.grid import Frame
 from freqdp_db.search.paging import PagedSearch
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.cells import all_cells, cell_segments
 
 _UNITS = {"MB": 10**6, "GB": 10**9}
@@ -29,20 +30,19 @@ def parse_memory(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def within_memory(database: Database, loaded: Loaded, memory: int) -> Loaded:
-    """The same build, searched in a way that keeps the segments within so many bytes."""
-    build = loaded.build
-    if build.segments * _INDEX_BYTES <= memory:
-        return loaded
+def search_within(database: Database, build_id: int, build: Build, memory: int) -> Search:
+    """A search that keeps the segments within so many bytes; the answers are the same."""
+    row = find_build(database, build_id)
+    if row.segments * _INDEX_BYTES <= memory:
+        return search_in_memory
     with database.begin() as connection:
-        cells = all_cells(connection, database, build.build_id)
-    frame = Frame(build.grid["x"], build.grid["y"], build.grid["side"], int(build.grid["levels"]))
+        cells = all_cells(connection, database, build_id)
+    frame = Frame(row.grid["x"], row.grid["y"], row.grid["side"], int(row.grid["levels"]))
     directory = Directory.of(frame, cells.cell, cells.segments, cells.box, cells.tree_box)
 
     def fetch(wanted: Ints) -> CellRows:
         with database.begin() as connection:
-            rows = cell_segments(connection, database, build.build_id, wanted)
+            rows = cell_segments(connection, database, build_id, wanted)
         return CellRows(rows.cell, rows.trajectory, rows.tail, rows.head)
 
-    search = PagedSearch(directory, fetch, loaded.trajectories, memory)
-    return replace(loaded, world=replace(loaded.world, search=search))
+    return PagedSearch(directory, fetch, build.trajectories, memory)

@@ -5,35 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from freqdp_db.mechanisms.noise import SeededSource, released_ids
-from freqdp_db.methods.guarantee import guarantee
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import World
+from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.progress import Progress
-from freqdp_db.release import steps
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import load_build
+from freqdp_db.release.summary import whole_user
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import sparse_objects
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import Budget, find_budget
+from freqdp_db.storage.records.ledger import Budget, budget_of
 from freqdp_db.storage.records.releases import list_releases
 
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.
 _ROWS_PER_SECOND = 150_000
-
-
-@dataclass(frozen=True)
-class StepPlan:
-    mechanism: str
-    targets: int
-    deletions: int
-    insertions: int
-    deletion_loss_m: float
-    insertion_loss_m: float
-    user_level: dict[str, float] | None
-    """None: nothing is drawn, so nothing is accounted."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +30,10 @@ class Plan:
     dataset: str
     request: Request
     budget: Budget
-    steps: list[StepPlan]
+    steps: list[StepTaken]
     samples: int
     rows: int
-    trajectories: int
+    objects: int
     sparse: int
     seconds: float
     earlier: int
@@ -54,53 +41,52 @@ class Plan:
 
     @property
     def allowed(self) -> bool:
-        return self.request.epsilon <= self.budget.remaining
+        return self.request.spend <= self.budget.remaining
 
     def document(self) -> dict[str, Any]:
         return {
             "dataset": self.dataset,
             "method": self.request.method.name,
-            "epsilon": self.request.epsilon,
-            "epsilon_global": self.request.epsilon_global,
-            "epsilon_local": self.request.epsilon_local,
+            "kind": self.request.method.kind,
+            "parameters": self.request.published(),
+            "spend": self.request.spend,
+            "unit": self.request.method.unit,
             "budget": asdict(self.budget),
             "allowed": self.allowed,
-            "steps": [asdict(s) for s in self.steps],
+            "steps": [
+                {
+                    "mechanism": taken.step.name,
+                    "drawn": taken.drawn,
+                    **taken.counts,
+                    "user_level": taken.user_level or None,
+                }
+                for taken in self.steps
+            ],
             "samples": self.samples,
             "rows": self.rows,
-            "trajectories": self.trajectories,
+            "trajectories": self.objects,
             "objects_with_fewer_than_2m_places": self.sparse,
             "seconds": self.seconds,
             "earlier_releases": self.earlier,
-            "guarantee": guarantee(
-                self.request.method,
-                self.request.epsilon_global,
-                self.request.epsilon_local,
-                private=True,
-            ),
+            "guarantee": self.request.guarantee(),
         }
 
     def lines(self) -> list[str]:
-        left = self.budget.remaining - self.request.epsilon
-        lines = [
-            f"{self.dataset}, method {self.request.method.name}: would spend epsilon "
-            f"{self.request.epsilon:f} of the {self.budget.remaining:f} that are left"
-            + (f", leaving {left:f}." if left >= 0 else f": REFUSED, short by {-left:f}."),
-        ]
-        for step in self.steps:
+        lines = [f"{self.dataset}, method {self.request.method.name}: {self._money()}"]
+        for taken in self.steps:
+            costs = whole_user(taken.user_level)
             lines.append(
-                f"  {step.mechanism}: {step.targets:,} targets, about {step.deletions:,} samples "
-                f"deleted and {step.insertions:,} inserted "
-                f"(mean loss {_mean(step.insertion_loss_m, step.insertions)})" + _whole_user(step)
+                f"  {taken.step.name}: {taken.step.describe(taken.drawn, taken.counts)}"
+                + (f"; a whole user costs {costs}" if costs else "")
             )
         lines.append(
-            f"About {self.rows:,} rows of {self.trajectories:,} objects "
+            f"About {self.rows:,} rows from {self.objects:,} objects "
             f"(now {self.samples:,} samples), in about {max(self.seconds, 1):.0f} s."
         )
         if self.sparse:
             lines.append(
-                f"{self.sparse:,} objects have fewer than {2 * self.request.signature} places: the "
-                "method leaves little of them."
+                f"{self.sparse:,} objects have fewer than {2 * self.request.values['signature']} "
+                "places: the method leaves little of them."
             )
         if self.earlier:
             lines.append(
@@ -110,59 +96,38 @@ class Plan:
         lines.append("Numbers from a trial draw that was thrown away; nothing was spent.")
         return lines
 
-
-def _whole_user(step: StepPlan) -> str:
-    cost = step.user_level
-    if cost is None:
-        return ""
-    return (
-        f"; a whole user costs epsilon {cost['epsilon_per_user_mean']:,.1f} on average, "
-        f"{cost['epsilon_per_user_max']:,.1f} at most"
-    )
-
-
-def _mean(loss_m: float, count: int) -> str:
-    return f"{loss_m / count:,.0f} m" if count else "none"
+    def _money(self) -> str:
+        if self.request.method.unit is None:
+            return "would spend nothing."
+        spend, left = self.request.spend, self.budget.remaining - self.request.spend
+        return f"would spend {self.budget.currency} {spend:f} of the {self.budget.remaining:f} " + (
+            f"that are left, leaving {left:f}."
+            if left >= 0
+            else f"that are left: REFUSED, short by {-left:f}."
+        )
 
 
 def make_plan(
     database: Database, dataset: DatasetRow, request: Request, progress: Progress
 ) -> Plan:
-    """Run the mechanisms in memory on a seeded trial draw; write nothing."""
-    loaded = load_build(database, dataset.require_build(), progress)
-    request.require_possible(loaded.build)
+    """Run the steps on a trial draw that is thrown away."""
+    build = load_build(database, dataset.require_build(), progress)
+    # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
-    rank = np.argsort(np.argsort(released_ids(source, len(loaded.trajectories))))
-    state, planned = loaded.trajectories, []
-    for mechanism in request.method.steps:
-        with progress.stage(f"{mechanism} trial", state.samples) as stage:
-            frequencies = steps.count(state, loaded.world)
-            targets = steps.draw(mechanism, frequencies, loaded.world.locations, request, source)
-            costs = None
-            if request.method.draws_noise:
-                costs = steps.user_level(frequencies, targets, request)
-            edits, state = steps.edit(state, frequencies, targets, loaded.world, request, rank)
-            stage.advance(state.samples)
-        planned.append(
-            StepPlan(
-                mechanism,
-                len(targets),
-                edits.deletions.edits,
-                edits.insertions.edits,
-                edits.deletions.loss_m,
-                edits.insertions.loss_m,
-                costs,
-            )
-        )
+    trial = Trial(lambda number: source, counted=True)
+    state = run_steps(request.method, request.values, World(build), trial, progress)
+    signature = request.values.get("signature")
     return Plan(
         dataset=dataset.name,
         request=request,
-        budget=find_budget(database, dataset.account_id),
-        steps=planned,
-        samples=loaded.trajectories.samples,
+        budget=budget_of(database, dataset.account_id, request.method.unit),
+        steps=trial.taken,
+        samples=build.trajectories.samples,
         rows=state.samples,
-        trajectories=len(loaded.trajectories),
-        sparse=sparse_objects(database, loaded.build.build_id, request.signature),
+        objects=len(build.trajectories),
+        sparse=0
+        if signature is None
+        else sparse_objects(database, dataset.require_build(), signature),
         seconds=sum(progress.seconds.values()) + state.samples / _ROWS_PER_SECOND,
         earlier=sum(
             r.dataset_id == dataset.dataset_id and r.state == "published"

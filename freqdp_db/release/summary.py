@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from freqdp_db.release.pipeline import Outcome, epsilon_of
+from freqdp_db.release.pipeline import Outcome
+from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
 
-_WORDS = {"local": "how often each object visits its listed places",
-          "global": "how many objects visit each signature place",
-          "closure": "the signatures"}  # fmt: skip
+
+def _steps(database: Database, release: ReleaseRow) -> list[StepRow]:
+    with database.begin() as connection:
+        return list_steps(connection, database, release.release_id)
 
 
 def release_document(database: Database, release: ReleaseRow) -> dict[str, Any]:
     """Everything the curator may know about a release."""
     schema = database.settings.release_schema
+    request = Request.of(release)
     return {
         **asdict(release),
-        "epsilon": epsilon_of(release),
+        "spend": request.spend,
+        "unit": request.method.unit,
         "table": f"{schema}.{release.name}",
         "line_table": f"{schema}.{release.name}_line",
-        "steps": [asdict(step) for step in list_steps(database, release.release_id)],
+        "steps": [asdict(step) for step in _steps(database, release)],
     }
 
 
@@ -48,11 +53,8 @@ def describe_outcome(database: Database, outcome: Outcome) -> list[str]:
         ]
     lines = describe_release(database, release)
     if outcome.verified is not None:
-        checked = outcome.verified
-        lines.append(
-            f"Verified: {checked.edits:,} edits replayed, {checked.targets:,} targets hold exactly, "
-            f"{checked.rows:,} rows equal."
-        )
+        checked = outcome.verified.words(Request.of(release))
+        lines.append(f"Verified: {', '.join(checked)}, {outcome.verified.rows:,} rows equal.")
     lines_table = format_relation(database.settings.release_schema, f"{release.name}_line")
     lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {lines_table})")
     return lines
@@ -62,39 +64,35 @@ def describe_release(database: Database, release: ReleaseRow) -> list[str]:
     """One release: what it is, what was edited, what it guarantees."""
     table = format_relation(database.settings.release_schema, release.name)
     build = find_build(database, release.build_id)
+    request = Request.of(release)
     head = f"{table}: {release.state}"
     if release.state == "published":
         head = f"Published {table}, version {release.version}: {release.rows:,} rows"
+    parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
     lines = [
         head + f" (from {build.samples:,} samples of {build.trajectories:,} objects, "
         f"build {build.build_id}).",
-        f"Method {release.method}, epsilon {epsilon_of(release):f} (global "
-        f"{release.epsilon_global:f}, local {release.epsilon_local:f}), signature "
-        f"{release.signature_size}, spread {release.options['spread']}.",
+        f"Method {release.method}" + (f": {parameters}." if parameters else "."),
     ]
-    lines += [_describe_step(step) for step in list_steps(database, release.release_id)]
+    steps = zip(request.method.steps, _steps(database, release), strict=False)
+    for step, recorded in steps:
+        if recorded.counts is None:
+            done = f"{recorded.drawn:,} drawn, not carried out yet"
+        else:
+            done = step.describe(recorded.drawn, recorded.counts)
+        lines.append(f"Step {recorded.step}, {step.words}: {done}.")
+    lines += [f"What it is: {request.method.for_analysts}"]
     lines += ["Guarantee: " + release.guarantee["plain"]]
     for mechanism, cost in (release.user_level or {}).items():
         lines.append(
-            f"For a whole user the {mechanism} mechanism costs epsilon "
-            f"{cost['epsilon_per_user_mean']:,.1f} on average and {cost['epsilon_per_user_max']:,.1f} "
-            "at most (curator only)."
+            f"For a whole user the {mechanism} mechanism costs {whole_user(cost)} (curator only)."
         )
     return lines
 
 
-def _describe_step(step: StepRow) -> str:
-    if step.digest is None:
-        return (
-            f"Step {step.step}, {step.mechanism}: {step.targets:,} targets drawn, not edited yet."
-        )
-    edits = []
-    for count, loss, verb in (
-        (step.deletions, step.deletion_loss_m, "deleted"),
-        (step.insertions, step.insertion_loss_m, "inserted"),
-    ):
-        mean = f" at {(loss or 0) / count:,.0f} m mean loss" if count else ""
-        edits.append(f"{count or 0:,} samples {verb}{mean}")
-    return (
-        f"Step {step.step}, {_WORDS[step.mechanism]}: {step.targets:,} targets, {', '.join(edits)}."
-    )
+def whole_user(cost: Mapping[str, float]) -> str:
+    """What a whole user costs, in words; nothing where nothing is counted."""
+    if not cost:
+        return ""
+    mean, most = cost["epsilon_per_user_mean"], cost["epsilon_per_user_max"]
+    return f"epsilon {mean:,.1f} on average and {most:,.1f} at most"

@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.ragged import rows_of
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, point_coordinates
+from freqdp_db.dataset.projection import to_source
+from freqdp_db.methods.contract import Areas, State
+from freqdp_db.storage.copy.layout import (
+    POSTGRES_EPOCH_US,
+    Layout,
+    box_bytes,
+    point_bytes,
+    range_bytes,
+)
 from freqdp_db.storage.copy.wire import encode_lines
-from freqdp_db.storage.published.staging import POINTS
+from freqdp_db.storage.published.staging import AREAS, POINTS
 
 _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17
@@ -27,20 +37,31 @@ class ReleasedTable:
     order: Ints
     """Trajectories that are not empty, by released id."""
     key: Ints
-    geometry: NDArray[np.void]
-    """Each location as a point of the source's SRID."""
+    x: Metres
+    y: Metres
+    """Each place, in the source's SRID."""
+    areas: Areas | None
+    """Each sample's, in the source's SRID."""
     srid: int
 
     @classmethod
-    def of(
-        cls, trajectories: Trajectories, key: Ints, geometry: NDArray[np.void], srid: int
-    ) -> ReleasedTable:
-        order = np.argsort(key)
-        return cls(trajectories, order[trajectories.lengths[order] > 0], key, geometry, srid)
+    def of(cls, state: State, build: Build) -> ReleasedTable:
+        order = np.argsort(state.key)
+        order = order[state.trajectories.lengths[order] > 0]
+        if state.places.source_x is not None:
+            x, y = state.places.in_source()
+        else:
+            x, y = to_source(build, state.places.x, state.places.y)
+        areas = None if state.areas is None else _areas_in_source(build, state.areas)
+        return cls(state.trajectories, order, state.key, x, y, areas, build.source_srid)
 
     @property
     def rows(self) -> int:
         return self.trajectories.samples
+
+    @property
+    def layout(self) -> Layout:
+        return POINTS if self.areas is None else AREAS
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -53,22 +74,27 @@ class ReleasedTable:
             begin = end
 
     def points(self) -> Iterator[NDArray[Any]]:
-        """Packed rows (trajectory_id, seq, at, geom)."""
-        lengths, offsets = self.trajectories.lengths, self.trajectories.offsets
+        """Packed rows (trajectory_id, seq, at, geom), and area and interval where there are any."""
+        geometry = point_bytes(self.x, self.y, self.srid)
         for batch in self._batches(_CHUNK):
-            counts = lengths[batch]
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            source = np.repeat(offsets[batch], counts) + within
-            yield POINTS.pack(
-                trajectory_id=np.repeat(self.key[batch], counts),
-                seq=within + 1,
-                at=self.trajectories.at[source],
-                geom=self.geometry[self.trajectories.location[source]],
-            )
+            source, offsets = rows_of(self.trajectories.offsets, batch)
+            counts = np.diff(offsets)
+            columns = {
+                "trajectory_id": np.repeat(self.key[batch], counts),
+                "seq": np.arange(len(source)) - np.repeat(offsets[:-1], counts) + 1,
+                "at": self.trajectories.at[source],
+                "geom": geometry[self.trajectories.location[source]],
+            }
+            if self.areas is not None:
+                a = self.areas
+                columns["area"] = box_bytes(
+                    a.x_min[source], a.y_min[source], a.x_max[source], a.y_max[source], self.srid
+                )
+                columns["during"] = range_bytes(self.trajectories.at[source], a.until[source])
+            yield self.layout.pack(**columns)
 
     def lines(self) -> Iterator[memoryview]:
         """Rows (trajectory_id, LineStringM) of the trajectories with at least two samples."""
-        x, y = point_coordinates(self.geometry)
         seconds = (self.trajectories.at + POSTGRES_EPOCH_US) / 1e6
         for batch in self._batches(_LINE_ROWS):
             batch = batch[self.trajectories.lengths[batch] >= 2]
@@ -77,30 +103,49 @@ class ReleasedTable:
                 self.trajectories.offsets[batch],
                 self.trajectories.lengths[batch],
                 self.trajectories.location,
-                x,
-                y,
+                self.x,
+                self.y,
                 seconds,
                 self.srid,
             )
 
 
-def comments(name: str, guarantee: dict[str, Any], method: str) -> dict[str, str]:
+def _areas_in_source(build: Build, areas: Areas) -> Areas:
+    """Boxes around what the boxes in metres become."""
+    corners = [
+        to_source(build, x, y)
+        for x in (areas.x_min, areas.x_max)
+        for y in (areas.y_min, areas.y_max)
+    ]
+    xs, ys = np.stack([c[0] for c in corners]), np.stack([c[1] for c in corners])
+    return Areas(xs.min(axis=0), ys.min(axis=0), xs.max(axis=0), ys.max(axis=0), areas.until)
+
+
+def comments(name: str, guarantee: dict[str, Any], for_analysts: str) -> dict[str, str]:
     """COMMENT ON for the two tables and their columns."""
-    user = "; ".join(
+    what = (
+        f"Release {name}, anonymized by freqdp with method {guarantee['method']}. {for_analysts} "
+        f"{guarantee['plain']}"
+    )
+    users = "; ".join(
         f"{artefact.replace('_', ' ')}, epsilon {found['whole_user']}"
         for artefact, found in guarantee["artefacts"].items()
         if "whole_user" in found
     )
-    what = (
-        f"Release {name}, anonymized by freqdp with method {method}. {guarantee['plain']} "
-        f"For a whole user: {user}."
-    )
+    if users:
+        what += f" For a whole user: {users}."
+    point = "The location's point, in the SRID of the source."
+    generalised = guarantee["kind"] == "generalised"
+    if generalised:
+        point = "The middle of the area, in the SRID of the source: not a position."
     return {
         "points": what + " See catalog for the full guarantee.",
         "points.trajectory_id": "Fresh random id; says nothing about the object behind it.",
         "points.seq": "Position in the trajectory, from 1, in time order.",
-        "points.at": "Time of the sample.",
-        "points.geom": "The location's point, in the SRID of the source.",
+        "points.at": "Begin of the interval." if generalised else "Time of the sample.",
+        "points.geom": point,
+        "points.area": "Somewhere in here, in the SRID of the source.",
+        "points.during": "At some time in this interval.",
         "line": what + " One line per trajectory of at least 2 samples.",
         "line.trajectory_id": "The same id as in the table of samples.",
         "line.geom": "LineStringM: M is the time in epoch seconds.",

@@ -1,4 +1,4 @@
-"""Verify a release: replay its edit log on the build and compare with the table, row by row."""
+"""Verify a release: replay its steps on the build and compare with the table, row by row."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.edits import EditRuns, Edits
-from freqdp_db.columns.trajectories import Clock, Trajectories
-from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.loop import run_steps
 from freqdp_db.progress import Progress
-from freqdp_db.release.steps import World, count, digest, drawn_from, require_targets
+from freqdp_db.release.journal import ReplayJournal
+from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.published import staging
-from freqdp_db.storage.records.builds import BuildRow, find_build, load_locations, load_trajectories
-from freqdp_db.storage.records.releases import (
-    ReleaseRow,
-    StepRow,
-    list_steps,
-    load_edits,
-    load_key,
-    load_targets,
-)
+from freqdp_db.storage.records.releases import ReleaseRow
 
-_REPLAY, _COMPARE = VERIFY_STAGES = ("replay edits", "compare rows")
+_REPLAY, _COMPARE = VERIFY_STAGES = ("replay steps", "compare rows")
 """What a progress calls the two halves of the check."""
+Relations = tuple[tuple[str, str], tuple[str, str]]
+"""The table of samples and the table of lines, each as (schema, name)."""
 
 
 @dataclass(frozen=True)
@@ -38,159 +31,68 @@ class Verified:
 
     rows: int
     trajectories: int
-    targets: int
-    edits: int
+    checked: dict[str, int]
+
+    def words(self, request: Request) -> list[str]:
+        """What the steps checked, in words."""
+        names = {k: v for step in request.method.steps for k, v in step.checked.items()}
+        return [f"{count:,} {names[name]}" for name, count in self.checked.items()]
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A build in memory, with its locations as the release shows them."""
-
-    build: BuildRow
-    trajectories: Trajectories
-    world: World
-    geometry: NDArray[np.void]
-
-
-def load_build(database: Database, build_id: int, progress: Progress) -> Loaded:
-    """Read a build's samples and locations."""
-    build = find_build(database, build_id)
-    if build.dropped_at is not None:
+def require_published(release: ReleaseRow, verb: str) -> None:
+    if release.state != "published":
         raise BadInput(
-            f"the data of build {build_id} was removed on {build.dropped_at:%Y-%m-%d}",
-            remedy="a withdrawn release can no longer be verified",
+            f"release {release.name!r} is {release.state}, not published",
+            remedy=f"finish it: freqdp release resume {release.name}"
+            if release.state == "running"
+            else f"what was taken back can no longer be {verb}",
         )
-    with progress.stage("read build", build.samples) as stage, database.begin(snapshot=True) as c:
-        trajectories = load_trajectories(c, database, build)
-        stage.advance(trajectories.samples)
-        locations, geometry = load_locations(c, database, build)
-    clock = Clock(build.time_step_us, build.median_gap_us)
-    return Loaded(build, trajectories, World(locations, clock), geometry)
+
+
+def released_relations(database: Database, name: str) -> Relations:
+    schema = database.settings.release_schema
+    return (schema, name), (schema, f"{name}_line")
 
 
 def verify(
     database: Database,
     release: ReleaseRow,
-    relations: tuple[tuple[str, str], tuple[str, str]],
-    loaded: Loaded,
+    relations: Relations,
+    world: World,
     progress: Progress,
 ) -> Verified:
-    """Replay: after each mechanism its targets hold, and the last state is the table.
+    """After each step what it promises holds, and the last state is the table."""
+    return replay(database, release, relations, world, progress)[0]
 
-    `relations`: the table of samples and the table of lines, each as (schema, name).
-    """
-    state, targets_checked, edits_replayed = loaded.trajectories, 0, 0
+
+def replay(
+    database: Database,
+    release: ReleaseRow,
+    relations: Relations,
+    world: World,
+    progress: Progress,
+) -> tuple[Verified, State]:
+    """Verify, and return what was released: with whose each sample is."""
+    request = Request.of(release)
     with progress.stage(_REPLAY) as stage, database.begin(snapshot=True) as connection:
-        key = load_key(connection, database, release.release_id)
-        _require_key(key, len(state))
-        frequencies = count(state, loaded.world)
-        for step in list_steps(database, release.release_id):
-            targets = load_targets(
-                connection, database, release.release_id, step.step, step.mechanism
-            )
-            if not drawn_from(frequencies, targets):
-                raise VerificationFailed(
-                    f"step {step.step}: its targets were drawn from other data"
-                )
-            edits = load_edits(connection, database, release.release_id, step.step)
-            _require_possible(state, edits, len(loaded.world.locations), step.step)
-            state = apply_edits(state, edits, loaded.world.locations, loaded.world.clock)
-            frequencies = count(state, loaded.world)
-            require_targets(frequencies, targets, step.step)
-            _require_ordered(state, step.step)
-            _require_recorded(step, edits, state)
-            targets_checked += len(targets)
-            edits_replayed += edits.deletions.edits + edits.insertions.edits
-            stage.advance(edits.deletions.edits + edits.insertions.edits)
-    time_step = release.options.get("time_step_us")
-    if time_step is not None:
-        state = coarsen_times(state, time_step)
-    table = ReleasedTable.of(state, key, loaded.geometry, loaded.build.source_srid)
+        journal = ReplayJournal(connection, database, release.release_id)
+        state = run_steps(request.method, request.values, world, journal, Progress())
+        stage.advance(state.samples)
+    table = ReleasedTable.of(state, world.build)
     points, lines = relations
     with progress.stage(_COMPARE, table.rows) as stage, database.begin(snapshot=True) as c:
         for advanced in _compare(
             c,
             points,
-            staging.POINTS.names,
+            table.layout.names,
             ["trajectory_id", "seq"],
             (chunk.view(np.uint8) for chunk in table.points()),
         ):
-            stage.advance(advanced // staging.POINTS.dtype.itemsize)
+            stage.advance(advanced // table.layout.dtype.itemsize)
         for _ in _compare(c, lines, ["trajectory_id", "geom"], ["trajectory_id"],
                           (np.frombuffer(chunk, np.uint8) for chunk in table.lines())):  # fmt: skip
             pass
-    return Verified(table.rows, len(table.order), targets_checked, edits_replayed)
-
-
-def _require_key(key: Ints, trajectories: int) -> None:
-    if len(key) != trajectories or len(np.unique(key)) != len(key):
-        raise VerificationFailed("the key does not give every trajectory an id of its own")
-
-
-def _require_possible(state: Trajectories, edits: Edits, places: int, step: int) -> None:
-    """Every deletion names a sample that is at its place; every insertion goes between samples.
-
-    The kernels that apply the edits take this for granted.
-    """
-    for runs in (edits.deletions, edits.insertions):
-        known = (runs.trajectory >= 0) & (runs.trajectory < len(state))
-        known &= (runs.location >= 0) & (runs.location < places)
-        if not known.all():
-            raise VerificationFailed(
-                f"step {step}: the log names trajectories or places of no build"
-            )
-    owner, place, position = _one_by_one(edits.deletions)
-    if not ((position >= 0) & (position < state.lengths[owner])).all():
-        raise VerificationFailed(f"step {step}: the log deletes samples that do not exist")
-    at = state.offsets[owner] + position
-    keep = np.ones(state.samples + 1, np.bool_)
-    keep[at] = False
-    gone = len(keep) - np.count_nonzero(keep)
-    if not (state.location[at] == place).all() or gone != len(at):
-        raise VerificationFailed(f"step {step}: the log deletes samples of other places, or twice")
-    left = state.lengths - np.bincount(owner, minlength=len(state))
-    # the last sample that is left ends no segment, unless it is the only one
-    last = np.flatnonzero(keep)[np.cumsum(left) - 1] - state.offsets[:-1]
-    owner, place, position = _one_by_one(edits.insertions)
-    inside = (position >= 0) & (position < state.lengths[owner])
-    survives = keep[np.where(inside, state.offsets[owner] + position, state.samples)]
-    follows = inside & survives & ((position != last[owner]) | (left[owner] == 1))
-    if not np.where(left[owner] == 0, position == -1, follows).all():
-        raise VerificationFailed(f"step {step}: the log inserts after samples that are not there")
-
-
-def _one_by_one(runs: EditRuns) -> tuple[Ids, Ids, Ids]:
-    """Trajectory, location and position of each edit."""
-    counts = np.diff(runs.offsets)
-    return np.repeat(runs.trajectory, counts), np.repeat(runs.location, counts), runs.position
-
-
-def _require_recorded(step: StepRow, edits: Edits, state: Trajectories) -> None:
-    """The log and what it leads to are what the run recorded."""
-    replayed = (
-        edits.deletions.edits,
-        edits.insertions.edits,
-        edits.deletions.loss_m,
-        edits.insertions.loss_m,
-        digest(state),
-    )
-    recorded = (
-        step.deletions,
-        step.insertions,
-        step.deletion_loss_m,
-        step.insertion_loss_m,
-        step.digest,
-    )
-    if replayed != recorded:
-        raise VerificationFailed(f"step {step.step}: the log is not the one that was recorded")
-
-
-def _require_ordered(state: Trajectories, step: int) -> None:
-    begins = np.zeros(state.samples + 1, np.bool_)
-    begins[state.offsets] = True
-    falling = int(((np.diff(state.at) < 0) & ~begins[1 : state.samples]).sum())
-    if falling:
-        raise VerificationFailed(f"step {step}: {falling:,} times go backwards")
+    return Verified(table.rows, len(table.order), journal.checked), state
 
 
 def _compare(
@@ -217,8 +119,3 @@ def _compare(
             )
         left, right = left[size:], right[size:]
         yield size
-
-
-def released_relations(database: Database, name: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    schema = database.settings.release_schema
-    return (schema, name), (schema, f"{name}_line")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freqdp_db.dataset.memory import load_build
 from freqdp_db.progress import Progress
-from freqdp_db.release.verification import load_build
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, find_candidates, make_network
 from freqdp_db.storage.connection.engine import Database
@@ -75,9 +75,9 @@ def match_dataset(
     )
     with database.begin() as connection:
         check_target(connection, database.settings, table, mode)
-    loaded = load_build(database, build_id, progress)
-    network = roads.network(database, loaded.build.srid, progress)
-    side, locations = loaded.trajectories, loaded.world.locations
+    build = load_build(database, build_id, progress)
+    network = roads.network(database, build.srid, progress)
+    side, locations = build.trajectories, build.locations
     near = find_candidates(network, locations)
     found = match(network, near, side, locations, progress)
     owner = side.owner

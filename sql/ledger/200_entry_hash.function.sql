@@ -1,6 +1,6 @@
 -- identity: FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text)
 CREATE FUNCTION ${private}.entry_hash(
-    account int, entry int, kind text, epsilon numeric, release int,
+    account int, entry int, kind text, amount numeric, release int,
     reason text, actor text, at timestamptz, previous_hash text
 ) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -8,7 +8,7 @@ BEGIN ATOMIC
     -- Lengths go in with the texts, so that no two entries can be written the same way.
     SELECT encode(sha256(convert_to(
         concat_ws(
-            '|', account::text, entry::text, kind, trim_scale(epsilon)::text, coalesce(release::text, '-'),
+            '|', account::text, entry::text, kind, trim_scale(amount)::text, coalesce(release::text, '-'),
             length(reason)::text, reason, length(actor)::text, actor,
             (extract(epoch FROM at) * 1000000)::bigint::text, previous_hash
         ), 'UTF8')), 'hex');

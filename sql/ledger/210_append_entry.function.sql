@@ -1,6 +1,6 @@
 -- identity: FUNCTION ${private}.append_entry(int, text, numeric, int, text)
 CREATE FUNCTION ${private}.append_entry(
-    account int, kind text, epsilon numeric, release int, reason text
+    account int, kind text, amount numeric, release int, reason text
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -24,13 +24,13 @@ BEGIN
     entry_number := coalesce(entry_number, 0) + 1;
     before_hash := coalesce(before_hash, '');
     entry_hash := ${private}.entry_hash(
-        append_entry.account, entry_number, append_entry.kind, append_entry.epsilon,
+        append_entry.account, entry_number, append_entry.kind, append_entry.amount,
         append_entry.release, append_entry.reason, session_user::text, entry_at, before_hash
     );
     INSERT INTO ${private}.spend
-        (account_id, entry, kind, epsilon, release_id, reason, actor, at, previous_hash, hash)
+        (account_id, entry, kind, amount, release_id, reason, actor, at, previous_hash, hash)
     VALUES (
-        append_entry.account, entry_number, append_entry.kind, append_entry.epsilon,
+        append_entry.account, entry_number, append_entry.kind, append_entry.amount,
         append_entry.release, append_entry.reason, session_user::text, entry_at, before_hash, entry_hash
     );
     RETURN entry_hash;

@@ -8,50 +8,60 @@ SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     account int;
-    epsilon numeric;
+    wanted record;
     state record;
     spenders text;
 BEGIN
-    -- Budget and epsilon follow from the record: a caller cannot book less, or on another's budget.
-    SELECT d.account_id, r.epsilon_global + r.epsilon_local INTO account, epsilon
+    -- Budget and amount follow from the record: a caller cannot book less, or on another's budget.
+    SELECT u.account_id, s.amount, s.unit INTO wanted
     FROM ${private}.release AS r
     JOIN ${private}.build AS b ON b.build_id = r.build_id AND b.dataset_id = r.dataset_id
     JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
+    JOIN ${private}.account AS own ON own.account_id = d.account_id
+    CROSS JOIN LATERAL ${private}.spend_of(r.method, r.parameters) AS s
+    LEFT JOIN ${private}.account AS u ON u.source_schema = own.source_schema
+        AND u.source_relation = own.source_relation AND u.object_column = own.object_column
+        AND u.unit = coalesce(s.unit, 'occurrence')
     WHERE r.release_id = book_spend.release;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no release number %', book_spend.release USING ERRCODE = 'QF002';
     END IF;
     -- 'NaN' compares greater than every number, so it has to be named
-    IF epsilon < 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
-        RAISE EXCEPTION 'epsilon must be a number, 0 or more' USING ERRCODE = 'QF001';
+    IF wanted.amount < 0 OR wanted.amount = 'NaN' OR wanted.amount = 'Infinity' THEN
+        RAISE EXCEPTION 'what is spent must be a number, 0 or more' USING ERRCODE = 'QF001';
     END IF;
+    IF wanted.account_id IS NULL THEN
+        RAISE EXCEPTION 'the source has no budget for the unit %', wanted.unit
+        USING ERRCODE = 'QF003', HINT = 'an administrator can open one: freqdp budget DATASET --unit UNIT --raise AMOUNT --reason TEXT';
+    END IF;
+    account := wanted.account_id;
     PERFORM 1 FROM ${private}.account AS a WHERE a.account_id = account FOR UPDATE;
     IF EXISTS (SELECT 1 FROM ${private}.spend AS s WHERE s.release_id = book_spend.release) THEN
         RAISE EXCEPTION 'release number % was booked before', book_spend.release USING ERRCODE = 'QF001';
     END IF;
     SELECT b.granted, b.spent, b.remaining INTO state
     FROM ${private}.budget AS b WHERE b.account_id = account;
-    IF state.remaining < epsilon THEN
-        SELECT string_agg(format('%s (%s)', l.name, trim_scale(l.epsilon)), ', ' ORDER BY l.entry DESC)
+    IF state.remaining < wanted.amount THEN
+        SELECT string_agg(format('%s (%s)', l.name, trim_scale(l.amount)), ', ' ORDER BY l.entry DESC)
             || CASE WHEN max(l.spends) > 8 THEN format(' and %s before', max(l.spends) - 8) ELSE '' END
         INTO spenders
         FROM (
-            SELECT s.entry, s.epsilon, r.name, count(*) OVER () AS spends
+            SELECT s.entry, s.amount, r.name, count(*) OVER () AS spends
             FROM ${private}.spend AS s JOIN ${private}.release AS r USING (release_id)
             WHERE s.account_id = account
             ORDER BY s.entry DESC
             LIMIT 8
         ) AS l;
         RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, short by %; spent by %',
-            trim_scale(epsilon), trim_scale(state.spent), trim_scale(state.granted),
-            trim_scale(state.remaining), trim_scale(epsilon - state.remaining),
+            trim_scale(wanted.amount), trim_scale(state.spent), trim_scale(state.granted),
+            trim_scale(state.remaining), trim_scale(wanted.amount - state.remaining),
             coalesce(spenders, 'no release yet')
             USING ERRCODE = 'QF003', HINT = 'an administrator can raise it: freqdp budget DATASET --raise EPSILON --reason TEXT';
     END IF;
-    RETURN ${private}.append_entry(account, 'spend', epsilon, book_spend.release, reason);
+    RETURN ${private}.append_entry(account, 'spend', wanted.amount, book_spend.release, reason);
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.book_spend(int, text) IS
-'Books the epsilon of a recorded release (0: it draws none) on the budget of its source before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash.';
+'Books what a recorded release spends (0: it draws no noise) on the budget of its source, in the unit of its method, before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash.';
 REVOKE ALL ON FUNCTION ${private}.book_spend(int, text) FROM PUBLIC;

@@ -1,5 +1,5 @@
 -- identity: FUNCTION ${private}.grant_budget(int, numeric, text)
-CREATE FUNCTION ${private}.grant_budget(account int, epsilon numeric, reason text)
+CREATE FUNCTION ${private}.grant_budget(account int, amount numeric, reason text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: the ledger can be written through here and nowhere else
@@ -7,13 +7,13 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 BEGIN
-    IF epsilon IS NULL OR epsilon <= 0 OR epsilon = 'NaN' OR epsilon = 'Infinity' THEN
+    IF amount IS NULL OR amount <= 0 OR amount = 'NaN' OR amount = 'Infinity' THEN
         RAISE EXCEPTION 'a budget can only be raised by a number above 0' USING ERRCODE = 'QF001';
     END IF;
     IF coalesce(btrim(reason), '') = '' THEN
         RAISE EXCEPTION 'raising a budget needs a reason' USING ERRCODE = 'QF001';
     END IF;
-    RETURN ${private}.append_entry(account, 'grant', epsilon, NULL, reason);
+    RETURN ${private}.append_entry(account, 'grant', amount, NULL, reason);
 END;
 $body$;
 

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from freqdp_db.release.steps import World, count, draw, edit, require_targets
 from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
@@ -19,7 +20,6 @@ from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.release.request import Request
-from freqdp_db.release.steps import World, count, draw, edit, require_targets
 
 epsilons = st.sampled_from(["0.05", "0.5", "1", "4"])
 

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from freqdp_db.release.steps import World, edit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.edits import PfTargets
@@ -19,7 +20,6 @@ from freqdp_db.frequency.signatures import Signatures, rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
 from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
 from freqdp_db.release.request import Request
-from freqdp_db.release.steps import World, edit
 
 Ints = NDArray[np.int64]
 Walk = tuple[int, ...]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from freqdp_db.release.steps import World
 from test_mechanism_laws import Scaled
 
 from freqdp_db.columns.arrays import Ints
@@ -20,7 +21,6 @@ from freqdp_db.mechanisms import local_pf
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, scale_for
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
-from freqdp_db.release.steps import World
 
 pytestmark = pytest.mark.statistical
 

@@ -6,31 +6,23 @@ table of trajectories, nothing is claimed, and the experiment shows why. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.edits import PfTargets, Targets
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.errors import BadInput, NotFound, VerificationFailed
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.audit import neighbours
-from freqdp_db.evaluation.audit.bounds import Bound, Observed, bound_from, bound_from_hits
-from freqdp_db.evaluation.audit.neighbours import PointList
-from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
-from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
-from freqdp_db.mechanisms.mechanism import Mechanism
-from freqdp_db.mechanisms.noise import RandomSource, SecureSource, released_ids
-from freqdp_db.methods.registry import MechanismName
+from freqdp_db.evaluation.audit.bounds import Bound, bound_from_hits
+from freqdp_db.evaluation.audit.vectors import PROBES, Probed
+from freqdp_db.mechanisms.noise import RandomSource, SecureSource
+from freqdp_db.methods.contract import State, World, options_of
+from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.progress import Progress
-from freqdp_db.release import steps
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import load_build
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow
 
@@ -77,9 +69,7 @@ class Audit:
         return {
             "dataset": self.dataset,
             "method": self.request.method.name,
-            "epsilon_global": self.request.epsilon_global,
-            "epsilon_local": self.request.epsilon_local,
-            "signature": self.request.signature,
+            "parameters": self.request.published(),
             "confidence": self.confidence,
             "findings": [{**asdict(f), "within_claim": f.within_claim} for f in self.findings],
         }
@@ -122,7 +112,7 @@ def audit(
     source: RandomSource | None = None,
 ) -> Audit:
     """Audit the mechanisms of a method on a dataset's current build."""
-    if not request.method.draws_noise:
+    if request.method.unit is None:
         raise BadInput(
             f"--method {request.method.name} draws no noise: it has no epsilon to bound",
             remedy="audit one that does, such as lg",
@@ -132,53 +122,47 @@ def audit(
             f"--runs {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
             remedy=f"the default is {DEFAULT_RUNS:,}",
         )
-    if dataset.current_build is None:
-        raise NotFound(
-            f"dataset {dataset.name!r} has not been built",
-            remedy=f"freqdp dataset build {dataset.name}",
-        )
-    loaded = load_build(database, dataset.current_build, progress)
+    build = load_build(database, dataset.require_build(), progress)
     drawing = source if source is not None else SecureSource()
-    findings = audit_world(loaded.trajectories, loaded.world, request, drawing, runs, progress)
-    return Audit(dataset.name, request, findings)
+    return Audit(dataset.name, request, audit_build(build, request, drawing, runs, progress))
 
 
-def audit_world(
-    trajectories: Trajectories,
-    world: steps.World,
-    request: Request,
-    source: RandomSource,
-    runs: int,
-    progress: Progress,
+def audit_build(
+    build: Build, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[Finding]:
-    frequencies = steps.count(trajectories, world)
-    small = _cut(trajectories)
-    mechanisms = sorted(request.method.steps)
+    world = World(build)
+    whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
+    steps = sorted(request.method.steps, key=lambda step: step.name)
     # two changes in the point lists, and one for every other row
-    alpha = _ALPHA / (2 * len(mechanisms) + 2)
+    alpha = _ALPHA / (2 * len(steps) + 2)
     findings = []
     with progress.stage("lists held equal"):
-        if "global" in mechanisms:
-            findings.append(_held_tf(frequencies, request, source, runs, alpha))
-        if "local" in mechanisms:
-            findings += _held_pf(frequencies, request, source, runs, alpha)
+        for step in steps:
+            held = PROBES[step.name].held
+            options = options_of(step, request.values)
+            for change, claim, bound in held(whole, options, source, runs, alpha):
+                findings.append(_finding(PROBES[step.name], "held equal", change, bound, claim))
     with progress.stage("lists that move"):
-        for mechanism in mechanisms:
-            findings += _moving(mechanism, small, world, request, source, alpha)
+        for step in steps:
+            findings += _moving(PROBES[step.name], small, world, request, source, alpha)
     with progress.stage("table of trajectories"):
         findings.append(_canary(small, world, request, source, alpha))
     return findings
 
 
+def _begun(trajectories: Trajectories, world: World) -> State:
+    return State(trajectories, world.locations, np.arange(len(trajectories), dtype=np.int64))
+
+
 def _finding(
-    mechanism: Mechanism | None, artefact: str, lists: str, change: str, bound: Bound,
+    probe: Probed | None, lists: str, change: str, bound: Bound, claim: float | None = None,
     *, unbounded: bool = False,
 ) -> Finding:  # fmt: skip
     return Finding(
-        artefact=artefact,
+        artefact="trajectories" if probe is None else probe.artefact,
         lists=lists,
         change=change,
-        claimed_epsilon=None if mechanism is None else f"{float(mechanism.epsilon):g}",
+        claimed_epsilon=None if claim is None else f"{claim:g}",
         epsilon_at_least=bound.lower,
         interval=(bound.lower, None if np.isinf(bound.upper) else bound.upper),
         runs=bound.runs,
@@ -186,176 +170,62 @@ def _finding(
     )
 
 
-# --- lists held equal ----------------------------------------------------------------------------
-
-
-def _held_tf(
-    frequencies: Frequencies, request: Request, source: RandomSource, runs: int, alpha: float
-) -> Finding:
-    """One incidence of a candidate removed. The most visited one has the most room on both sides."""
-    epsilon = Fraction(request.epsilon_global)
-    candidates = rank_places(frequencies, request.signature).candidates
-    tf = int(frequencies.tf[candidates].max())
-
-    def targets(count: int) -> Observed:
-        vector, listed = neighbours.copied_tf(frequencies, count, runs)
-        return Observed(perturb_tf(vector, listed, epsilon, source).target.astype(np.int64))
-
-    mechanism = tf_mechanism(epsilon)
-    bound = bound_from(targets(tf), targets(tf - 1), alpha)
-    return _finding(mechanism, mechanism.artefact, "held equal", "- 1 incidence", bound)
-
-
-def _held_pf(
-    frequencies: Frequencies, request: Request, source: RandomSource, runs: int, alpha: float
-) -> list[Finding]:
-    """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
-    epsilon, size = Fraction(request.epsilon_local), request.signature
-    drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
-    points = PointList.of(drawn, neighbours.richest(frequencies), size)
-    mechanism = pf_mechanism(epsilon, size)
-
-    def targets(of: PointList) -> Ints:
-        copies = perturb_pf(*of.copied(runs), epsilon, source)
-        return copies.target.reshape(runs, len(of)).astype(np.int64)
-
-    def shift(target: Ints) -> Ints:
-        """m times mu, as somebody computes it who knows the first world."""
-        return np.asarray((target[:, :size] - points.pf[:size]).sum(axis=1))
-
-    def noise(target: Ints, place: int) -> Ints:
-        """Noise on a place of stage 2 for the same person, in steps of the lattice."""
-        return np.asarray(size * (target[:, place] - points.pf[place]) + shift(target))
-
-    def in_signature(target: Ints) -> Observed:
-        # such an occurrence moves mu, and shows by where f - mu lies between whole numbers
-        total = sum(noise(target, place) for place in range(size, len(points)))
-        return Observed(np.asarray(total), shift(target) % size)
-
-    def in_stage_2(target: Ints) -> Observed:
-        return Observed(noise(target, size))
-
-    here = targets(points)
-    findings = []
-    changes: list[tuple[str, int, Callable[[Ints], Observed]]] = []
-    if len(points) > size:
-        changes += [("+ 1 in stage 1", 0, in_signature), ("+ 1 in stage 2", size, in_stage_2)]
-    else:
-        # all of it is stage 1, which does not see the counts
-        changes += [("+ 1 in stage 1", 0, lambda target: Observed(shift(target)))]
-    for change, place, look in changes:
-        there = targets(points.with_one_more(place))
-        bound = bound_from(look(there), look(here), alpha)
-        findings.append(_finding(mechanism, mechanism.artefact, "held equal", change, bound))
-    return findings
-
-
-# --- lists that move, and the table of trajectories ----------------------------------------------
-
-
 def _cut(trajectories: Trajectories) -> Trajectories:
     """Whole worlds are run again and again: the objects with the most samples are enough."""
     order = np.argsort(-trajectories.lengths, kind="stable")[:_MOST_OBJECTS]
     enough = int(np.searchsorted(np.cumsum(trajectories.lengths[order]), _ENOUGH_SAMPLES)) + 1
-    return neighbours.cut_to(trajectories, np.sort(order[: max(enough, 3)]))
+    return trajectories.take(np.sort(order[: max(enough, 3)]))
 
 
 def _moving(
-    mechanism: MechanismName,
-    trajectories: Trajectories,
-    world: steps.World,
+    probe: Probed,
+    state: State,
+    world: World,
     request: Request,
     source: RandomSource,
     alpha: float,
 ) -> list[Finding]:
     """A listed place that is gone with one unit: it is in the vector of one world alone."""
-    found = _only_visit(mechanism, trajectories, world, request, source)
+    step, options = probe.step, options_of(probe.step, request.values)
+    found = probe.only_visit(state, step.draw(world, state, options, source))
     if found is None:
         return []
     hits = []
-    for state in (trajectories, neighbours.without(trajectories, *found)):
-        frequencies = steps.count(state, world)
+    for trajectories in (state.trajectories, neighbours.without(state.trajectories, *found)):
+        begun = _begun(trajectories, world)
         hits.append(
             sum(
-                _lists(steps.draw(mechanism, frequencies, world.locations, request, source), *found)
+                probe.lists(step.draw(world, begun, options, source), *found)
                 for _ in range(_WHOLE_RUNS)
             )
         )
-    artefact, change = (
-        ("tf_vector", "- 1 incidence")
-        if mechanism == "global"
-        else ("pf_vectors", "- 1 occurrence")
-    )
     bound = bound_from_hits(hits[0], hits[1], _WHOLE_RUNS, alpha)
-    return [_finding(None, artefact, "move", change, bound, unbounded=hits[1] == 0 < hits[0])]
-
-
-def _lists(targets: Targets, owner: int, place: int) -> bool:
-    listed = targets.location == place
-    if isinstance(targets, PfTargets):
-        listed = listed & (targets.trajectory == owner)
-    return bool(listed.any())
-
-
-def _only_visit(
-    mechanism: MechanismName,
-    trajectories: Trajectories,
-    world: steps.World,
-    request: Request,
-    source: RandomSource,
-) -> tuple[int, int] | None:
-    """A trajectory and a place that only its own visit puts on a list; None if there is none."""
-    frequencies = steps.count(trajectories, world)
-    targets = steps.draw(mechanism, frequencies, world.locations, request, source)
-    if isinstance(targets, PfTargets):
-        # the highest ranks first: those are on the list in every run
-        once = np.flatnonzero(targets.pf == 1)
-        once = once[np.argsort(targets.rank[once], kind="stable")]
-        return next(
-            ((int(targets.trajectory[i]), int(targets.location[i])) for i in once[:1]), None
-        )
-    for place in targets.location[targets.tf == 1][:1]:
-        entry = int(np.flatnonzero(frequencies.location == place)[0])
-        return int(np.searchsorted(frequencies.offsets, entry, side="right")) - 1, int(place)
-    return None
+    gone = hits[1] == 0 < hits[0]
+    return [_finding(probe, "move", f"- 1 {probe.unit}", bound, unbounded=gone)]
 
 
 def _canary(
-    trajectories: Trajectories,
-    world: steps.World,
-    request: Request,
-    source: RandomSource,
-    alpha: float,
+    state: State, world: World, request: Request, source: RandomSource, alpha: float
 ) -> Finding:
     """An object with a place of its own: is the place in the table? And without that sample?"""
-    owner = neighbours.richest(steps.count(trajectories, world))
-    here, locations, place = neighbours.with_canary(trajectories, world.locations, owner)
+    owner = neighbours.richest(state.frequencies)
+    here, locations, place = neighbours.with_canary(state.trajectories, state.places, owner)
     there = neighbours.without(here, owner, place)
+    wider = World(Build(here, locations, world.clock, world.build.srid, world.build.source_srid))
+    trial = Trial(lambda number: source)
     hits = [
         sum(
-            bool((_released(state, locations, world, request, source).location == place).any())
+            bool(
+                (
+                    run_steps(
+                        request.method, request.values, wider, trial, Progress(), trajectories
+                    ).trajectories.location
+                    == place
+                ).any()
+            )
             for _ in range(_WHOLE_RUNS)
         )
-        for state in (here, there)
+        for trajectories in (here, there)
     ]
     bound = bound_from_hits(hits[0], hits[1], _WHOLE_RUNS, alpha)
-    return _finding(
-        None, "trajectories", "move", "- 1 occurrence", bound, unbounded=hits[1] == 0 < hits[0]
-    )
-
-
-def _released(
-    state: Trajectories,
-    locations: Locations,
-    world: steps.World,
-    request: Request,
-    source: RandomSource,
-) -> Trajectories:
-    """What a release of this world would publish."""
-    wider = steps.World(locations, world.clock)
-    rank = np.argsort(np.argsort(released_ids(source, len(state))))
-    for mechanism in request.method.steps:
-        frequencies = steps.count(state, wider)
-        targets = steps.draw(mechanism, frequencies, wider.locations, request, source)
-        _, state = steps.edit(state, frequencies, targets, wider, request, rank)
-    return state
+    return _finding(None, "move", "- 1 occurrence", bound, unbounded=hits[1] == 0 < hits[0])

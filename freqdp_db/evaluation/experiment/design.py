@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import freqdp_db
+from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
 from freqdp_db.evaluation.experiment.runs import Design, Run, Variant, check_design, run_experiment
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
+from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.progress import Progress
-from freqdp_db.release.request import duration_us
-from freqdp_db.release.verification import load_build
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
@@ -22,6 +22,7 @@ from freqdp_db.storage.records.datasets import find_dataset
 
 _FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 _MOST_SEEDS = 1_000
+_TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Wishes:
                 f"--seeds {self.seeds} is not between 1 and {_MOST_SEEDS:,}", remedy="for example 5"
             )
         steps = [
-            None if text == "none" else duration_us("--time-step", text)
+            None if text == "none" else _TIME_STEP.parse(text, text=True)
             for text in self.time_steps or ["none"]
         ]
         return Design(
@@ -83,7 +84,7 @@ def experiment_on(database: Database, name: str, wishes: Wishes, progress: Progr
         raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
     network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
-    runs = run_experiment(loaded, dataset.mapping.timezone, network, design, progress)
+    runs = run_experiment(loaded, network, design, progress)
     about = {
         "dataset": name,
         "snap": build.snap,

@@ -9,22 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.edits.applying import coarsen_times
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import recovery_scores
 from freqdp_db.evaluation.metrics import measure
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.mechanisms.noise import SeededSource, released_ids
-from freqdp_db.methods.registry import METHODS
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import World
+from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
-from freqdp_db.release import steps
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import Loaded
 from freqdp_db.roads.matching import Matched, match
 from freqdp_db.roads.network import Candidates, Network, find_candidates
 
@@ -42,27 +42,26 @@ class Variant:
     @classmethod
     def parse(cls, text: str) -> Variant:
         method, _, argument = text.partition(":")
-        if method not in METHODS or (not argument and ":" in text):
+        if not argument and ":" in text:
             raise BadInput(
                 f"--method {text!r} is not known",
-                remedy="use one of "
-                + ", ".join(METHODS)
-                + "; with a spread or radius such as lg:paper, lg:250 or rsc:500",
+                remedy="a spread or radius follows the colon: lg:paper, lg:250 or rsc:500",
             )
+        find_method(method)
         return cls(text, method, argument or None)
 
     @property
     def draws_noise(self) -> bool:
-        return METHODS[self.method].draws_noise
+        return find_method(self.method).unit is not None
 
     def request(self, epsilon: str | None, signature: int, seed: int) -> Request:
-        takes_radius = METHODS[self.method].default_radius is not None
-        more: dict[str, Any] = {}
+        known = {p.name for p in find_method(self.method).parameters}
+        given = {"epsilon": epsilon, "seed": str(seed)}
+        if "signature" in known:
+            given["signature"] = str(signature)
         if self.argument is not None:
-            more = {"radius" if takes_radius else "spread": self.argument}
-        return Request.parse(
-            method=self.method, epsilon=epsilon, signature=signature, seed=seed, **more
-        )
+            given["radius" if "radius" in known else "spread"] = self.argument
+        return Request.parse(self.method, **given)
 
 
 @dataclass(frozen=True)
@@ -113,15 +112,15 @@ class Truth:
 
 
 def run_experiment(
-    loaded: Loaded, timezone: str, network: Network | None, design: Design, progress: Progress
+    build: Build, network: Network | None, design: Design, progress: Progress
 ) -> list[Run]:
     """Run the whole design; rows in its order, smaller sizes first."""
-    locations = loaded.world.locations
+    locations = build.locations
     candidates = None if network is None else find_candidates(network, locations)
     found: list[Run] = []
     with progress.stage("experiment", design.runs, "runs") as stage:
         for size in sorted(design.sizes):
-            original = some_objects(loaded.trajectories, size)
+            original = some_objects(build.trajectories, size)
             truth = None
             if network is not None and candidates is not None:
                 matched = match(
@@ -130,11 +129,15 @@ def run_experiment(
                 truth = Truth(network, candidates, matched)
             for variant, epsilon, seed, request in design.requests():
                 started = time.perf_counter()
-                released = anonymized(original, loaded.world, request)
+                # what `anonymize --seed` would publish, before times are coarsened
+                trial = Trial(lambda number, seed=seed: SeededSource(seed, number))  # type: ignore[misc]
+                released = run_steps(
+                    request.method, request.values, World(build), trial, Progress(), original
+                ).trajectories
                 seconds = time.perf_counter() - started
                 for step in design.time_steps_us:
                     state = released if step is None else coarsen_times(released, step)
-                    pair = Pair(original, state, locations, timezone, step)
+                    pair = Pair(original, state, locations, build.timezone, step)
                     # progress of the single metrics would drown that of the runs
                     values = measure(pair, seed, Progress())
                     if truth is not None:
@@ -155,21 +158,6 @@ def run_experiment(
                     )
                 stage.advance(1)
     return found
-
-
-def anonymized(original: Trajectories, world: steps.World, request: Request) -> Trajectories:
-    """What `anonymize --seed` would publish, before times are coarsened."""
-    assert request.seed is not None
-    state = original
-    rank = np.zeros(0, np.int64)
-    for number, mechanism in enumerate(request.method.steps, start=1):
-        source = SeededSource(request.seed, number)
-        if number == 1:
-            rank = np.argsort(np.argsort(released_ids(source, len(original))))
-        frequencies = steps.count(state, world)
-        targets = steps.draw(mechanism, frequencies, world.locations, request, source)
-        _, state = steps.edit(state, frequencies, targets, world, request, rank)
-    return state
 
 
 def some_objects(trajectories: Trajectories, count: int) -> Trajectories:

@@ -23,7 +23,7 @@ from freqdp_db.evaluation.report.drawing import (
 )
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.release.steps import point_frequency
+from freqdp_db.methods.frequency.editing import reached_pf
 
 _HEAT_SIDE = 120
 _EDGE_PERCENT = 0.5
@@ -157,7 +157,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
         owner[listed], before.location[listed], nothing, nothing,
         before.pf[listed], before.pf[listed],
     )  # fmt: skip
-    kept = point_frequency(after, wanted)
+    kept = reached_pf(after, wanted)
     position = rank[rank < _RANKS]
     many = np.maximum(np.bincount(position, minlength=_RANKS), 1)
     old = np.bincount(position, weights=before.pf[listed], minlength=_RANKS) / many

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 import freqdp_db
+from freqdp_db.columns.edits import Edits
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.evaluate import load_pair
 from freqdp_db.evaluation.metrics import PUBLISHABLE
@@ -31,17 +32,19 @@ from freqdp_db.evaluation.report.contents import (
 )
 from freqdp_db.evaluation.report.verdicts import verdicts
 from freqdp_db.progress import Progress
-from freqdp_db.release.pipeline import epsilon_of, request_of
+from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import get_dataset
+from freqdp_db.storage.records.draws import load_columns
 from freqdp_db.storage.records.ledger import entries
 from freqdp_db.storage.records.metrics import load_metrics
-from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_steps, load_edits
+from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_steps
 from freqdp_db.storage.source.roads import read_roads
 
+_SIGNATURE = 10
 # The metrics table: what each is, in words, and which way is good.
 WORDS = {
     "la": ("linked by the best attacker", "lower is more private"),
@@ -96,18 +99,18 @@ def write_report(
         )
     if not path.resolve().parent.is_dir():
         raise BadInput(f"--out {path}: there is no such folder", remedy="create it first")
-    if public and not release.private:
+    if public and not release.grantable:
         raise BadInput(
-            f"release {release.name!r} is not private: there is nothing to tell the public",
+            f"release {release.name!r} may not be granted: there is nothing to tell the public",
             remedy="leave --public out",
         )
-    pair, loaded = load_pair(database, release, progress)
+    pair, build = load_pair(database, release, progress)
     with progress.stage("draw"):
         context = _facts(database, release, public)
         if public:
             context |= _public_pictures(pair)
         else:
-            lines = _road_lines(database, roads, loaded.build.srid)
+            lines = _road_lines(database, roads, build.srid)
             context |= _curator_pictures(database, release, pair, lines)
         text = _render(context)
     path.write_text(text, "utf-8")
@@ -118,7 +121,7 @@ def _render(context: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("freqdp_db.evaluation", "templates"),
+        loader=PackageLoader("freqdp_db.evaluation.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -129,7 +132,7 @@ def _render(context: dict[str, Any]) -> str:
 
 def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, Any]:
     """Everything that is text and numbers."""
-    request = request_of(release)
+    request = Request.of(release)
     dataset = get_dataset(database, release.dataset_id)
     build = find_build(database, release.build_id)
     measured = {m.name: m.value for m in load_metrics(database, release.release_id)}
@@ -139,7 +142,6 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
-    parameters = {k: v for k, v in request.published_parameters().items() if v is not None}
     return {
         "name": release.name,
         "public": public,
@@ -147,13 +149,15 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
         "dataset": dataset.name,
         "method": release.method,
         "summary": request.method.summary,
-        "epsilon": format(epsilon_of(release).normalize(), "f"),
+        "price": request.price,
+        "kind": release.kind,
+        "for_analysts": request.method.for_analysts,
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "rows": release.rows,
-        "private": release.private,
+        "granted": release.grantable,
         "guarantee": release.guarantee,
-        "parameters": parameters,
+        "parameters": dict(request.shown()),
         "verdicts": verdicts(measured) if not public else [],
         "metrics": measured,
         "words": WORDS,
@@ -165,29 +169,21 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
         "samples": None if public else build.samples,
         "objects": None if public else build.trajectories,
         "build": None if public else build,
-        "steps": [] if public else list_steps(database, release.release_id),
+        "steps": [] if public else _steps(database, release, request),
         "user_level": None if public else release.user_level,
         "timings": {} if public else dict(release.timings or {}),
-        "command": _command(release, dataset.name, parameters),
+        "command": f"freqdp anonymize {dataset.name} {request.command()}",
     }
 
 
-def _command(release: ReleaseRow, dataset: str, parameters: dict[str, Any]) -> str:
-    options = [f"--method {release.method}"]
-    options += [
-        f"--epsilon-{name} {parameters[f'epsilon_{name}']}"
-        for name in ("global", "local")
-        if parameters[f"epsilon_{name}"] != "0"
+def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tuple[str, str]]:
+    """What each step changed, and what it did."""
+    with database.begin() as connection:
+        recorded = list_steps(connection, database, release.release_id)
+    return [
+        (step.words, step.describe(row.drawn, row.counts or {}))
+        for step, row in zip(request.method.steps, recorded, strict=True)
     ]
-    options.append(f"--signature {release.signature_size}")
-    options.append(f"--spread {release.options['spread']}")
-    if release.options.get("radius") is not None:
-        options.append(f"--radius {release.options['radius']}")
-    if release.options["time_step_us"] is not None:
-        options.append(f"--time-step {release.options['time_step_us'] / 1e6:g}s")
-    if release.options["seed"] is not None:
-        options.append(f"--seed {release.options['seed']}")
-    return f"freqdp anonymize {dataset} " + " ".join(options)
 
 
 def _comparison(
@@ -240,12 +236,16 @@ def _curator_pictures(
         box,
         pair,
     )
+    request = Request.of(release)
     with database.begin() as connection:
         logs = [
-            load_edits(connection, database, release.release_id, step.step)
-            for step in list_steps(database, release.release_id)
+            load_columns(connection, database, release.release_id, number, "log", Edits)
+            for number, step in enumerate(request.method.steps, start=1)
+            if step.logs is Edits
         ]
-    charts = [*frequency_charts(pair, release.signature_size), loss_chart(logs)]
+    charts = frequency_charts(pair, request.values.get("signature", _SIGNATURE))
+    if logs:
+        charts.append(loss_chart(logs))
     return {
         "heats": heats,
         "heat_most": most,

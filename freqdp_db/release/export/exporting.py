@@ -31,10 +31,9 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
 from freqdp_db.release.export.gpkg import write_gpkg
-from freqdp_db.release.export.notice import not_private, readme
+from freqdp_db.release.export.notice import readme, why_not_granted
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.reading import Extent, ReleaseReader
-from freqdp_db.storage.records.releases import ReleaseRow
 
 _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 
@@ -55,7 +54,7 @@ class _Format:
 
 def export_release(
     database: Database,
-    release: ReleaseRow,
+    name: str,
     format_name: str,
     out: Path | None,
     progress: Progress,
@@ -64,25 +63,19 @@ def export_release(
 ) -> Exported:
     """Write a published release and, beside it, its guarantee (JSON) and a README: all or nothing."""
     chosen = _find_format(format_name)
-    if release.state != "published":
-        raise BadInput(
-            f"release {release.name!r} is {release.state}, not published",
-            remedy=f"freqdp release resume {release.name}"
-            if release.state == "running"
-            else "`freqdp release list` shows what there is",
-        )
-    target = _target(release.name, chosen, out)
+    target = _target(name, chosen, out)
     files = (
         target,
         target.with_name(f"{target.name}.guarantee.json"),
         target.with_name(f"{target.name}.README.txt"),
     )
     _require_writable(files, overwrite)
-    if not release.private:
-        progress.note(f"Warning: NOT private. {not_private(release.guarantee)}")
     with _writing(files) as (data, guarantee, notice):
         with database.begin(snapshot=True) as connection:
-            reader = ReleaseReader(connection, database, release.name)
+            reader = ReleaseReader(connection, database, name)
+            if not reader.catalog["granted"]:
+                reason = why_not_granted(reader.catalog["guarantee"])
+                progress.note(f"Warning: NOT for handing out. {reason}")
             with progress.stage("measure"):
                 extent = reader.extent()
             _require_rows(reader, extent.rows)

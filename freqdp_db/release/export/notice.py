@@ -19,13 +19,9 @@ _COLUMNS = {
     "geometry": "the location's point, as WKB",
     "geom": "the location's point",
     "fid": "row number; needed by the format",
-}
-
-_ARTEFACTS = {
-    "tf_vector": "How many objects visit each signature place (TF)",
-    "pf_vectors": "How often each object visits its listed places (PF)",
-    "both_vectors": "Both of these together",
-    "trajectories": "The table of trajectories",
+    "area": "somewhere in here",
+    "during_begin": "at some time from here",
+    "during_end": "until here, the end not in it",
 }
 
 _TERMS = (
@@ -34,23 +30,17 @@ _TERMS = (
     "owner allows, ask before you use or pass on this file."
 )
 
-_PAPER = (
-    "Method: F. Jin, W. Hua, B. Ruan, X. Zhou, Frequency-based Randomization for Guaranteeing "
-    "Differential Privacy in Spatial Trajectories, ICDE 2022. What is claimed here is narrower "
-    "than that title."
-)
 
-
-def not_private(guarantee: dict[str, Any]) -> str:
-    """Why a release that is marked as not private is not."""
-    if guarantee["noise"] == "none":
+def why_not_granted(guarantee: dict[str, Any]) -> str:
+    """Why a release is never granted to analysts."""
+    if guarantee["seeded"]:
         return (
-            "The method of this release draws no noise and guarantees nothing. It was made to "
-            "compare others with. Do not hand it out."
+            "What this release drew was seeded: whoever knows the seed can undo it. It was made for "
+            "tests. Do not hand it out."
         )
     return (
-        "The noise of this release was seeded: whoever knows the seed can subtract it. It was made "
-        "for tests. Do not hand it out."
+        "The method of this release draws no noise and guarantees nothing. It was made to compare "
+        "others with. Do not hand it out."
     )
 
 
@@ -75,13 +65,13 @@ def readme(document: dict[str, Any]) -> str:
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])
-    if not document["private"]:
+    if not document["granted"]:
         lines += [
-            _title("NOT PRIVATE"),
-            *_paragraphs([not_private(guarantee)]),
+            _title("NOT FOR HANDING OUT"),
+            *_paragraphs([why_not_granted(guarantee)]),
         ]
     lines += [_title("What is guaranteed"), *_paragraphs([guarantee["plain"]])]
-    lines += _items(_artefact(key, a) for key, a in guarantee["artefacts"].items())
+    lines += _items(map(_artefact, guarantee["artefacts"].values()))
     lines += [_title("What is taken to be public"), *_items(guarantee["assumed_public"])]
     lines += [_title("What is not protected"), *_items(guarantee["not_protected"])]
     lines += [_title("Terms of use"), *_paragraphs([_TERMS])]
@@ -89,7 +79,7 @@ def readme(document: dict[str, Any]) -> str:
         _title("Where it comes from"),
         *_paragraphs(
             [
-                _PAPER,
+                guarantee["origin"],
                 f"Written by {file['software']}. {file['name']}.guarantee.json has all of this as "
                 f"data. SHA-256 of the file: {file['sha256']}",
             ]
@@ -98,12 +88,12 @@ def readme(document: dict[str, Any]) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def _artefact(key: str, artefact: dict[str, Any]) -> str:
+def _artefact(artefact: dict[str, Any]) -> str:
     if artefact["claimed_epsilon"] is None:
-        return f"{_ARTEFACTS[key]}: nothing is claimed."
+        return f"{artefact['title']}: nothing is claimed."
     accounted = artefact["accounted_epsilon"]
     words = (
-        f"{_ARTEFACTS[key]}: claimed epsilon {artefact['claimed_epsilon']}, accounted epsilon "
+        f"{artefact['title']}: claimed epsilon {artefact['claimed_epsilon']}, accounted epsilon "
         f"{'none' if accounted is None else accounted}, for {artefact['unit']}, "
         f"{artefact['neighbouring']}; assumes that {artefact['assumes']}."
     )

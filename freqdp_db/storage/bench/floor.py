@@ -16,7 +16,7 @@ from psycopg import sql
 
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.copy.layout import write_records
+from freqdp_db.storage.copy.layout import point_bytes, write_records
 from freqdp_db.storage.published.staging import POINTS
 from freqdp_db.storage.records.builds import find_build, load_locations, load_trajectories
 from freqdp_db.storage.schema.upgrade import names_of
@@ -45,7 +45,8 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
     relation = sql.Identifier(schema, _TABLE)
     build = find_build(database, build_id)
     with database.begin(snapshot=True) as connection:
-        _, geometry = load_locations(connection, database, build)
+        places = load_locations(connection, database, build)
+        geometry = point_bytes(*places.in_source(), build.source_srid)
         # once without the clock: the first reader of fresh rows writes to them (hint bits)
         load_trajectories(connection, database, build)
         start = time.perf_counter()

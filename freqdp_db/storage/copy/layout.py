@@ -21,7 +21,9 @@ from psycopg.pq.abc import PGconn, PGresult
 from freqdp_db.errors import BadData
 from freqdp_db.storage.copy.libpq import RowStream
 
-ColumnType = Literal["int2", "int4", "int8", "float8", "timestamptz", "point", "line"]
+ColumnType = Literal[
+    "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
+]
 
 # What a column of this type is on the wire, big-endian; its width follows.
 _WIRE: dict[str, str] = {
@@ -32,6 +34,8 @@ _WIRE: dict[str, str] = {
     "timestamptz": ">i8",  # microseconds since 2000-01-01 UTC
     "point": "V25",  # EWKB with SRID: see `point_bytes`
     "line": "V45",  # EWKB with SRID, two points: see `line_bytes`
+    "box": "V97",  # EWKB with SRID, a polygon of four corners: see `box_bytes`
+    "tstzrange": "V25",  # from a time to another, the end not in it: see `range_bytes`
 }
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
@@ -42,6 +46,12 @@ POSTGRES_EPOCH_US = 946_684_800_000_000
 _HEAD = [("order", "u1"), ("type", "<u4"), ("srid", "<u4")]
 _POINT = np.dtype([*_HEAD, ("x", "<f8"), ("y", "<f8")])
 _LINE = np.dtype([*_HEAD, ("points", "<u4"), ("ends", "<f8", (4,))])
+_BOX = np.dtype([*_HEAD, ("rings", "<u4"), ("points", "<u4"), ("corners", "<f8", (5, 2))])
+_LOWER_IN = 2
+_RANGE = np.dtype(
+    [("flags", "u1"), ("begin_length", ">i4"), ("begin", ">i8"), ("end_length", ">i4"),
+     ("end", ">i8")]
+)  # fmt: skip
 
 
 class Layout:
@@ -97,6 +107,37 @@ def line_bytes(ends: NDArray[np.float64], srid: int) -> NDArray[np.void]:
     lines["points"] = 2
     lines["ends"] = ends
     return lines.view("V45")
+
+
+def box_bytes(
+    x_min: NDArray[np.float64],
+    y_min: NDArray[np.float64],
+    x_max: NDArray[np.float64],
+    y_max: NDArray[np.float64],
+    srid: int,
+) -> NDArray[np.void]:
+    """EWKB polygons: boxes, their corners from the south-west, around by the east."""
+    boxes = np.empty(len(x_min), _BOX)
+    boxes["order"] = 1
+    boxes["type"] = 0x20000003
+    boxes["srid"] = srid
+    boxes["rings"] = 1
+    boxes["points"] = 5
+    for corner, (x, y) in enumerate(
+        [(x_min, y_min), (x_max, y_min), (x_max, y_max), (x_min, y_max), (x_min, y_min)]
+    ):
+        boxes["corners"][:, corner, 0] = x
+        boxes["corners"][:, corner, 1] = y
+    return boxes.view("V97")
+
+
+def range_bytes(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.void]:
+    """Intervals as the server keeps them: the begin is in it, the end is not."""
+    ranges = np.empty(len(begin), _RANGE)
+    ranges["flags"] = _LOWER_IN
+    ranges["begin_length"] = ranges["end_length"] = 8
+    ranges["begin"], ranges["end"] = begin, end
+    return ranges.view("V25")
 
 
 def point_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

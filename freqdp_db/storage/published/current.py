@@ -77,7 +77,7 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
         .where(
             releases.c.dataset_id == dataset_id,
             releases.c.state == "published",
-            releases.c.private,
+            releases.c.grantable,
         )
         .order_by(releases.c.version.desc())
     ).first()

@@ -46,6 +46,14 @@ class Extent:
     """Whether no time has a fraction of a second."""
 
 
+def read_catalog(database: Database) -> list[dict[str, Any]]:
+    """The rows of the catalogue, oldest first."""
+    catalog = table(database, "catalog", released=True)
+    with database.begin() as connection:
+        rows = connection.execute(sa.select(catalog).order_by(catalog.c.published_at))
+        return [dict(row._mapping) for row in rows]
+
+
 class ReleaseReader:
     """Reads one release inside one snapshot."""
 

@@ -26,8 +26,12 @@ from freqdp_db.storage.schema.upgrade import names_of
 POINTS = Layout(
     [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
 )
+AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
+"""Of a generalised release: where and when each sample may have been."""
 _STAGING = re.compile(r"^staging_(\d+)(_line)?$")
-_INDEXES = ("_pkey", "_geom_idx")
+_INDEXES = {"geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
+"""Of the columns that have one, besides the primary key."""
+_PRIMARY = "_pkey"
 _LOCK_TIMEOUT = "2s"
 _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
@@ -85,6 +89,7 @@ def fill_staging(
     database: Database,
     release_id: int,
     srid: int,
+    layout: Layout,
     points: Iterable[Any],
     lines: Callable[[], Iterable[Any]],
 ) -> None:
@@ -95,16 +100,22 @@ def fill_staging(
     with database.begin() as connection:
         raw = driver(connection)
         postgis = names_of(connection, database).postgis
-        point = _geometry(postgis, "Point", srid)
         # created and filled in one transaction: a server with wal_level = minimal need not log it
         raw.execute(
             sql.SQL(
                 "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
                 "at timestamptz NOT NULL, geom {} NOT NULL)"
-            ).format(relation, point)
+            ).format(relation, _geometry(postgis, "Point", srid))
         )
+        if layout is AREAS:
+            raw.execute(
+                sql.SQL(
+                    "ALTER TABLE {} ADD COLUMN area {} NOT NULL, "
+                    "ADD COLUMN during tstzrange NOT NULL"
+                ).format(relation, _geometry(postgis, "Polygon", srid))
+            )
         hand_over(connection, database, relation)
-        write_records(raw, relation, POINTS.names, points)
+        write_records(raw, relation, layout.names, points)
 
     def index(statement: str) -> None:
         with database.begin() as connection:
@@ -135,6 +146,9 @@ def fill_staging(
         # the lines follow the primary key, which is the shorter of the two index builds
         start(index, "CREATE INDEX ON {} USING gist (geom)")
         start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
+        if layout is AREAS:
+            start(index, "CREATE INDEX ON {} USING gist (area)")
+            start(index, "CREATE INDEX ON {} USING gist (during)")
         start(write_lines)
     with database.begin() as connection:
         raw = driver(connection)
@@ -181,7 +195,7 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
     wanted = [
         _whole(relation + suffix)
         for relation in (name, f"{name}_line")
-        for suffix in ("", *_INDEXES)
+        for suffix in ("", _PRIMARY, *_INDEXES.values())
     ]
     taken = connection.execute(
         sa.text(
@@ -204,13 +218,11 @@ def publish(
     dataset_id: int,
     comments: dict[str, str],
     catalog: dict[str, Any],
-    *,
-    granted: bool,
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            _publish_once(database, release_id, name, dataset_id, comments, catalog, granted)
+            _publish_once(database, release_id, name, dataset_id, comments, catalog)
             return
         except Busy:
             if attempt == _ATTEMPTS:
@@ -225,7 +237,6 @@ def _publish_once(
     dataset_id: int,
     comments: dict[str, str],
     catalog: dict[str, Any],
-    granted: bool,
 ) -> None:
     schema, released = database.settings.schema, database.settings.release_schema
     releases = table(database, "release")
@@ -234,6 +245,7 @@ def _publish_once(
         _limit_waiting(connection)
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
+        granted = catalog["granted"] and role_exists(connection, database, "analyst")
         for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
@@ -253,9 +265,12 @@ def _publish_once(
                         sql.Identifier(database.settings.role("analyst")),
                     )
                 )
+        present = set(_columns(raw, released, name))
         for target, comment in comments.items():
             kind, _, column = target.partition(".")
             final = name if kind == "points" else f"{name}_line"
+            if kind == "points" and column and column not in present:
+                continue
             raw.execute(
                 sql.SQL("COMMENT ON {} {} IS {}").format(
                     sql.SQL("COLUMN" if column else "TABLE"),
@@ -281,7 +296,7 @@ def _publish_once(
                 version=version,
             )
         )
-        if catalog["private"]:
+        if catalog["granted"]:
             show_newest(connection, database, dataset_id)
 
 
@@ -289,12 +304,14 @@ def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
     """Give the indexes the names that they would have had if the table had never been staged."""
     rows = raw.execute(
         sql.SQL(
-            "SELECT c.relname, i.indisprimary FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+            "SELECT c.relname, i.indisprimary, a.attname FROM pg_index i "
+            "JOIN pg_class c ON c.oid = i.indexrelid "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
             "WHERE i.indrelid = {}::regclass"
         ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
     ).fetchall()
-    for index, primary in rows:
-        final = _whole(relation + _INDEXES[0 if primary else 1])
+    for index, primary, column in rows:
+        final = _whole(relation + (_PRIMARY if primary else _INDEXES[column]))
         raw.execute(
             sql.SQL("ALTER INDEX {} RENAME TO {}").format(
                 sql.Identifier(schema, index), sql.Identifier(final)
@@ -302,20 +319,28 @@ def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
         )
 
 
+def _columns(raw: Any, schema: str, relation: str) -> list[str]:
+    return [
+        column
+        for (column,) in raw.execute(
+            sql.SQL(
+                "SELECT attname FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0"
+            ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
+        )
+    ]
+
+
 def _whole(name: str) -> str:
     """A name as PostgreSQL keeps it: cut off after its last whole character."""
     return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
 
 
-def role_exists(database: Database, kind: str) -> bool:
-    with database.begin() as connection:
-        return (
-            connection.execute(
-                sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"),
-                {"role": database.settings.role(kind)},
-            ).scalar()
-            is not None
-        )
+def role_exists(connection: Connection, database: Database, kind: str) -> bool:
+    found = connection.execute(
+        sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"),
+        {"role": database.settings.role(kind)},
+    )
+    return found.scalar() is not None
 
 
 def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
@@ -372,7 +397,7 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
             show_newest(connection, database, dataset_id)
         for relation in (name, f"{name}_line"):
             target = sql.Identifier(released, relation)
-            if role_exists(database, "analyst"):
+            if role_exists(connection, database, "analyst"):
                 raw.execute(
                     sql.SQL("REVOKE ALL ON {} FROM {}").format(
                         target, sql.Identifier(database.settings.role("analyst"))

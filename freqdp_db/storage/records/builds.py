@@ -19,7 +19,7 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
 from freqdp_db.storage.connection.locks import is_free
-from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
+from freqdp_db.storage.copy.layout import Layout, point_coordinates, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
 
@@ -256,16 +256,14 @@ def load_trajectories(
     return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
 
 
-def load_locations(
-    connection: sa.Connection, database: Database, build: BuildRow
-) -> tuple[Locations, NDArray[np.void]]:
-    """The locations of a build in metres, and as points of the source's SRID."""
+def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
+    """The locations of a build in metres, and in the source's SRID."""
     layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
     query = sql.SQL(
         "SELECT x_m, y_m, geom FROM {} WHERE build_id = {} ORDER BY location_id"
     ).format(sql.Identifier(database.settings.schema, "location"), sql.Literal(build.build_id))
     rows = read_arrays(driver(connection), query, layout)
-    return Locations(rows["x_m"], rows["y_m"]), rows["geom"]
+    return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
 
 
 def sparse_objects(database: Database, build_id: int, signature: int) -> int:

@@ -133,6 +133,7 @@ def insert_dataset(
             "source_schema": source[0],
             "source_relation": source[1],
             "object_column": mapping.object,
+            "unit": "occurrence",
         }
         created = connection.execute(
             sa.dialects.postgresql.insert(accounts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -13,6 +12,7 @@ from psycopg.rows import class_row, dict_row
 
 from freqdp_db.errors import Busy
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.exact_json import as_json, from_json
 
 # Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
 # the statement here: a transaction of one statement.
@@ -57,7 +57,7 @@ class JobRow:
     @property
     def document(self) -> dict[str, Any]:
         """What is asked for. Numbers are exact."""
-        document: dict[str, Any] = json.loads(self.request, parse_float=Decimal)
+        document: dict[str, Any] = from_json(self.request)
         return document
 
 
@@ -97,15 +97,6 @@ def _names(database: Database) -> dict[str, sql.Composable]:
         "wake": sql.Identifier(schema, "wake_workers"),
         "mine": _MINE,
     }
-
-
-def as_json(document: dict[str, Any]) -> str:
-    """A flat document with its numbers exact: json would make floats of them."""
-    pairs = (
-        f"{json.dumps(k)}: {format(v, 'f') if isinstance(v, Decimal) else json.dumps(v)}"
-        for k, v in document.items()
-    )
-    return "{" + ", ".join(pairs) + "}"
 
 
 def request_release(
@@ -299,7 +290,7 @@ def kept_releases(database: Database, dataset_id: int) -> list[int]:
     """Published private releases that were asked for with `keep`, newest first."""
     query = sql.SQL(
         "SELECT r.release_id FROM {release} r WHERE r.dataset_id = %s AND r.state = 'published' "
-        "AND r.private AND EXISTS (SELECT FROM {queue} q WHERE q.release_id = r.release_id "
+        "AND r.grantable AND EXISTS (SELECT FROM {queue} q WHERE q.release_id = r.release_id "
         "AND q.request ? 'keep') ORDER BY r.version DESC"
     ).format(release=sql.Identifier(database.settings.schema, "release"), **_names(database))
     with database.begin() as connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -13,25 +13,39 @@ from psycopg.rows import dict_row
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 
+CURRENCIES = {"occurrence": "epsilon", "person": "rho"}
+MEANING = {
+    "occurrence": "The ledger limits draws; it does not bound what the tables reveal.",
+    "person": "The sum bounds what all these releases together reveal about one person.",
+}
+_NOTHING = Decimal(0)
+
 
 @dataclass(frozen=True)
 class Budget:
+    """What a source may spend, has spent and has left, for one unit."""
+
     account_id: int
     source_schema: str
     source_relation: str
     object_column: str
+    unit: str
     granted: Decimal
     spent: Decimal
     remaining: Decimal
     entries: int
     head: str | None
 
+    @property
+    def currency(self) -> str:
+        return CURRENCIES[self.unit]
+
 
 @dataclass(frozen=True)
 class Entry:
     entry: int
     kind: str
-    epsilon: Decimal
+    amount: Decimal
     release: str | None
     reason: str
     actor: str
@@ -54,10 +68,37 @@ def find_budget(database: Database, account_id: int) -> Budget:
     return Budget(**row)
 
 
+def budget_of(database: Database, account_id: int, unit: str | None) -> Budget:
+    """The budget for a unit of the source that an account belongs to; an empty one if it has none."""
+    own = find_budget(database, account_id)
+    if unit in (None, own.unit):
+        return own
+    return next(
+        (b for b in budgets(database, account_id) if b.unit == unit),
+        replace(
+            own, unit=str(unit), granted=_NOTHING, spent=_NOTHING, remaining=_NOTHING, entries=0
+        ),
+    )
+
+
+def budgets(database: Database, account_id: int) -> list[Budget]:
+    """All budgets of the source that an account belongs to: one for each unit."""
+    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(
+            sql.SQL(
+                "SELECT b.* FROM {b} b JOIN {b} own ON own.account_id = %s "
+                "AND own.source_schema = b.source_schema AND own.object_column = b.object_column "
+                "AND own.source_relation = b.source_relation ORDER BY b.account_id"
+            ).format(b=_private(database, "budget")),
+            [account_id],
+        )
+        return [Budget(**row) for row in rows]
+
+
 def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
     query = sql.SQL(
-        "SELECT s.entry, s.kind, s.epsilon, r.name AS release, s.reason, s.actor, s.at, s.hash "
+        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash "
         "FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     ).format(_private(database, "spend"), _private(database, "release"))
     with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
@@ -65,7 +106,7 @@ def entries(database: Database, account_id: int) -> list[Entry]:
 
 
 def book_spend(connection: Connection, database: Database, release_id: int, reason: str) -> str:
-    """Book the epsilon of a recorded release, or refuse; returns the entry's hash."""
+    """Book what a recorded release spends, or refuse; returns the entry's hash."""
     row = (
         driver(connection)
         .execute(
@@ -78,14 +119,14 @@ def book_spend(connection: Connection, database: Database, release_id: int, reas
     return str(row[0])
 
 
-def grant_budget(database: Database, account_id: int, epsilon: Decimal, reason: str) -> str:
+def grant_budget(database: Database, account_id: int, amount: Decimal, reason: str) -> str:
     """Raise a budget: an entry, with who and why."""
     with database.begin() as connection:
         row = (
             driver(connection)
             .execute(
                 sql.SQL("SELECT {}(%s, %s, %s)").format(_private(database, "grant_budget")),
-                [account_id, epsilon, reason],
+                [account_id, amount, reason],
             )
             .fetchone()
         )
@@ -104,7 +145,7 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
                     THEN 'an entry is missing before it'
                     WHEN s.previous_hash <> coalesce(lag(s.hash) OVER chain, '')
                     THEN 'does not follow the entry before it'
-                    WHEN s.hash <> {hash}(s.account_id, s.entry, s.kind, s.epsilon, s.release_id,
+                    WHEN s.hash <> {hash}(s.account_id, s.entry, s.kind, s.amount, s.release_id,
                         s.reason, s.actor, s.at, s.previous_hash) THEN 'was changed'
                 END AS fault
             FROM {spend} s WINDOW chain AS (PARTITION BY s.account_id ORDER BY s.entry)

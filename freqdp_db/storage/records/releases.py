@@ -1,11 +1,9 @@
-"""Rows of `release` and what belongs to one: steps, key, targets and the edit log."""
+"""Rows of `release` and what belongs to one: its steps and its key."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,9 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, Targets, TfTargets
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
-from freqdp_db.storage.copy.wire import decode_runs, encode_runs
+from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 
 
@@ -30,11 +26,9 @@ class ReleaseRow:
     dataset_id: int
     build_id: int
     method: str
-    epsilon_global: Decimal
-    epsilon_local: Decimal
-    signature_size: int
-    options: dict[str, Any]
-    private: bool
+    kind: str
+    parameters: dict[str, Any]
+    grantable: bool
     request_hash: str
     state: str
     version: int | None
@@ -51,32 +45,17 @@ class ReleaseRow:
 
 @dataclass(frozen=True)
 class StepRow:
-    """One mechanism of a release."""
+    """One step of a release."""
 
     release_id: int
     step: int
     mechanism: str
-    targets: int
+    drawn: int
     software: str
-    deletions: int | None
-    insertions: int | None
-    deletion_loss_m: float | None
-    insertion_loss_m: float | None
+    counts: dict[str, float] | None
     digest: str | None
 
 
-_TF = Layout([("location_id", "int4"), ("tf", "int4"), ("target", "int4")])
-_PF = Layout(
-    [
-        ("trajectory_id", "int4"),
-        ("location_id", "int4"),
-        ("stage", "int2"),
-        ("rank", "int2"),
-        ("pf", "int4"),
-        ("target", "int4"),
-    ]
-)
-_OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
 _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
 
 
@@ -138,150 +117,68 @@ def update_release(database: Database, release_id: int, **values: Any) -> None:
         )
 
 
-def list_steps(database: Database, release_id: int) -> list[StepRow]:
+def list_steps(connection: Connection, database: Database, release_id: int) -> list[StepRow]:
     steps = table(database, "release_step")
-    with database.begin() as connection:
-        rows = connection.execute(
-            sa.select(steps).where(steps.c.release_id == release_id).order_by(steps.c.step)
-        )
-        return [StepRow(**row._mapping) for row in rows]
+    rows = connection.execute(
+        sa.select(steps).where(steps.c.release_id == release_id).order_by(steps.c.step)
+    )
+    return [StepRow(**row._mapping) for row in rows]
 
 
-def finish_step(database: Database, release_id: int, step: int, edits: Edits, digest: str) -> None:
-    """Commit a mechanism's edit log together with its counts."""
+def finish_step(
+    database: Database, release_id: int, step: int, logged: Any, counts: Any, digest: str
+) -> None:
+    """Commit a step's log together with its counts."""
+    from freqdp_db.storage.records.draws import save_columns
+
     steps = table(database, "release_step")
-    relation = sql.Identifier(database.settings.schema, "edit_run")
-    columns = ["release_id", "step", "operation", "trajectory_id", "location_id", "seq", "loss_m"]
     with database.begin() as connection:
-        write_records(
-            driver(connection),
-            relation,
-            columns,
-            (encode_runs(runs, release_id, step) for runs in (edits.deletions, edits.insertions)),
-        )
+        save_columns(connection, database, release_id, step, "log", logged)
         connection.execute(
             sa.update(steps)
             .where(steps.c.release_id == release_id, steps.c.step == step)
-            .values(
-                deletions=edits.deletions.edits,
-                insertions=edits.insertions.edits,
-                deletion_loss_m=edits.deletions.loss_m,
-                insertion_loss_m=edits.insertions.loss_m,
-                digest=digest,
-            )
+            .values(counts=counts, digest=digest)
         )
 
 
-def commit_targets(
+def commit_draw(
     database: Database,
     release_id: int,
     step: int,
     mechanism: str,
-    targets: Targets,
+    drawn: Any,
     software: str,
     key: Ints | None,
 ) -> None:
-    """Commit a mechanism's draw; with the first one, the key that hides the objects."""
-    schema = database.settings.schema
+    """Commit a step's draw; with the first one, the key that hides the objects."""
+    from freqdp_db.storage.records.draws import save_columns
+
     with database.begin() as connection:
-        raw = driver(connection)
         if key is not None:
             layout = Layout([("release_id", "int4"), *_KEY.columns])
             packed = layout.pack(
                 release_id=release_id, trajectory_id=np.arange(len(key)), released_id=key
             )
-            write_records(raw, sql.Identifier(schema, "release_key"), layout.names, [packed])
-        if isinstance(targets, TfTargets):
-            layout = Layout([*_OWNER, *_TF.columns])
-            packed = layout.pack(
-                release_id=release_id,
-                step=step,
-                location_id=targets.location,
-                tf=targets.tf,
-                target=targets.target,
-            )
-            write_records(raw, sql.Identifier(schema, "tf_target"), layout.names, [packed])
-        else:
-            layout = Layout([*_OWNER, *_PF.columns])
-            packed = layout.pack(
-                release_id=release_id,
-                step=step,
-                trajectory_id=targets.trajectory,
-                location_id=targets.location,
-                stage=targets.stage,
-                rank=targets.rank,
-                pf=targets.pf,
-                target=targets.target,
-            )
-            write_records(raw, sql.Identifier(schema, "pf_target"), layout.names, [packed])
+            relation = sql.Identifier(database.settings.schema, "release_key")
+            write_records(driver(connection), relation, layout.names, [packed])
+        save_columns(connection, database, release_id, step, "draw", drawn)
         connection.execute(
             sa.insert(table(database, "release_step")).values(
                 release_id=release_id,
                 step=step,
                 mechanism=mechanism,
-                targets=len(targets),
+                drawn=len(drawn),
                 software=software,
             )
         )
 
 
-def _of_release(
-    database: Database, name: str, columns: Sequence[str], release_id: int, order: str, **more: Any
-) -> sql.Composed:
-    conditions = [sql.SQL("release_id = {}").format(sql.Literal(release_id))] + [
-        sql.SQL("{} = {}").format(sql.Identifier(k), sql.Literal(v)) for k, v in more.items()
-    ]
-    return sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
-        sql.Identifier(database.settings.schema, name),
-        sql.SQL(" AND ").join(conditions),
-        sql.SQL(order),
-    )
-
-
 def load_key(connection: Connection, database: Database, release_id: int) -> Ints:
-    """Released id of every trajectory; empty before the first targets are committed."""
-    query = _of_release(database, "release_key", _KEY.names, release_id, "trajectory_id")
+    """Released id of every trajectory; empty before the first draw is committed."""
+    query = sql.SQL("SELECT {} FROM {} WHERE release_id = {} ORDER BY trajectory_id").format(
+        sql.SQL(", ").join(map(sql.Identifier, _KEY.names)),
+        sql.Identifier(database.settings.schema, "release_key"),
+        sql.Literal(release_id),
+    )
     ids: Ints = read_arrays(driver(connection), query, _KEY)["released_id"]
     return ids
-
-
-def load_targets(
-    connection: Connection, database: Database, release_id: int, step: int, mechanism: str
-) -> Targets:
-    """A mechanism's committed draw."""
-    raw = driver(connection)
-    if mechanism == "global":
-        query = _of_release(database, "tf_target", _TF.names, release_id, "location_id", step=step)
-        found = read_arrays(raw, query, _TF)
-        return TfTargets(found["location_id"], found["tf"], found["target"])
-    query = _of_release(
-        database, "pf_target", _PF.names, release_id, "trajectory_id, rank", step=step
-    )
-    found = read_arrays(raw, query, _PF)
-    return PfTargets(
-        found["trajectory_id"],
-        found["location_id"],
-        found["stage"],
-        found["rank"],
-        found["pf"],
-        found["target"],
-    )
-
-
-def load_edits(connection: Connection, database: Database, release_id: int, step: int) -> Edits:
-    """A mechanism's edit log."""
-
-    def runs(operation: Operation) -> EditRuns:
-        query = _of_release(
-            database,
-            "edit_run",
-            ["trajectory_id", "location_id", "seq", "loss_m"],
-            release_id,
-            "trajectory_id, location_id",
-            step=step,
-            operation=operation,
-        )
-        return decode_runs(list(copy_bytes(driver(connection), query)), operation)
-
-    return Edits(runs("d"), runs("i"))

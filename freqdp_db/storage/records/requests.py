@@ -7,9 +7,12 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import sql
+from sqlalchemy.dialects import postgresql as pg
 
 from freqdp_db.errors import AlreadyExists, Busy
-from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.exact_json import as_json
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -48,11 +51,34 @@ def used_names(connection: Connection, database: Database, dataset_id: int, begi
     )
 
 
-def insert_release(connection: Connection, database: Database, **values: Any) -> ReleaseRow:
+def request_hash(
+    connection: Connection, database: Database, build_id: int, method: str, parameters: Any
+) -> str:
+    """What tells that a request was answered before: SQL computes it, for requests in SQL too."""
+    row = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT {}(%s, %s, %s::jsonb)").format(
+                sql.Identifier(database.settings.schema, "request_hash")
+            ),
+            [build_id, method, as_json(parameters)],
+        )
+        .fetchone()
+    )
+    assert row is not None
+    return str(row[0])
+
+
+def insert_release(
+    connection: Connection, database: Database, parameters: dict[str, Any], **values: Any
+) -> ReleaseRow:
     """Record a release."""
     rows = table(database, "release")
+    exact = sa.literal(as_json(parameters), sa.Text).cast(pg.JSONB)
     try:
-        row = connection.execute(sa.insert(rows).values(**values).returning(rows)).one()
+        row = connection.execute(
+            sa.insert(rows).values(parameters=exact, **values).returning(rows)
+        ).one()
     except sa.exc.IntegrityError as error:
         if isinstance(error.orig, psycopg.errors.UniqueViolation):
             raise AlreadyExists(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, LiteralString
 
 import psycopg
@@ -14,7 +12,8 @@ from psycopg.rows import class_row
 
 from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver, translated
-from freqdp_db.storage.records.jobs import as_json, request_release
+from freqdp_db.storage.connection.exact_json import as_json, from_json
+from freqdp_db.storage.records.jobs import request_release
 
 _COLUMNS = (
     "s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, s.next_at, "
@@ -41,7 +40,7 @@ class ScheduleRow:
 
     @property
     def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.request, parse_float=Decimal)
+        document: dict[str, Any] = from_json(self.request)
         return document
 
 

@@ -26,10 +26,8 @@ _RUNNER_WRITES = {
         "INSERT",
         "UPDATE (state, version, published_at, withdrawn_at, rows, user_level, timings)",
     ),
-    "release_step": (
-        "INSERT",
-        "UPDATE (deletions, insertions, deletion_loss_m, insertion_loss_m, digest)",
-    ),
+    "release_step": ("INSERT", "UPDATE (counts, digest)"),
+    "step_column": ("INSERT",),
     "release_key": ("INSERT",),
     "tf_target": ("INSERT",),
     "pf_target": ("INSERT",),
@@ -41,7 +39,7 @@ _ADMIN_WRITES = {
     "dataset": ("INSERT", "UPDATE (dropped_at)"),
 }
 _READ_ALSO = (
-    "account", "spend", "budget", "edit", "sql_object", "schema_version", "point_frequency",
+    "account", "spend", "budget", "edit", "method", "sql_object", "schema_version", "point_frequency",
     "trajectory_frequency", "location_weight", "signature", "publishable_metric",
 )  # fmt: skip
 # What the search and its users call, with what these call in turn: they run with the caller's rights.
@@ -135,6 +133,9 @@ def _job_grants(private: str, workers: str) -> list[str]:
     """Who runs asks and serves. Nobody writes who asked, when, or for what: that is the record."""
     tables = ("job_queue", "job_progress", "worker", "schedule", "job", "progress")
     routines = (
+        "find_method(text)", "check_parameter(text, jsonb, jsonb)",
+        "request_parameters(text, jsonb)", "spend_of(text, jsonb)", "request_hash(int, text, jsonb)",
+        "require_budget(int, text, jsonb)",
         "is_release_name(text)", "wake_workers()", "request_document(text, numeric, jsonb)",
         "request_release(text, text, numeric, jsonb)", "cancel_job(bigint)",
     )  # fmt: skip

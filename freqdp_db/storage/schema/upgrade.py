@@ -33,6 +33,7 @@ class UpgradeResult:
     revision_before: str | None = None
     revision: str = ""
     objects_changed: list[str] = field(default_factory=list)
+    methods_changed: bool = False
     roles_created: list[str] = field(default_factory=list)
     roles_missing: list[str] = field(default_factory=list)
 
@@ -42,6 +43,7 @@ class UpgradeResult:
             self.created
             or self.revision_before != self.revision
             or self.objects_changed
+            or self.methods_changed
             or self.roles_created
         )
 
@@ -118,6 +120,21 @@ def recorded_objects(connection: sa.Connection, schema: str) -> list[tuple[str, 
     return [(path, identity, hash_) for path, identity, hash_ in rows]
 
 
+def reads_private(database: Database) -> bool:
+    """False for a login that may look into the release schema alone: an analyst's."""
+    settings = database.settings
+    with database.begin() as connection:
+        analyst = connection.execute(
+            sa.text(
+                "SELECT bool_and(CASE nspname WHEN :private THEN NOT may ELSE may END) "
+                "FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS may FROM pg_namespace "
+                "WHERE nspname IN (:private, :released)) AS ours HAVING count(*) = 2"
+            ),
+            {"private": settings.schema, "released": settings.release_schema},
+        ).scalar()
+    return not analyst
+
+
 def require_current(database: Database) -> None:
     """Refuse a database whose schema is missing or not the one of this software."""
     schema = database.settings.schema
@@ -152,6 +169,10 @@ def upgrade(
         result.created = result.revision_before is None
         _create_schemas(connection, names)
         _upgrade_objects(connection, names, result)
+        # only `init` and the test of what is declared have to import the methods
+        from freqdp_db.storage.schema.declared import declare
+
+        result.methods_changed = declare(connection, names)
         if create_roles:
             _make_roles(connection, names, result, require_roles)
     return result
@@ -291,6 +312,9 @@ def script(names: Names, revision: str | None) -> str:
         parts.append(revisions.script(names, revision))
     parts += [s.rstrip().rstrip(";") + ";" for s in _version_statements(names)]
     parts += [s.rstrip().rstrip(";") + ";" for s in _object_statements(names, load_objects(names))]
+    from freqdp_db.storage.schema.declared import declaration_statements
+
+    parts += [s + ";" for s in declaration_statements(names)]
     parts.append("DO $roles$ BEGIN")
     for kind, statement in zip(ROLES, role_statements(names, set())[::2], strict=True):
         role = f"{names.schema}_{kind}".replace("'", "''")

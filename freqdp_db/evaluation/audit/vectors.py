@@ -1,0 +1,137 @@
+"""What an audit can see of the two vectors of the paper: TF and PF, with the lists held equal.
+
+Each mechanism treats every candidate, or every trajectory, alike and apart from the others. So one
+call on many copies is as many runs of the very functions that the pipeline calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.edits import PfTargets, TfTargets
+from freqdp_db.evaluation.audit import neighbours
+from freqdp_db.evaluation.audit.bounds import Bound, Observed, bound_from
+from freqdp_db.evaluation.audit.neighbours import PointList
+from freqdp_db.frequency.signatures import rank_places
+from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
+from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
+from freqdp_db.mechanisms.noise import RandomSource
+from freqdp_db.methods.contract import AnyStep, State
+from freqdp_db.methods.frequency.global_ import GlobalOptions, GlobalStep
+from freqdp_db.methods.frequency.local import LocalOptions, LocalStep
+
+Held = Callable[[State, Any, RandomSource, int, float], Iterator[tuple[str, float, Bound]]]
+"""Changes with the lists held equal: each with the epsilon that is claimed, and what was found."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """How to look at the vector of one step."""
+
+    step: AnyStep
+    artefact: str
+    unit: str
+    held: Held
+    only_visit: Callable[[State, Any], tuple[int, int] | None]
+    """A trajectory and a place that only its own visit puts on a list."""
+    lists: Callable[[Any, int, int], bool]
+    """Whether a draw lists the place of the trajectory."""
+
+
+def _held_tf(
+    state: State, options: GlobalOptions, source: RandomSource, runs: int, alpha: float
+) -> Iterator[tuple[str, float, Bound]]:
+    """One incidence of a candidate removed. The most visited one has the most room on both sides."""
+    frequencies, epsilon = state.frequencies, Fraction(options.epsilon_global)
+    candidates = rank_places(frequencies, options.signature).candidates
+    tf = int(frequencies.tf[candidates].max())
+
+    def targets(count: int) -> Observed:
+        vector, listed = neighbours.copied_tf(frequencies, count, runs)
+        return Observed(perturb_tf(vector, listed, epsilon, source).target.astype(np.int64))
+
+    claim = float(tf_mechanism(epsilon).epsilon)
+    yield "- 1 incidence", claim, bound_from(targets(tf), targets(tf - 1), alpha)
+
+
+def _held_pf(
+    state: State, options: LocalOptions, source: RandomSource, runs: int, alpha: float
+) -> Iterator[tuple[str, float, Bound]]:
+    """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
+    frequencies = state.frequencies
+    epsilon, size = Fraction(options.epsilon_local), options.signature
+    drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
+    points = PointList.of(drawn, neighbours.richest(frequencies), size)
+    claim = float(pf_mechanism(epsilon, size).epsilon)
+
+    def targets(of: PointList) -> Ints:
+        copies = perturb_pf(*of.copied(runs), epsilon, source)
+        return copies.target.reshape(runs, len(of)).astype(np.int64)
+
+    def shift(target: Ints) -> Ints:
+        """m times mu, as somebody computes it who knows the first world."""
+        return np.asarray((target[:, :size] - points.pf[:size]).sum(axis=1))
+
+    def noise(target: Ints, place: int) -> Ints:
+        """Noise on a place of stage 2 for the same person, in steps of the lattice."""
+        return np.asarray(size * (target[:, place] - points.pf[place]) + shift(target))
+
+    def in_signature(target: Ints) -> Observed:
+        # such an occurrence moves mu, and shows by where f - mu lies between whole numbers
+        total = sum(noise(target, place) for place in range(size, len(points)))
+        return Observed(np.asarray(total), shift(target) % size)
+
+    def in_stage_2(target: Ints) -> Observed:
+        return Observed(noise(target, size))
+
+    changes: list[tuple[str, int, Callable[[Ints], Observed]]] = [
+        # without a stage 2 all of it is stage 1, which does not see the counts
+        ("+ 1 in stage 1", 0, lambda target: Observed(shift(target)))
+    ]
+    if len(points) > size:
+        changes = [("+ 1 in stage 1", 0, in_signature), ("+ 1 in stage 2", size, in_stage_2)]
+    here = targets(points)
+    for change, place, look in changes:
+        there = targets(points.with_one_more(place))
+        yield change, claim, bound_from(look(there), look(here), alpha)
+
+
+def _only_incidence(state: State, drawn: TfTargets) -> tuple[int, int] | None:
+    for place in drawn.location[drawn.tf == 1][:1]:
+        entry = int(np.flatnonzero(state.frequencies.location == place)[0])
+        owner = int(np.searchsorted(state.frequencies.offsets, entry, side="right")) - 1
+        return owner, int(place)
+    return None
+
+
+def _only_occurrence(state: State, drawn: PfTargets) -> tuple[int, int] | None:
+    # the highest ranks first: those are on the list in every run
+    once = np.flatnonzero(drawn.pf == 1)
+    for i in once[np.argsort(drawn.rank[once], kind="stable")][:1]:
+        return int(drawn.trajectory[i]), int(drawn.location[i])
+    return None
+
+
+def _in_tf(drawn: TfTargets, owner: int, place: int) -> bool:
+    return bool((drawn.location == place).any())
+
+
+def _in_pf(drawn: PfTargets, owner: int, place: int) -> bool:
+    return bool(((drawn.location == place) & (drawn.trajectory == owner)).any())
+
+
+PROBES = {
+    GlobalStep.name: Probed(
+        GlobalStep(), "tf_vector", "incidence", _held_tf, _only_incidence, _in_tf
+    ),
+    LocalStep.name: Probed(
+        LocalStep(), "pf_vectors", "occurrence", _held_pf, _only_occurrence, _in_pf
+    ),
+}
+"""What an audit can look at, by the name of the step."""

@@ -1,0 +1,249 @@
+"""What a method is: an ordered list of steps, and what it declares about itself.
+
+A step is three things over arrays: it draws all that is random, it carries the draw out, and it
+checks what it promises. The loop over steps is in `loop`, and nowhere else.
+
+Modules of methods import compiled kernels where they run, not at their top: `freqdp --help` shows
+the parameters of all methods, and to load the compiler takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.mechanisms.noise import RandomSource
+from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
+
+if TYPE_CHECKING:
+    from freqdp_db.edits.insertion import Search
+    from freqdp_db.frequency.counts import Frequencies
+
+Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
+Unit: TypeAlias = Literal["occurrence", "person"]
+Counts: TypeAlias = dict[str, float]
+
+KINDS: dict[Kind, str] = {
+    "edited": "Each trajectory is one object's, edited: some samples were taken out and others put "
+    "in. Count places, times and flows; do not look for persons.",
+    "unlinked": "The samples are true, the trajectories are not: each is a piece of one object's way "
+    "or is pieced together from several. Count places, times and flows; do not follow one "
+    "trajectory for long.",
+    "generalised": "Each trajectory is drawn so coarse that several objects have the same: they were "
+    "somewhere in the area at some time in the interval. Do not read the points as positions.",
+    "synthetic": "Each trajectory is made up from noisy counts and is nobody's. Use it for "
+    "distributions: how many, where, when, how far; not for single trips.",
+}
+"""What a released trajectory is, and what an analyst may do with it."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What every step may read besides the state that is handed on."""
+
+    build: Build
+    search: Search | None = None
+    """How the global insertion finds trajectories, if not in memory; the answer is the same."""
+
+    @property
+    def locations(self) -> Locations:
+        return self.build.locations
+
+    @property
+    def clock(self) -> Clock:
+        return self.build.clock
+
+
+@dataclass(frozen=True)
+class Areas:
+    """For generalised releases: where and when each sample may have been."""
+
+    x_min: Metres
+    y_min: Metres
+    x_max: Metres
+    y_max: Metres
+    until: Ints
+    """The interval of a sample is from its `at` to this, the end not in it."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Trajectories on their way from the build to the released table."""
+
+    trajectories: Trajectories
+    places: Locations
+    """The build's, or the method's own."""
+    key: Ints
+    """Released id of each trajectory."""
+    owner: Ids | None = None
+    """The object of each sample; None: trajectory t is object t's."""
+    areas: Areas | None = None
+
+    @cached_property
+    def frequencies(self) -> Frequencies:
+        from freqdp_db.frequency.counts import count_frequencies
+
+        return count_frequencies(self.trajectories, len(self.places))
+
+    @cached_property
+    def rank(self) -> Ints:
+        """Order of the released ids, for ties: by trajectory id they would favour the first."""
+        return np.argsort(np.argsort(self.key))
+
+    @property
+    def samples(self) -> int:
+        return self.trajectories.samples
+
+
+class Columns(Protocol):
+    """A draw or a log: a frozen dataclass of arrays, stored by the names of its fields."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The log of a step whose draw says everything."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+Drawn = TypeVar("Drawn", bound=Columns)
+Logged = TypeVar("Logged", bound=Columns)
+Options = TypeVar("Options")
+
+
+class Step(Generic[Options, Drawn, Logged]):
+    """One step of a method. Subclasses have no state of their own."""
+
+    name: ClassVar[str]
+    words: ClassVar[str]
+    """What it changes, for the curator: `Step 1, <words>: ...`."""
+    options: type[Options]
+    draws: type[Drawn]
+    logs: type[Logged]
+    checked: ClassVar[Mapping[str, str]] = {}
+    """The counts of `check`, in words."""
+
+    def draw(self, world: World, state: State, options: Options, source: RandomSource) -> Drawn:
+        """All that is random. It is committed before it is used."""
+        raise NotImplementedError
+
+    def carry_out(
+        self, world: World, state: State, drawn: Drawn, options: Options
+    ) -> tuple[Logged, State]:
+        """The same draw gives the same result, on any engine."""
+        raise NotImplementedError
+
+    def replay(
+        self, world: World, state: State, drawn: Drawn, logged: Logged, options: Options
+    ) -> State:
+        """The result again, from what was stored."""
+        return self.carry_out(world, state, drawn, options)[1]
+
+    def check(
+        self,
+        world: World,
+        before: State,
+        drawn: Drawn,
+        logged: Logged,
+        after: State,
+        options: Options,
+    ) -> dict[str, int]:
+        """Recompute what the step promises, independently; raises VerificationFailed."""
+        raise NotImplementedError
+
+    def require_possible(self, options: Options, objects: int, samples: int) -> None:
+        """Refuse options that make no sense for data of this size; raises BadInput."""
+
+    def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
+        """Refuse a stored draw that was made from other data; raises VerificationFailed."""
+
+    def counts(self, logged: Logged, before: State, after: State) -> Counts:
+        """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
+        return {"samples": before.samples, "rows": after.samples}
+
+    def describe(self, drawn: int, counts: Counts) -> str:
+        """The counts in words."""
+        return f"{drawn:,} drawn; " + ", ".join(f"{n} {v:,.10g}" for n, v in counts.items())
+
+    def user_level(self, state: State, drawn: Drawn, options: Options) -> dict[str, float]:
+        """What a whole user costs: counted from the data, so for the curator only."""
+        return {}
+
+
+AnyStep: TypeAlias = Step[Any, Any, Any]
+
+
+Declare: TypeAlias = Callable[[Mapping[str, Any]], Guarantee]
+"""The guarantee of a method with these values of its parameters."""
+Spend: TypeAlias = Callable[[Mapping[str, Any]], Decimal]
+"""What such a release books, in the currency of the method's unit."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to turn a build into a release."""
+
+    name: str
+    summary: str
+    steps: tuple[AnyStep, ...]
+    kind: Kind
+    guarantee: Declare
+    unit: Unit | None = None
+    """What its spend is counted for; None: it draws no noise that anything is claimed for."""
+    grantable: bool = True
+    """Whether a release may ever be granted to analysts."""
+    after: frozenset[Kind] = field(default_factory=frozenset)
+    """It may follow methods of these kinds: `lg+swap`."""
+    explains: str | None = None
+    """What a released trajectory is, where the kind's own words do not fit."""
+    books: Spend | None = None
+    """None: the sum of the shares of its totals."""
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Those of all steps, then those that every method takes."""
+        found: dict[str, Parameter] = {}
+        for declared in (*(p for s in self.steps for p in parameters_of(s.options)), *RELEASE):
+            found.setdefault(declared.name, declared)
+        return tuple(found.values())
+
+    def spend(self, values: Mapping[str, Any]) -> Decimal:
+        """What a release with these values books on the ledger of its unit."""
+        if self.books is not None:
+            return self.books(values)
+        shares = (values[p.name] for p in self.parameters if p.share_of is not None)
+        return sum(shares, Decimal(0))
+
+    @property
+    def for_analysts(self) -> str:
+        return self.explains or KINDS[self.kind]
+
+
+def options_of(step: AnyStep, values: Mapping[str, Any]) -> Any:
+    """The part of a request that one step reads."""
+    return step.options(**{p.name: values.get(p.name) for p in parameters_of(step.options)})
+
+
+def require_ordered(state: State) -> None:
+    """Times of a trajectory never go backwards."""
+    t = state.trajectories
+    begins = np.zeros(t.samples + 1, np.bool_)
+    begins[t.offsets] = True
+    falling = int(((np.diff(t.at) < 0) & ~begins[1 : t.samples]).sum())
+    if falling:
+        raise VerificationFailed(f"{falling:,} times go backwards")

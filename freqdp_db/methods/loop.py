@@ -1,0 +1,123 @@
+"""The loop over a method's steps. It exists once; a journal says what is kept of it.
+
+`anonymize` keeps draws and logs in the database, `verify` takes both from there, and whatever only
+tries a method out (`plan`, `experiment`, `audit`) keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.mechanisms.noise import RandomSource, released_ids
+from freqdp_db.methods.contract import AnyStep, Counts, Method, State, World, options_of
+from freqdp_db.progress import Progress
+
+
+class Journal(Protocol):
+    """What is known of a run before it begins, and what is kept of it."""
+
+    def key(self) -> Ints | None:
+        """The released ids, if they are drawn already."""
+
+    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any | None:
+        """The draw of a step, if it was made before; refuses one that was made from other data."""
+
+    def source(self, number: int) -> RandomSource:
+        """A stream of its own for each step: a resumed run draws what it would have drawn."""
+
+    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+        """Keep a draw, before anything is done with it; with the first one, the released ids."""
+
+    def carry_out(
+        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
+    ) -> State:
+        """The state after a step."""
+
+
+def run_steps(
+    method: Method,
+    values: Mapping[str, Any],
+    world: World,
+    journal: Journal,
+    progress: Progress,
+    originals: Trajectories | None = None,
+) -> State:
+    """From the build to what is released. `originals`: other trajectories than the build's."""
+    trajectories = world.build.trajectories if originals is None else originals
+    key = journal.key()
+    state = State(trajectories, world.locations, np.zeros(0, np.int64) if key is None else key)
+    for number, step in enumerate(method.steps, start=1):
+        options = options_of(step, values)
+        with progress.stage(f"{step.name} draw", state.samples) as stage:
+            drawn = journal.drawn(number, step, world, state)
+            if drawn is None:
+                source = journal.source(number)
+                fresh = number == 1
+                if fresh:
+                    state = replace(state, key=released_ids(source, len(trajectories)))
+                drawn = step.draw(world, state, options, source)
+                journal.commit(number, step, drawn, state.key if fresh else None)
+            stage.advance(state.samples)
+        with progress.stage(f"{step.name} work", state.samples) as stage:
+            before = state.samples
+            state = journal.carry_out(number, step, world, state, drawn, options)
+            stage.advance(before)
+    time_step = values.get("time_step")
+    if time_step is None:
+        return state
+    from freqdp_db.edits.applying import coarsen_times
+
+    return replace(state, trajectories=coarsen_times(state.trajectories, time_step))
+
+
+@dataclass(frozen=True)
+class StepTaken:
+    """What one step did, for the curator."""
+
+    step: AnyStep
+    drawn: int
+    counts: Counts
+    user_level: dict[str, float]
+
+
+@dataclass
+class Trial:
+    """The journal of a run that is only tried: nothing is kept but what was counted."""
+
+    sources: Callable[[int], RandomSource]
+    counted: bool = False
+    """Whether to count what the steps do."""
+    taken: list[StepTaken] = field(default_factory=list)
+
+    def key(self) -> Ints | None:
+        return None
+
+    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any | None:
+        return None
+
+    def source(self, number: int) -> RandomSource:
+        return self.sources(number)
+
+    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+        return None
+
+    def carry_out(
+        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
+    ) -> State:
+        logged, after = step.carry_out(world, state, drawn, options)
+        if self.counted:
+            self.taken.append(
+                StepTaken(
+                    step,
+                    len(drawn),
+                    step.counts(logged, state, after),
+                    step.user_level(state, drawn, options),
+                )
+            )
+        return after

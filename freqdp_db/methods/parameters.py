@@ -1,0 +1,166 @@
+"""Parameters of methods: declared once, as fields of a step's options.
+
+The declaration is parsed from the command line and from JSON, shown by `--help`, stored as one
+document, hashed as the identity of a request, and checked in SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from typing import Any
+
+from freqdp_db.errors import BadInput
+from freqdp_db.methods.kinds import Duration, Kind, NotAcceptable, Number, Whole
+
+_METADATA = "parameter"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a method."""
+
+    name: str
+    kind: Kind
+    help: str
+    default: Any = None
+    """None: there is no value unless one is given."""
+    share_of: str | None = None
+    """A total may be given instead; it is split evenly among its shares."""
+    public: bool = True
+    """Whether the catalogue shows it."""
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    def parse(self, value: Any, *, text: bool) -> Any:
+        """A value from the command line (`text`) or from JSON; or a refusal that names the option."""
+        try:
+            return self.kind.from_text(value) if text else self.kind.from_json(value)
+        except NotAcceptable as error:
+            raise BadInput(
+                f"{self.option} {value} is not {error}",
+                remedy=f"for example {self.option} {self.kind.example}",
+            ) from None
+
+    def declaration(self) -> dict[str, Any]:
+        """What SQL checks by."""
+        return {
+            **self.kind.declaration(),
+            "default": None if self.default is None else self.kind.to_json(self.default),
+            "share_of": self.share_of,
+            "example": self.kind.example,
+            "help": self.help,
+        }
+
+
+def parameter(
+    kind: Kind, help: str, default: Any = None, *, share_of: str | None = None, public: bool = True
+) -> Any:
+    """Declare a field of a step's options; its name becomes the parameter's."""
+    return field(
+        metadata={_METADATA: Parameter("", kind, help, default, share_of, public)}, kw_only=True
+    )
+
+
+def parameters_of(options: type) -> tuple[Parameter, ...]:
+    """What a step's options declare."""
+    found = []
+    for item in fields(options):
+        declared: Parameter = item.metadata[_METADATA]
+        found.append(
+            Parameter(
+                item.name,
+                declared.kind,
+                declared.help,
+                declared.default,
+                declared.share_of,
+                declared.public,
+            )
+        )
+    return tuple(found)
+
+
+MAX_EPSILON = Decimal(1000)
+TOTALS = {
+    "epsilon": Parameter(
+        "epsilon",
+        Number(MAX_EPSILON, "1.0"),
+        "Total, split evenly among the mechanisms that draw noise.",
+        Decimal(1),
+    )
+}
+"""What may be given instead of its shares."""
+
+RELEASE = (
+    Parameter("time_step", Duration(), "Coarsen released times: 60s, 5min, 1h."),
+    Parameter(
+        "seed",
+        Whole(0, 2**63 - 1, "1"),
+        "Reproducible noise, for tests: the release is never granted to analysts.",
+        public=False,
+    ),
+)
+"""What every method takes."""
+
+
+def read(
+    declared: tuple[Parameter, ...], given: Mapping[str, Any], method: str, *, text: bool
+) -> dict[str, Any]:
+    """Values of all parameters that have one: as given, else shares of a total, else defaults."""
+    given = {name: value for name, value in given.items() if value is not None}
+    known = {p.name: p for p in declared}
+    for name in given:
+        if name not in known and name not in TOTALS:
+            option = "--" + name.replace("_", "-")
+            raise BadInput(f"{option}: {method} has no such option", remedy=f"leave {option} out")
+    values = {
+        name: known[name].parse(value, text=text) for name, value in given.items() if name in known
+    }
+    for total in TOTALS.values():
+        if total.name not in known:
+            _share(total, [p for p in declared if p.share_of == total.name], given, values, method,
+                   text=text)  # fmt: skip
+    return {
+        p.name: values.get(p.name, p.default)
+        for p in declared
+        if values.get(p.name, p.default) is not None
+    }
+
+
+def _share(
+    total: Parameter,
+    shares: list[Parameter],
+    given: Mapping[str, Any],
+    values: dict[str, Any],
+    method: str,
+    *,
+    text: bool,
+) -> None:
+    named = [p for p in shares if p.name in values]
+    if total.name in given and not shares:
+        raise BadInput(
+            f"{total.option}: {method} draws no noise, it has no {total.name} to give it",
+            remedy=f"leave {total.option} out, or choose another --method",
+        )
+    if total.name in given and named:
+        raise BadInput(
+            f"{total.option} and {'/'.join(p.option for p in named)} are given",
+            remedy="give the total, or the parts",
+        )
+    if named and len(named) < len(shares):
+        raise BadInput(
+            f"{method} needs " + " and ".join(p.option for p in shares),
+            remedy=f"give all of them, or {total.option} for the total",
+        )
+    if not named and shares:
+        amount = total.parse(given[total.name], text=text) if total.name in given else total.default
+        for share in shares:
+            values[share.name] = amount / len(shares)
+
+
+def document(declared: tuple[Parameter, ...], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as they are stored and hashed: JSON, numbers exact."""
+    return {p.name: p.kind.to_json(values[p.name]) for p in declared if p.name in values}

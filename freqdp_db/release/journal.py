@@ -1,0 +1,222 @@
+"""Journals that the database keeps: of a release that is made, and of one that is verified."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import freqdp_db
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.errors import ResumeRefused, VerificationFailed
+from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
+from freqdp_db.methods.contract import AnyStep, Counts, State, World
+from freqdp_db.progress import Progress
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.records import releases
+from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.releases import ReleaseRow, StepRow
+
+_BY_TRAJECTORY = "2:"
+
+
+@dataclass
+class StoredJournal:
+    """The journal of `anonymize`: committed draws are taken as they are, and never drawn again."""
+
+    database: Database
+    release: ReleaseRow
+    seed: int | None
+    progress: Progress
+    meanwhile: Callable[..., None]
+    """Starts what need not be waited for: writing the log of a step."""
+    user_level: dict[str, Any] = field(default_factory=dict)
+    _committed: dict[int, StepRow] = field(default_factory=dict)
+    _key: Ints | None = None
+
+    def __post_init__(self) -> None:
+        with self.database.begin(snapshot=True) as connection:
+            steps = releases.list_steps(connection, self.database, self.release.release_id)
+            key = releases.load_key(connection, self.database, self.release.release_id)
+        self._committed = {step.step: step for step in steps}
+        self._key = key if len(key) else None
+        self._require_same_software()
+
+    def key(self) -> Ints | None:
+        return self._key
+
+    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any | None:
+        known = self._committed.get(number)
+        if known is None:
+            return None
+        if number == 1 and len(state.key) != len(state.trajectories):
+            raise self._refused("the key of released ids is not whole")
+        with self.database.begin() as connection:
+            drawn = load_columns(
+                connection, self.database, self.release.release_id, number, "draw", step.draws
+            )
+        if len(drawn) != known.drawn:
+            raise self._refused(f"step {number} has lost or gained targets")
+        try:
+            step.require_drawn_from(world, state, drawn)
+        except VerificationFailed as error:
+            raise self._refused(f"step {number}: {error.message}") from None
+        return drawn
+
+    def source(self, number: int) -> RandomSource:
+        return SecureSource() if self.seed is None else SeededSource(self.seed, number)
+
+    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+        releases.commit_draw(
+            self.database,
+            self.release.release_id,
+            number,
+            step.name,
+            drawn,
+            freqdp_db.__version__,
+            key,
+        )
+
+    def carry_out(
+        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
+    ) -> State:
+        costs = step.user_level(state, drawn, options)
+        if costs:
+            self.user_level[step.name] = costs
+        logged, after = step.carry_out(world, state, drawn, options)
+        counts = step.counts(logged, state, after)
+        known = self._committed.get(number)
+        if known is None or known.digest is None:
+            self.meanwhile(self._write_log, number, step, logged, counts, after)
+        elif known.counts != counts or not same_digest(known.digest, after):
+            raise self._refused(
+                f"step {number}: the edits recomputed from the stored targets are not the "
+                "recorded ones"
+            )
+        return after
+
+    def _write_log(
+        self, number: int, step: AnyStep, logged: Any, counts: Counts, after: State
+    ) -> None:
+        with self.progress.stage(f"{step.name} log"):
+            releases.finish_step(
+                self.database, self.release.release_id, number, logged, counts, digest(after)
+            )
+
+    def _require_same_software(self) -> None:
+        for step in self._committed.values():
+            if step.software != freqdp_db.__version__:
+                name = self.release.name
+                raise ResumeRefused(
+                    f"release {name!r} drew its targets with freqdp {step.software}; this is "
+                    f"{freqdp_db.__version__}, which may edit differently",
+                    remedy=f"resume it with freqdp {step.software}, or give it up "
+                    f"(freqdp release withdraw {name}) and ask for a new draw",
+                )
+
+    def _refused(self, what: str) -> ResumeRefused:
+        name = self.release.name
+        return ResumeRefused(
+            f"release {name!r}: {what}",
+            remedy=f"give it up (freqdp release withdraw {name}) and ask for a new draw",
+        )
+
+
+@dataclass
+class ReplayJournal:
+    """The journal of `verify`: draws and logs as they are stored, each step checked on the way."""
+
+    connection: Connection
+    """All of it is read in one snapshot."""
+    database: Database
+    release_id: int
+    checked: dict[str, int] = field(default_factory=dict)
+    _steps: dict[int, StepRow] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        steps = releases.list_steps(self.connection, self.database, self.release_id)
+        self._steps = {step.step: step for step in steps}
+
+    def key(self) -> Ints:
+        key = releases.load_key(self.connection, self.database, self.release_id)
+        if len(np.unique(key)) != len(key):
+            raise VerificationFailed("the key does not give every trajectory an id of its own")
+        return key
+
+    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any:
+        if number == 1 and len(state.key) != len(state.trajectories):
+            raise VerificationFailed("the key does not give every trajectory an id of its own")
+        if number not in self._steps:
+            raise VerificationFailed(f"step {number} was never drawn")
+        drawn = self._load(number, "draw", step.draws)
+        try:
+            step.require_drawn_from(world, state, drawn)
+        except VerificationFailed as error:
+            raise VerificationFailed(f"step {number}: {error.message}") from None
+        return drawn
+
+    def source(self, number: int) -> RandomSource:
+        raise AssertionError("a replay draws nothing")
+
+    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+        raise AssertionError("a replay draws nothing")
+
+    def carry_out(
+        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
+    ) -> State:
+        logged = self._load(number, "log", step.logs)
+        recorded = self._steps[number]
+        try:
+            after: State = step.replay(world, state, drawn, logged, options)
+            found = step.check(world, state, drawn, logged, after, options)
+        except VerificationFailed as error:
+            raise VerificationFailed(f"step {number}: {error.message}") from None
+        counts = step.counts(logged, state, after)
+        if recorded.counts != counts or not same_digest(recorded.digest, after):
+            raise VerificationFailed(f"step {number}: the log is not the one that was recorded")
+        for name, count in found.items():
+            self.checked[name] = self.checked.get(name, 0) + count
+        return after
+
+    def _load(self, number: int, part: Any, kind: type) -> Any:
+        return load_columns(self.connection, self.database, self.release_id, number, part, kind)
+
+
+def digest(state: State) -> str:
+    """Hash of the trajectories' hashes: parts of the trajectories can be hashed apart."""
+    t = state.trajectories
+    whole = hashlib.sha256()
+    columns: list[NDArray[Any]] = [t.location, t.at]
+    if state.owner is not None:
+        columns.append(state.owner)
+    if state.places.source_x is None:
+        columns += [state.places.x[t.location], state.places.y[t.location]]
+    if state.areas is not None:
+        columns += [getattr(state.areas, f.name) for f in fields(state.areas)]
+    packed = [np.ascontiguousarray(column).view(np.uint8).data for column in columns]
+    widths = [column.itemsize for column in columns]
+    for begin, end in zip(t.offsets[:-1].tolist(), t.offsets[1:].tolist(), strict=True):
+        one = hashlib.sha256()
+        for data, width in zip(packed, widths, strict=True):
+            one.update(data[begin * width : end * width])
+        whole.update(one.digest())
+    return _BY_TRAJECTORY + whole.hexdigest()
+
+
+def same_digest(recorded: str | None, state: State) -> bool:
+    if recorded is not None and not recorded.startswith(_BY_TRAJECTORY):
+        return recorded == _digest_by_column(state.trajectories)
+    return recorded == digest(state)
+
+
+def _digest_by_column(trajectories: Trajectories) -> str:
+    """What version 0.1.0 recorded: one hash over whole columns."""
+    result = hashlib.sha256()
+    for column in (trajectories.offsets, trajectories.location, trajectories.at):
+        result.update(np.ascontiguousarray(column).view(np.uint8).data)
+    return result.hexdigest()

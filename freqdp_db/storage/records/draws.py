@@ -1,0 +1,142 @@
+"""Draws and logs of steps: named columns, in tables of their own where SQL reads them.
+
+Targets and edits of frequencies are read by people and by checks in SQL, so each has a table. All
+other draws and logs are kept column by column, whatever the method calls them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from psycopg import sql
+
+from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
+from freqdp_db.storage.copy.wire import decode_runs, encode_runs
+
+Part: TypeAlias = Literal["draw", "log"]
+_OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
+_TARGETS: dict[type, tuple[str, Layout, str]] = {
+    TfTargets: (
+        "tf_target",
+        Layout([("location_id", "int4"), ("tf", "int4"), ("target", "int4")]),
+        "location_id",
+    ),
+    PfTargets: (
+        "pf_target",
+        Layout(
+            [
+                ("trajectory_id", "int4"),
+                ("location_id", "int4"),
+                ("stage", "int2"),
+                ("rank", "int2"),
+                ("pf", "int4"),
+                ("target", "int4"),
+            ]
+        ),
+        "trajectory_id, rank",
+    ),
+}
+"""Table, columns in the order of the fields, and the order of rows."""
+_RUN_COLUMNS = ["trajectory_id", "location_id", "seq", "loss_m"]
+_CHUNK_BYTES = 1 << 24
+
+
+def save_columns(
+    connection: Connection, database: Database, release_id: int, step: int, part: Part, columns: Any
+) -> None:
+    """Keep a draw or a log, inside the caller's transaction."""
+    schema, raw = database.settings.schema, driver(connection)
+    if isinstance(columns, Edits):
+        write_records(
+            raw,
+            sql.Identifier(schema, "edit_run"),
+            ["release_id", "step", "operation", *_RUN_COLUMNS],
+            (
+                encode_runs(runs, release_id, step)
+                for runs in (columns.deletions, columns.insertions)
+            ),
+        )
+        return
+    if type(columns) in _TARGETS:
+        name, own, _ = _TARGETS[type(columns)]
+        layout = Layout([*_OWNER, *own.columns])
+        values = dict(
+            zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
+        )
+        packed = layout.pack(release_id=release_id, step=step, **values)
+        write_records(raw, sql.Identifier(schema, name), layout.names, [packed])
+        return
+    statement = sql.SQL(
+        "INSERT INTO {} (release_id, step, part, name, chunk, dtype, data) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s)"
+    ).format(sql.Identifier(schema, "step_column"))
+    for field in fields(columns):
+        column = np.ascontiguousarray(getattr(columns, field.name))
+        rows = max(1, _CHUNK_BYTES // column.itemsize)
+        for chunk, begin in enumerate(range(0, max(len(column), 1), rows)):
+            data = column[begin : begin + rows].tobytes()
+            raw.execute(
+                statement, [release_id, step, part, field.name, chunk, column.dtype.str, data]
+            )
+
+
+def load_columns(
+    connection: Connection, database: Database, release_id: int, step: int, part: Part, kind: type
+) -> Any:
+    """A draw or a log of this kind, as it was kept."""
+    raw = driver(connection)
+    if kind is Edits:
+        return Edits(*(_runs(connection, database, release_id, step, o) for o in ("d", "i")))
+    if kind in _TARGETS:
+        name, layout, order = _TARGETS[kind]
+        query = _of_step(database, name, layout.names, release_id, step, order)
+        found = read_arrays(raw, query, layout)
+        return kind(*(found[column] for column in layout.names))
+    parts: dict[str, list[Any]] = {field.name: [] for field in fields(kind)}
+    cursor = raw.execute(
+        sql.SQL(
+            "SELECT name, dtype, data FROM {} WHERE release_id = %s AND step = %s AND part = %s "
+            "ORDER BY name, chunk"
+        ).format(sql.Identifier(database.settings.schema, "step_column")),
+        [release_id, step, part],
+        binary=True,
+    )
+    for column, dtype, data in cursor:
+        parts[column].append(np.frombuffer(data, dtype))
+    return kind(**{name: np.concatenate(chunks) for name, chunks in parts.items()})
+
+
+def _of_step(
+    database: Database,
+    name: str,
+    columns: list[str],
+    release_id: int,
+    step: int,
+    order: str,
+    operation: str | None = None,
+) -> sql.Composed:
+    more: sql.Composable = sql.SQL("")
+    if operation is not None:
+        more = sql.SQL(" AND operation = {}").format(sql.Literal(operation))
+    return sql.SQL("SELECT {} FROM {} WHERE release_id = {} AND step = {}{} ORDER BY {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.Identifier(database.settings.schema, name),
+        sql.Literal(release_id),
+        sql.Literal(step),
+        more,
+        sql.SQL(order),
+    )
+
+
+def _runs(
+    connection: Connection, database: Database, release_id: int, step: int, operation: Operation
+) -> EditRuns:
+    query = _of_step(
+        database, "edit_run", _RUN_COLUMNS, release_id, step, "trajectory_id, location_id",
+        operation,
+    )  # fmt: skip
+    return decode_runs(list(copy_bytes(driver(connection), query)), operation)

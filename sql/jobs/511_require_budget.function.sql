@@ -1,0 +1,35 @@
+-- identity: FUNCTION ${private}.require_budget(int, text, jsonb)
+CREATE FUNCTION ${private}.require_budget(account int, method text, parameters jsonb)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    wanted record;
+    money record;
+BEGIN
+    SELECT * INTO wanted FROM ${private}.spend_of(require_budget.method, require_budget.parameters);
+    IF wanted.unit IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT b.granted, b.spent, b.remaining, (SELECT max(s.at) FROM ${private}.spend AS s
+        WHERE s.account_id = b.account_id AND s.kind = 'spend') AS last_at
+    INTO money
+    FROM ${private}.budget AS b
+    JOIN ${private}.account AS own ON own.account_id = require_budget.account
+    WHERE b.source_schema = own.source_schema AND b.source_relation = own.source_relation
+        AND b.object_column = own.object_column AND b.unit = wanted.unit;
+    IF coalesce(money.remaining, 0) < wanted.amount THEN
+        RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, last spent at %',
+            trim_scale(wanted.amount), trim_scale(coalesce(money.spent, 0)), trim_scale(coalesce(money.granted, 0)),
+            trim_scale(coalesce(money.remaining, 0)),
+            coalesce(to_char(money.last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), '-')
+        USING ERRCODE = 'QF003',
+        HINT = 'an administrator can raise it: freqdp budget DATASET --raise EPSILON --reason TEXT';
+    END IF;
+END;
+$body$;
+
+COMMENT ON FUNCTION ${private}.require_budget(int, text, jsonb) IS
+'Refuses (SQLSTATE QF003) what the budget of the source cannot pay for, in the unit of the method. The booking itself decides again.';
+REVOKE ALL ON FUNCTION ${private}.require_budget(int, text, jsonb) FROM PUBLIC;

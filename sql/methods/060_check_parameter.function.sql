@@ -1,0 +1,63 @@
+-- identity: FUNCTION ${private}.check_parameter(text, jsonb, jsonb)
+CREATE FUNCTION ${private}.check_parameter(name text, declared jsonb, given jsonb)
+RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    kind text := declared ->> 'kind';
+    text_given text := given #>> '{}';
+    number numeric := CASE WHEN jsonb_typeof(given) = 'number' THEN (given #>> '{}')::numeric END;
+    words text[];
+    answer jsonb;
+BEGIN
+    IF kind = 'number' THEN
+        IF jsonb_typeof(given) = 'string' AND declared -> 'words' ? text_given THEN
+            answer := given;
+        ELSIF number > 0 AND number <= (declared ->> 'high')::numeric
+            AND scale(number) <= (declared ->> 'decimals')::int THEN
+            answer := to_jsonb(trim_scale(number));
+        END IF;
+    ELSIF kind = 'whole' THEN
+        IF scale(number) = 0 AND number BETWEEN (declared ->> 'low')::numeric AND (declared ->> 'high')::numeric THEN
+            answer := given;
+        END IF;
+    ELSIF kind = 'duration' THEN
+        IF jsonb_typeof(given) = 'string' AND text_given ~ '^[0-9a-z. ]{1,20}$' THEN
+            words := regexp_match(text_given, '^ *([0-9]+\.?[0-9]*|\.[0-9]+) *(us|ms|s|min|m|h|d)? *$');
+            number := words[1]::numeric * CASE coalesce(words[2], 's')
+                WHEN 'us' THEN 0.000001 WHEN 'ms' THEN 0.001 WHEN 's' THEN 1 WHEN 'min' THEN 60
+                WHEN 'm' THEN 60 WHEN 'h' THEN 3600 WHEN 'd' THEN 86400 END;
+        END IF;
+        IF number > 0 AND number <= 366 * 86400 AND scale(trim_scale(number)) <= 6 THEN
+            answer := to_jsonb(trim_scale(number));
+        END IF;
+    ELSIF kind = 'flag' THEN
+        IF jsonb_typeof(given) = 'boolean' THEN
+            answer := given;
+        END IF;
+    ELSIF kind = 'choice' THEN
+        IF jsonb_typeof(given) = 'string' AND declared -> 'words' ? text_given THEN
+            answer := given;
+        END IF;
+    ELSIF kind = 'name' THEN
+        IF jsonb_typeof(given) = 'string' AND length(text_given) <= 200 AND btrim(text_given) <> '' THEN
+            answer := to_jsonb(btrim(text_given));
+        END IF;
+    END IF;
+    IF answer IS NULL THEN
+        RAISE EXCEPTION '% % is not acceptable', check_parameter.name, given
+        USING ERRCODE = 'QF001', HINT = concat(
+            declared ->> 'help', ' For example ', declared ->> 'example',
+            CASE WHEN kind = 'whole' THEN concat(' (a whole number from ', declared ->> 'low', ' to ', declared ->> 'high', ')')
+                WHEN kind = 'number' THEN concat(' (above 0, at most ', declared ->> 'high', ', with up to ', declared ->> 'decimals', ' decimals)')
+            END
+        );
+    END IF;
+    RETURN answer;
+END;
+$body$;
+
+COMMENT ON FUNCTION ${private}.check_parameter(text, jsonb, jsonb) IS
+'A value of a parameter as it is stored, or a refusal (SQLSTATE QF001). The declaration is the one that `freqdp` itself parses by.';
+REVOKE ALL ON FUNCTION ${private}.check_parameter(text, jsonb, jsonb) FROM PUBLIC;

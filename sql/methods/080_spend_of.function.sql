@@ -1,0 +1,17 @@
+-- identity: FUNCTION ${private}.spend_of(text, jsonb)
+CREATE FUNCTION ${private}.spend_of(method text, parameters jsonb, OUT unit text, OUT amount numeric)
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    declared jsonb := ${private}.find_method(spend_of.method);
+BEGIN
+    unit := declared ->> 'unit';
+    SELECT coalesce(sum((spend_of.parameters ->> s)::numeric), 0) INTO amount
+    FROM jsonb_array_elements_text(declared -> 'spends') AS s;
+END;
+$body$;
+
+COMMENT ON FUNCTION ${private}.spend_of(text, jsonb) IS
+'What a release by this method with these parameters books, and in which unit. Null: it draws no noise that anything is claimed for.';
+REVOKE ALL ON FUNCTION ${private}.spend_of(text, jsonb) FROM PUBLIC;
