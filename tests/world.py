@@ -72,6 +72,16 @@ def query(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
+def same_rows(url: str, one: str, other: str) -> bool:
+    """Whether two tables hold the same rows, each as often: EXCEPT both ways, nothing folded."""
+    (found,) = query(
+        url,
+        f"SELECT NOT EXISTS (TABLE {one} EXCEPT ALL TABLE {other}) "
+        f"AND NOT EXISTS (TABLE {other} EXCEPT ALL TABLE {one})",
+    )
+    return bool(found[0])
+
+
 def value(url: str, statement: str, *values: Any) -> Any:
     ((found,),) = query(url, statement, *values)
     return found

@@ -72,7 +72,7 @@ def search(
         raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
     path = None if picture is None else check_picture(picture)
     names = parse_names(strategies)
-    request = Request.parse(method="gl", epsilon=epsilon, signature=str(signature))
+    request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
     database = session.database()
     progress = session.progress(kernels=True)
     row = None if dataset is None else find_dataset(database, dataset)
@@ -166,9 +166,7 @@ def pipeline(
 
     wanted = parse_sizes(sizes)
     path = None if picture is None else check_picture(picture)
-    request = Request.parse(
-        method=method, epsilon=epsilon, signature=str(signature), seed=str(seed)
-    )
+    request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
     database = session.database()
     row = None if dataset is None else find_dataset(database, dataset)
     session.progress(kernels=True)

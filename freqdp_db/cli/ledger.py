@@ -63,9 +63,10 @@ def register(root: typer.Typer) -> None:
                 )  # fmt: skip
                 session.print(ledger.MEANING[account.unit])
 
-        session.answer(
-            [{**asdict(a), "ledger": [asdict(e) for e in entries[a.unit]]} for a in accounts], show
-        )
+        documents = [
+            {**asdict(a), "ledger": [asdict(e) for e in entries[a.unit]]} for a in accounts
+        ]
+        session.answer({**documents[0], "other_units": documents[1:]}, show)
 
 
 @command(app, "verify")

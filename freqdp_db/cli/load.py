@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,7 +58,7 @@ def demo(
     )
     if table.relation == roads.relation:
         raise BadInput("--into and --roads-into are the same", remedy="give two names")
-    mode = _mode(replace)
+    mode = mode_of(replace)
     dirt: dict[str, int] = {}
     progress = session.progress()
 
@@ -79,7 +78,7 @@ def demo(
             rows = load_table(
                 connection, session.settings, table, mode, city_rows(city, dirt, stage.advance)
             )
-    _answer(
+    answer(
         session,
         {
             "table": table.label,
@@ -137,7 +136,7 @@ def csv_(
     rows = _load_files(
         session,
         table,
-        _mode(replace, append),
+        mode_of(replace, append),
         len(paths),
         lambda advance: csvfile.read_csv(paths, layout, bad, advance),
         "object_id",
@@ -146,7 +145,7 @@ def csv_(
     skipped = (
         f" Left out {bad.total:,} unreadable rows: {counted(bad.counts)}." if bad.total else ""
     )
-    _answer(
+    answer(
         session,
         {"table": table.label, "rows": rows, "files": len(paths), "skipped": bad.counts},
         f"{table.label}: {rows:,} rows from {len(paths):,} file(s).{skipped}",
@@ -182,12 +181,12 @@ def tdrive(
     rows = _load_files(
         session,
         table,
-        _mode(replace, append),
+        mode_of(replace, append),
         len(paths),
         lambda advance: published.read_tdrive(paths, advance),
         "taxi_id",
     )
-    _answer(
+    answer(
         session,
         {"table": table.label, "rows": rows, "files": len(paths)},
         f"{table.label}: {rows:,} rows from {len(paths):,} files.",
@@ -219,125 +218,16 @@ def geolife(
     rows = _load_files(
         session,
         table,
-        _mode(replace, append),
+        mode_of(replace, append),
         len(paths),
         lambda advance: published.read_geolife(paths, advance),
         "user_id",
     )
-    _answer(
+    answer(
         session,
         {"table": table.label, "rows": rows, "files": len(paths)},
         f"{table.label}: {rows:,} rows from {len(paths):,} files.",
         _dataset_add(table, "user_id"),
-    )
-
-
-@command(app, "roads")
-def roads(
-    session: Session,
-    into: Into,
-    files: Annotated[
-        list[str] | None, typer.Argument(help="NODES.csv EDGES.csv, unless --from is given.")
-    ] = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", help="Edge table that is there: schema.table.")
-    ] = None,
-    map_: Annotated[
-        list[str] | None,
-        typer.Option("--map", help="With --from: ours=theirs, such as geom=the_geom."),
-    ] = None,
-    vertices_into: Annotated[
-        str | None, typer.Option("--vertices-into", help="Also make a table of junctions.")
-    ] = None,
-    every: Annotated[
-        float | None, typer.Option(help="Add points to it, every so many metres of road.")
-    ] = None,
-    replace: Replace = False,
-) -> None:
-    """Load a road network from two CSV files, or from an edge table that is there."""
-
-    from freqdp_db.loading import roadfile
-    from freqdp_db.storage.source import road_tables as loading_roads
-    from freqdp_db.storage.source.plain_tables import check_target
-
-    if (from_ is None) == (not files) or (files and len(files) != 2):
-        raise BadInput(
-            "the roads come from two files or from one table",
-            remedy="give NODES.csv EDGES.csv, or --from schema.edges",
-        )
-    if every is not None and (vertices_into is None or not every >= 1):
-        raise BadInput(
-            f"--every {every:g} needs --vertices-into and at least 1 metre",
-            remedy="say for example --vertices-into demo.anchors --every 50",
-        )
-    table = loading_roads.roads_table(
-        parse_relation(into, "--into"), "Road network (freqdp load roads)."
-    )
-    anchors = None
-    if vertices_into is not None:
-        relation = parse_relation(vertices_into, "--vertices-into")
-        anchors = loading_roads.anchors_table(relation, table.relation)
-        if relation == table.relation:
-            raise BadInput("--into and --vertices-into are the same", remedy="give two names")
-    mode = _mode(replace)
-    progress = session.progress()
-    left_out = 0
-    points = None
-    with session.database(check_schema=False).begin() as connection:
-        for wanted in (table, anchors):
-            if wanted is not None:
-                check_target(connection, session.settings, wanted, mode)
-        with progress.stage("load roads", unit="roads") as stage:
-            if from_ is not None:
-                origin = parse_relation(from_, "--from")
-                if origin == table.relation:
-                    raise BadInput("--from and --into are the same", remedy="give two names")
-                rows, left_out = loading_roads.copy_roads(
-                    connection,
-                    session.settings,
-                    table,
-                    mode,
-                    origin,
-                    loading_roads.column_mapping(map_ or []),
-                )
-                stage.advance(rows)
-            else:
-                assert files is not None
-                read = roadfile.read_roads(Path(files[0]), Path(files[1]))
-                rows = loading_roads.load_roads(
-                    connection,
-                    session.settings,
-                    table,
-                    mode,
-                    (r.row() for r in read),
-                    stage.advance,
-                )
-        if not rows:
-            raise BadInput("there is not one road in it", remedy="check the files or the table")
-        if anchors is not None:
-            with progress.stage("make anchors", unit="points") as stage:
-                points = loading_roads.make_anchors(
-                    connection, session.settings, anchors, mode, table.relation, every
-                )
-                stage.advance(points)
-    said = f"{table.label}: {rows:,} roads."
-    following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
-    if left_out:
-        said += f" Left out {left_out:,} rows whose geometry is not one line."
-    if anchors is not None:
-        said += f" {anchors.label}: {points:,} points."
-        following = f"freqdp dataset add NAME ... --snap {shlex.quote('anchors:' + anchors.label)}"
-    _answer(
-        session,
-        {
-            "table": table.label,
-            "rows": rows,
-            "left_out": left_out,
-            "vertices_table": anchors.label if anchors else None,
-            "vertices": points,
-        },
-        said,
-        following,
     )
 
 
@@ -371,7 +261,7 @@ def _load_files(
     return rows
 
 
-def _mode(replace: bool, append: bool = False) -> Mode:
+def mode_of(replace: bool, append: bool = False) -> Mode:
     if replace and append:
         raise BadInput("--replace and --append exclude each other", remedy="give one of them")
     return "replace" if replace else "append" if append else "create"
@@ -383,6 +273,6 @@ def _dataset_add(table: PlainTable, key: str) -> str:
     return f"freqdp dataset add {name} --from {relation} --object {key} --time at --geom geom"
 
 
-def _answer(session: Session, document: dict[str, Any], said: str, following: str) -> None:
+def answer(session: Session, document: dict[str, Any], said: str, following: str) -> None:
     document = {**document, "next": following}
     session.answer(document, lambda: session.print(f"{said}\nNext: {following}"))

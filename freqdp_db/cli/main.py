@@ -25,7 +25,7 @@ from freqdp_db.cli import (
     experiment,
     jobs,
     ledger,
-    load,
+    load_roads,
     release,
     schedule,
     setup,
@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
 
 setup.register(app)
 app.add_typer(db.app)
-app.add_typer(load.app)
+app.add_typer(load_roads.app)
 app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)

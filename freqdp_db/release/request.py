@@ -29,9 +29,9 @@ class Request:
     """Of every parameter that has one."""
 
     @classmethod
-    def parse(cls, method: str = DEFAULT_METHOD, **given: str | None) -> Request:
-        """From the command line: values as text."""
-        return cls._read(method, given, text=True)
+    def parse(cls, method: str = DEFAULT_METHOD, **given: Any) -> Request:
+        """From the command line or from Python: values as text, or as what is written so."""
+        return cls._read(method, {k: _as_text(v) for k, v in given.items()}, text=True)
 
     @classmethod
     def from_json(cls, method: str, given: Mapping[str, Any]) -> Request:
@@ -117,6 +117,12 @@ class Request:
         return self.method.guarantee(self.values).document(
             self.method.name, self.method.kind, self.method.unit, seeded=self.seed is not None
         )
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _readable(value: Any) -> Any:

@@ -9,7 +9,7 @@ DECLARE
     asked jsonb := ${private}.request_document(
         request_release.method, request_release.epsilon, request_release.options
     );
-    parameters jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep'];
+    wanted jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep'];
     rebuild boolean := (asked ->> 'rebuild')::boolean;
     known record;
     built record;
@@ -38,9 +38,9 @@ BEGIN
     IF rebuild OR (asked ->> 'new_draw')::boolean OR NOT EXISTS (
         SELECT FROM ${private}.release AS r
         WHERE r.state IN ('running', 'published')
-            AND r.request_hash = ${private}.request_hash(built.build_id, asked ->> 'method', parameters)
+            AND r.request_hash = ${private}.request_hash(built.build_id, asked ->> 'method', wanted)
     ) THEN
-        PERFORM ${private}.require_budget(known.account_id, asked ->> 'method', parameters);
+        PERFORM ${private}.require_budget(known.account_id, asked ->> 'method', wanted);
     END IF;
     INSERT INTO ${private}.job_queue (dataset_id, request)
     VALUES (known.dataset_id, asked)

@@ -37,7 +37,7 @@ BEGIN
         ELSIF cardinality(named) > 0 AND cardinality(named) < cardinality(shares) THEN
             RAISE EXCEPTION '% needs %', request_parameters.method, array_to_string(shares, ' and ')
             USING ERRCODE = 'QF001', HINT = 'give all of them, or the total';
-        ELSIF cardinality(named) = 0 THEN
+        ELSIF cardinality(named) = 0 AND cardinality(shares) > 0 THEN
             total := ${private}.check_parameter('epsilon', total, coalesce(given -> 'epsilon', '1'));
             answer := answer || coalesce((
                 SELECT jsonb_object_agg(s, trim_scale(round((total #>> '{}')::numeric / cardinality(shares), 20)))

@@ -94,7 +94,7 @@ def reckon(url: str) -> dict[str, Any]:
     wrong = query(
         url,
         "SELECT r.name, r.state, count(s.*) FROM freqdp.release r LEFT JOIN freqdp.spend s "
-        "ON s.release_id = r.release_id AND s.epsilon = r.epsilon_global + r.epsilon_local "
+        "ON s.release_id = r.release_id AND s.amount = (freqdp.spend_of(r.method, r.parameters)).amount "
         "GROUP BY r.release_id HAVING count(s.*) <> 1 OR r.state NOT IN ('published', 'withdrawn')",
     )
     assert not wrong, f"not booked exactly once, or not finished: {wrong}"

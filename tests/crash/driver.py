@@ -24,10 +24,11 @@ from typing import Any
 
 from freqdp_db.cli import main
 from freqdp_db.dataset import building, writing
+from freqdp_db.methods.frequency.local import LocalStep
 from freqdp_db.release import pipeline, table
 from freqdp_db.storage.copy import libpq
 from freqdp_db.storage.published import staging
-from freqdp_db.storage.records import builds, releases
+from freqdp_db.storage.records import builds, draws, releases
 from freqdp_db.storage.source import rows as source
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -119,13 +120,13 @@ MOMENTS: dict[str, Patch] = {
     "attaching: after": after(builds, "attach_build"),
     "spent: before the lock": before(pipeline, "run"),
     "spent: before reading": before(pipeline, "load_build"),
-    "spent: frequencies": before(pipeline.steps, "draw"),
-    "drawn: first": before(releases, "commit_targets", 1),
-    "drawn: amid its commit": amid_copy(releases, "pf_target", 1),
-    "drawn: second": before(releases, "commit_targets", 2),
-    "targets: first": after(releases, "commit_targets", 1),
+    "spent: frequencies": before(LocalStep, "draw"),
+    "drawn: first": before(releases, "commit_draw", 1),
+    "drawn: amid its commit": amid_copy(draws, "pf_target", 1),
+    "drawn: second": before(releases, "commit_draw", 2),
+    "targets: first": after(releases, "commit_draw", 1),
     "targets: first edits logged": after(releases, "finish_step", 1),
-    "targets: second": after(releases, "commit_targets", 2),
+    "targets: second": after(releases, "commit_draw", 2),
     "copy: first rows": amid_copy(staging, "staging", 1),
     "copy: more rows": amid_copy(staging, "staging", 5),
     "copy: lines": amid_copy(staging, "staging_1_line", 1),

@@ -72,7 +72,7 @@ def _all_at_once(url: str, *, new_draw: bool) -> list[Outcome | BudgetExceeded]:
 def _spends(url: str) -> list[tuple[Any, ...]]:
     return query(
         url,
-        "SELECT s.entry, s.epsilon, r.name, r.state FROM freqdp.spend s "
+        "SELECT s.entry, s.amount, r.name, r.state FROM freqdp.spend s "
         "JOIN freqdp.release r USING (release_id) ORDER BY s.entry",
     )
 

@@ -77,7 +77,7 @@ def leftovers(url: str) -> list[str]:
 def spends(url: str) -> list[tuple[Any, ...]]:
     return query(
         url,
-        "SELECT release_id, epsilon, hash FROM freqdp.spend WHERE kind = 'spend' ORDER BY entry",
+        "SELECT release_id, amount, hash FROM freqdp.spend WHERE kind = 'spend' ORDER BY entry",
     )
 
 

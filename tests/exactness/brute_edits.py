@@ -266,7 +266,7 @@ def check_local_insertions(
         """,
         step=step,
     )  # fmt: skip
-    spread = replay.release.options["spread"]
+    spread = replay.release.parameters.get("spread", "paper")
     replay.run(
         """
         CREATE TEMP TABLE query AS
@@ -306,6 +306,6 @@ def check_local_insertions(
         WHERE e.times IS DISTINCT FROM l.times
         OR abs(e.loss_mm - l.low_mm) > 1 OR abs(e.loss_mm - l.high_mm) > 1
         """,
-        spread_mm=None if spread == "paper" else int(Decimal(spread) * 1000),
+        spread_mm=None if spread == "paper" else int(Decimal(str(spread)) * 1000),
     )  # fmt: skip
     replay.run("DROP TABLE pg_temp.query")

@@ -135,7 +135,7 @@ def _check_table(replay: Replay, findings: Findings) -> None:
         WHERE e.at IS DISTINCT FROM r.at OR e.geom IS NULL OR r.geom IS NULL
         OR ST_AsEWKB(e.geom) <> ST_AsEWKB(r.geom)
         """,
-        coarse_us=replay.release.options.get("time_step_us") or 1,
+        coarse_us=int(replay.release.parameters.get("time_step", 0) * 1_000_000) or 1,
     )  # fmt: skip
 
 

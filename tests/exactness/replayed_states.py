@@ -27,7 +27,7 @@ class Release:
     release_id: int
     build_id: int
     signature: int
-    options: dict[str, Any]
+    parameters: dict[str, Any]
     step_us: int
     gap_us: int
     steps: list[tuple[int, str]]
@@ -86,8 +86,8 @@ class Replay:
         return Release(
             row.release_id,
             row.build_id,
-            row.signature_size,
-            row.options,
+            row.parameters["signature"],
+            row.parameters,
             row.time_step_us,
             row.median_gap_us,
             [(step, mechanism) for step, mechanism in steps],

@@ -11,11 +11,13 @@ from library import opened
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query
 
+from freqdp_db.columns.edits import Edits
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_pair
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.progress import Progress
-from freqdp_db.storage.records.releases import find_release, load_edits
+from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.releases import find_release
 
 _STEP = "5min"
 _STEP_US = 300_000_000
@@ -43,8 +45,8 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
         state = loaded.trajectories
         with database.begin() as connection:
             for step in (1, 2):
-                edits = load_edits(connection, database, release.release_id, step)
-                state = apply_edits(state, edits, loaded.world.locations, loaded.world.clock)
+                edits = load_columns(connection, database, release.release_id, step, "log", Edits)
+                state = apply_edits(state, edits, loaded.locations, loaded.clock)
         state = coarsen_times(state, _STEP_US)
     for found, expected in (
         (pair.released.offsets, state.offsets),

@@ -39,7 +39,6 @@ from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.reading import ReleaseReader
 from freqdp_db.storage.published.staging import POINTS
-from freqdp_db.storage.records.releases import ReleaseRow, find_release
 
 Row = tuple[int, int, datetime, float, float]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -162,9 +161,7 @@ def _table(url: str, name: str) -> Table:
 def _export(
     database: Database, name: str, format_name: str, out: Path, **options: Any
 ) -> tuple[Path, ...]:
-    exported = export_release(
-        database, find_release(database, name), format_name, out, Notes(), **options
-    )
+    exported = export_release(database, name, format_name, out, Notes(), **options)
     assert [f.exists() for f in exported.files] == [True] * 3
     return exported.files
 
@@ -331,21 +328,21 @@ def test_guarantee_stands_beside_the_file(
     assert "is not differentially private" in words
     assert "Rights in these data stay with the owner" in words
     assert all(f"- {thing}" in words for thing in document["guarantee"]["not_protected"])
-    assert "NOT PRIVATE" not in words
+    assert "NOT FOR HANDING OUT" not in words
 
 
 def test_seeded_release_is_marked(database: Database, tmp_path: Path) -> None:
     notes = Notes()
-    row = find_release(database, "seeded")
+    row = "seeded"
     exported = export_release(database, row, "csv", tmp_path / "s.csv", notes)
-    assert any("NOT private" in note for note in notes.notes)
-    assert "NOT PRIVATE" in exported.files[2].read_text("utf-8")
-    assert json.loads(exported.files[1].read_text("utf-8"))["private"] is False
+    assert any("NOT for handing out" in note for note in notes.notes)
+    assert "NOT FOR HANDING OUT" in exported.files[2].read_text("utf-8")
+    assert json.loads(exported.files[1].read_text("utf-8"))["granted"] is False
 
 
 def test_default_name(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    row = find_release(database, 'odd "name" é')
+    row = 'odd "name" é'
     for name, chosen in FORMATS.items():
         export_release(database, row, name, None, Progress())
         assert (tmp_path / f'odd "name" é{chosen.suffix}').is_file()
@@ -367,7 +364,7 @@ def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
 
 
 def test_refusals(database: Database, tmp_path: Path) -> None:
-    row = find_release(database, "metres")
+    row = "metres"
     file = tmp_path / "file"
     file.write_text("")
     for format_name, out, words in (
@@ -395,15 +392,15 @@ def test_folder_that_may_not_be_written(
 
 def test_name_that_is_no_file_name(database: Database, tmp_path: Path) -> None:
     release(database, "metres", "a/b", signature=3, spread="100")
-    row = find_release(database, "a/b")
+    row = "a/b"
     with pytest.raises(BadInput, match="cannot give a file its name"):
         export_release(database, row, "csv", None, Progress())
     export_release(database, row, "csv", tmp_path / "a.csv", Progress())
 
 
 def test_only_published_releases(database: Database, tmp_path: Path) -> None:
-    row = release(database, "metres", "short", signature=3, spread="200")
-    withdraw(database, row)
+    withdraw(database, release(database, "metres", "short", signature=3, spread="200"))
+    row = "short"
     with pytest.raises(NotFound):  # it went between the look-up and the export
         export_release(database, row, "csv", tmp_path / "a.csv", Progress())
     with pytest.raises(BadInput, match="is withdrawn, not published"):
@@ -472,7 +469,7 @@ def test_reads_the_release_schema_only(
     database: Database, url: str, tmp_path: Path, format_name: str
 ) -> None:
     """With the analyst's rights, which end at the release schema, the export goes through."""
-    row: ReleaseRow = find_release(database, "degrees")
+    row = "degrees"
     analyst = make_conninfo(url, options="-c role=freqdp_analyst")
     other = Database(analyst, Settings(dsn=analyst), "tests")
     try:

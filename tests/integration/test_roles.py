@@ -68,22 +68,24 @@ def test_each_role_does_its_part(people: dict[str, str]) -> None:
 
 
 BYPASSES = [
-    "INSERT INTO freqdp.spend (account_id, entry, kind, epsilon, reason, actor, at, previous_hash, "
+    "INSERT INTO freqdp.spend (account_id, entry, kind, amount, reason, actor, at, previous_hash, "
     "hash) VALUES (1, 9, 'grant', 1, 'x', 'x', now(), '', '')",
-    "UPDATE freqdp.spend SET epsilon = 0",
+    "UPDATE freqdp.spend SET amount = 0",
     "DELETE FROM freqdp.spend",
     "TRUNCATE freqdp.spend",
     "ALTER TABLE freqdp.spend DISABLE TRIGGER ALL",
     "SELECT freqdp.append_entry(1, 'grant', 1, NULL, 'x')",
     "SELECT freqdp.grant_budget(1, 1, 'x')",
     "UPDATE freqdp.account SET source_relation = 'other'",
-    "INSERT INTO freqdp.account (source_schema, source_relation, object_column) "
-    "VALUES ('demo', 'u', 'o')",
+    "INSERT INTO freqdp.account (source_schema, source_relation, object_column, unit) "
+    "VALUES ('demo', 'u', 'o', 'person')",
     "UPDATE freqdp.dataset SET account_id = 1",
-    "UPDATE freqdp.release SET epsilon_global = 0",
+    "UPDATE freqdp.release SET parameters = '{}'",
     "UPDATE freqdp.release SET request_hash = 'x'",
     "DELETE FROM freqdp.release",
     "UPDATE freqdp.pf_target SET target = 0",
+    "UPDATE freqdp.method SET declaration = '{}'",
+    "UPDATE freqdp.step_column SET dtype = 'x'",
     "DELETE FROM freqdp.edit_run",
     "CREATE OR REPLACE FUNCTION freqdp.book_spend(release int, reason text) RETURNS text "
     "LANGUAGE sql AS 'SELECT NULL::text'",

@@ -6,12 +6,12 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from freqdp_db.release.steps import World, count, draw, edit, require_targets
 from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 from test_edits import assert_ordered, assert_pf, assert_tf
 
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.edits import PfTargets, TfTargets
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.frequency.counts import count_frequencies
@@ -19,6 +19,7 @@ from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import State, World, options_of
 from freqdp_db.release.request import Request
 
 epsilons = st.sampled_from(["0.05", "0.5", "1", "4"])
@@ -51,24 +52,31 @@ def _ranking(trajectories: Trajectories) -> list[list[int]]:
 def test_targets_hold_after_each_mechanism(
     world: SmallWorld, method: str, epsilon: str, signature: int, spread: str, seed: int
 ) -> None:
-    request = Request.parse(
-        method=method, epsilon=epsilon, signature=signature, spread=spread, seed=seed
+    given = {"epsilon": epsilon, "signature": signature, "seed": seed}
+    if method != "pure-g":
+        given["spread"] = spread
+    request = Request.parse(method, **given)
+    surroundings = World(
+        Build(world.trajectories, world.locations, world.clock, srid=32631, source_srid=4326)
     )
-    surroundings = World(world.locations, world.clock)
     source = SeededSource(seed)
-    state = world.trajectories
-    for number, mechanism in enumerate(request.method.steps, start=1):
-        frequencies = count(state, surroundings)
-        targets = draw(mechanism, frequencies, world.locations, request, source)
-        _, state = edit(state, frequencies, targets, surroundings, request, world.rank)
-        require_targets(count(state, surroundings), targets, number)
-        if isinstance(targets, TfTargets):
-            assert_tf(state, targets)
+    state = State(world.trajectories, world.locations, world.rank)
+    for step in request.method.steps:
+        options = options_of(step, request.values)
+        drawn = step.draw(surroundings, state, options, source)
+        step.require_drawn_from(surroundings, state, drawn)
+        logged, after = step.carry_out(surroundings, state, drawn, options)
+        step.check(surroundings, state, drawn, logged, after, options)
+        replayed = step.replay(surroundings, state, drawn, logged, options)
+        assert as_lists(replayed.trajectories) == as_lists(after.trajectories)
+        if isinstance(drawn, TfTargets):
+            assert_tf(after.trajectories, drawn)
         else:
-            assert_pf(state, targets)
-        assert_ordered(state)
+            assert_pf(after.trajectories, drawn)
+        assert_ordered(after.trajectories)
         # |D| stays the original count, whatever was emptied
-        assert len(state) == len(world.trajectories)
+        assert len(after.trajectories) == len(world.trajectories)
+        state = after
 
 
 @quick

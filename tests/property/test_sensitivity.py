@@ -9,9 +9,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from freqdp_db.release.steps import World, edit
 from numpy.typing import NDArray
 
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.edits import PfTargets
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
@@ -19,6 +19,8 @@ from freqdp_db.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.frequency.signatures import Signatures, rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
 from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
+from freqdp_db.methods.contract import State, World, options_of
+from freqdp_db.methods.frequency.local import LocalStep
 from freqdp_db.release.request import Request
 
 Ints = NDArray[np.int64]
@@ -142,14 +144,16 @@ def test_one_occurrence_reaches_one_vector_of_lg() -> None:
     """After the local step TF has learnt nothing of a listed place, and of others 1 at most."""
     request = Request.parse(method="lg", signature=1)
     grid = np.arange(PLACES, dtype=np.float64)
-    surroundings = World(Locations(100 * grid, 0 * grid), Clock(1_000_000, 60_000_000))
-    rank = np.arange(2)
+    places, clock = Locations(100 * grid, 0 * grid), Clock(1_000_000, 60_000_000)
+    step = LocalStep()
+    options = options_of(step, request.values)
     moved: dict[str, set[int]] = {"listed": set(), "unlisted": set()}
 
     def tf_after(world: Trajectories, targets: PfTargets) -> Ints:
-        frequencies = count_frequencies(world, PLACES)
-        _, state = edit(world, frequencies, targets, surroundings, request, rank)
-        return count_frequencies(state, PLACES).tf.astype(np.int64)
+        surroundings = World(Build(world, places, clock, srid=32631, source_srid=4326))
+        before = State(world, places, np.arange(2))
+        _, after = step.carry_out(surroundings, before, targets, options)
+        return after.frequencies.tf.astype(np.int64)
 
     for left in walks(3)[4::2]:
         right = (0, 1)

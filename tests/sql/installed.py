@@ -10,8 +10,10 @@ import psycopg
 from library import Point, build_points, release
 from psycopg import sql
 
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
-from freqdp_db.release.verification import load_build, released_relations, verify
+from freqdp_db.release.verification import released_relations, verify
 from freqdp_db.storage.connection.engine import Database
 
 POINTS: list[Point] = [
@@ -32,8 +34,8 @@ def whole_job(database: Database, relation: str) -> None:
     """Build, release and verify under these settings."""
     build_points(database, "job", relation)
     done = release(database, "job", "job_1", epsilon="1", signature=3, seed=1)
-    loaded = load_build(database, done.build_id, Progress())
-    checked = verify(database, done, released_relations(database, done.name), loaded, Progress())
+    world = World(load_build(database, done.build_id, Progress()))
+    checked = verify(database, done, released_relations(database, done.name), world, Progress())
     assert checked.rows == done.rows and checked.rows > 0
 
 

@@ -17,7 +17,7 @@ DECLARE e record; before text := '';
 BEGIN
     FOR e IN SELECT * FROM freqdp.spend ORDER BY account_id, entry LOOP
         UPDATE freqdp.spend SET previous_hash = before, hash = freqdp.entry_hash(
-            e.account_id, e.entry, e.kind, e.epsilon, e.release_id, e.reason, e.actor, e.at, before)
+            e.account_id, e.entry, e.kind, e.amount, e.release_id, e.reason, e.actor, e.at, before)
         WHERE spend_id = e.spend_id RETURNING hash INTO before;
     END LOOP;
 END $$
@@ -47,7 +47,7 @@ def _verify(url: str, *more: str) -> Any:
 def test_raising_is_an_entry_with_who_and_why(spent: str) -> None:
     answer = freqdp(spent, "budget", "d", "--raise", "2.5", "--reason", "the board's decision")
     entry = answer.succeeded()["ledger"][-1]
-    assert (entry["entry"], entry["kind"], entry["epsilon"]) == (4, "grant", "2.5")
+    assert (entry["entry"], entry["kind"], entry["amount"]) == (4, "grant", "2.5")
     assert entry["reason"] == "the board's decision"
     assert entry["actor"] == value(spent, "SELECT session_user::text")
     assert answer.document["remaining"] == "999.5"
@@ -56,8 +56,8 @@ def test_raising_is_an_entry_with_who_and_why(spent: str) -> None:
 
 
 TAMPERINGS = [
-    "UPDATE freqdp.spend SET epsilon = 0.5 WHERE entry = 2",
-    "UPDATE freqdp.spend SET epsilon = 2000 WHERE entry = 1",
+    "UPDATE freqdp.spend SET amount = 0.5 WHERE entry = 2",
+    "UPDATE freqdp.spend SET amount = 2000 WHERE entry = 1",
     "UPDATE freqdp.spend SET kind = 'grant' WHERE entry = 2",
     "UPDATE freqdp.spend SET reason = 'another' WHERE entry = 3",
     "UPDATE freqdp.spend SET actor = 'somebody' WHERE entry = 1",
@@ -73,7 +73,7 @@ TAMPERINGS = [
     "DELETE FROM freqdp.spend WHERE entry > 1",
     "DELETE FROM freqdp.spend",
     # rewritten from some entry on, hashes and all
-    "UPDATE freqdp.spend SET epsilon = 0.5 WHERE entry = 2;" + REWRITE,
+    "UPDATE freqdp.spend SET amount = 0.5 WHERE entry = 2;" + REWRITE,
     "DELETE FROM freqdp.spend WHERE entry = 2; UPDATE freqdp.spend SET entry = 2 "
     "WHERE entry = 3;" + REWRITE,
 ]
@@ -97,7 +97,7 @@ def test_tampering_is_found(spent: str) -> None:
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE freqdp.spend SET epsilon = 0.5 WHERE entry = 2;" + REWRITE,
+        "UPDATE freqdp.spend SET amount = 0.5 WHERE entry = 2;" + REWRITE,
         "DELETE FROM freqdp.spend WHERE entry = 3",
     ],
 )
@@ -176,8 +176,8 @@ def test_functions_refuse(spent: str) -> None:
 
 def test_a_record_cannot_be_booked_on_the_budget_of_another(spent: str) -> None:
     """Epsilon and budget follow from the record; a build of another dataset is no release of it."""
-    query(spent, "INSERT INTO freqdp.account (source_schema, source_relation, object_column) "
-                 "VALUES ('a', 'b', 'c')")  # fmt: skip
+    query(spent, "INSERT INTO freqdp.account (source_schema, source_relation, object_column, unit) "
+                 "VALUES ('a', 'b', 'c', 'occurrence')")  # fmt: skip
     query(
         spent,
         "INSERT INTO freqdp.dataset (name, account_id, source_schema, source_relation, "
@@ -187,10 +187,10 @@ def test_a_record_cannot_be_booked_on_the_budget_of_another(spent: str) -> None:
     )
     query(
         spent,
-        "INSERT INTO freqdp.release (name, dataset_id, build_id, method, epsilon_global, "
-        "epsilon_local, signature_size, options, private, request_hash, state, software, guarantee) "
-        "SELECT 'x', (SELECT max(dataset_id) FROM freqdp.dataset), build_id, method, 1, 1, 2, '{}', "
-        "true, 'h', 'running', '0', '{}' FROM freqdp.release LIMIT 1",
+        "INSERT INTO freqdp.release (name, dataset_id, build_id, method, kind, parameters, "
+        "grantable, request_hash, state, software, guarantee) "
+        "SELECT 'x', (SELECT max(dataset_id) FROM freqdp.dataset), build_id, method, kind, "
+        "parameters, true, 'h', 'running', '0', '{}' FROM freqdp.release LIMIT 1",
     )
     with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute(

@@ -276,7 +276,7 @@ def test_catalogue_columns(released: str) -> None:
     )
     assert [name for (name,) in columns] == [
         "name", "dataset", "method", "parameters", "published_at", "version", "guarantee",
-        "private", "rows", "ledger_head",
+        "granted", "rows", "ledger_head", "kind",
     ]  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Built:
 def _load(database: Database, dataset: str, row: BuildRow) -> Built:
     with database.begin() as connection:
         trajectories = load_trajectories(connection, database, row)
-        locations, _ = load_locations(connection, database, row)
+        locations = load_locations(connection, database, row)
     segments = distinct_segments(trajectories)
     return Built(database, dataset, row, trajectories, locations, segments)
 

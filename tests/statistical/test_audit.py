@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from freqdp_db.release.steps import World
 from test_mechanism_laws import Scaled
 
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.audit import audit
-from freqdp_db.evaluation.audit.audit import Audit, Finding, audit_world
+from freqdp_db.evaluation.audit.audit import Audit, Finding, audit_build
 from freqdp_db.evaluation.audit.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.mechanisms import local_pf
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, scale_for
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_WHOLE_RUNS", 12)
 
 
-def _city() -> tuple[Trajectories, World]:
+def _city() -> Build:
     """Forty objects that visit some places often, many once, and share a few."""
     generator = np.random.default_rng(4)
     walks = []
@@ -46,8 +46,8 @@ def _city() -> tuple[Trajectories, World]:
     offsets = offsets_from(np.array([len(w) for w in walks]))
     at = np.arange(len(location), dtype=np.int64) * 60_000_000
     x, y = generator.uniform(0, 5000, (2, 400))
-    world = World(Locations(x, y), Clock(1_000_000, 60_000_000))
-    return Trajectories(offsets, location, at, at[offsets[:-1]]), world
+    trajectories = Trajectories(offsets, location, at, at[offsets[:-1]])
+    return Build(trajectories, Locations(x, y), Clock(1_000_000, 60_000_000), 32631, 4326)
 
 
 def _weights(count: int) -> Any:
@@ -56,9 +56,8 @@ def _weights(count: int) -> Any:
 
 
 def _findings(source: RandomSource, **options: Any) -> list[Finding]:
-    trajectories, world = _city()
     request = Request.parse(**options)
-    return audit_world(trajectories, world, request, source, RUNS, Progress())
+    return audit_build(_city(), request, source, RUNS, Progress())
 
 
 def _claimed(findings: list[Finding], artefact: str) -> list[Finding]:

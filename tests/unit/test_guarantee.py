@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -12,21 +11,18 @@ import pytest
 
 from freqdp_db.mechanisms.global_tf import tf_mechanism
 from freqdp_db.mechanisms.local_pf import pf_mechanism
-from freqdp_db.methods.guarantee import guarantee
+from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.registry import METHODS
+from freqdp_db.release.request import Request
 from freqdp_db.release.table import comments
 
-GLOBAL, LOCAL = Decimal("0.25"), Decimal("0.75")
+SHARES = {"epsilon_global": "0.25", "epsilon_local": "0.75"}
 
 
-def made(name: str, *, private: bool = True) -> dict[str, Any]:
-    steps = METHODS[name].steps
-    return guarantee(
-        METHODS[name],
-        GLOBAL if "global" in steps else Decimal(0),
-        LOCAL if "local" in steps else Decimal(0),
-        private=private,
-    )
+def made(name: str, seed: int | None = None) -> dict[str, Any]:
+    known = {p.name for p in METHODS[name].parameters}
+    given = {share: value for share, value in SHARES.items() if share in known}
+    return Request.parse(name, seed=seed, **given).guarantee()
 
 
 # artefact: (claimed, accounted)
@@ -71,18 +67,20 @@ def test_words(name: str) -> None:
     # an epsilon is no end of a sentence
     assert len(re.findall(r"\.(?= |$)", plain)) == 2
     assert "not differentially private" in plain
-    assert ("incidence" in plain) == ("global" in METHODS[name].steps)
-    assert ("occurrence" in plain) == ("local" in METHODS[name].steps)
+    steps = {step.name for step in METHODS[name].steps}
+    assert ("incidence" in plain) == ("global" in steps)
+    assert ("occurrence" in plain) == ("local" in steps)
     assert not re.search(r"(epsilon|ε|\d)-(DP|differential)", json.dumps(document))
-    table = comments("r", document, name)["points"]
+    table = comments("r", document, KINDS["edited"])["points"]
+    assert "whole user: ." not in table
     assert plain in table
     for artefact in document["artefacts"].values():
         assert artefact.get("whole_user", "") in table
 
 
 def test_seeded_is_said_first() -> None:
-    document = made("lg", private=False)
-    assert document["private"] is False and "seeded" in document["noise"]
+    document = made("lg", seed=7)
+    assert document["seeded"] is True and "seeded" in document["noise"]
     assert document["plain"].startswith("The noise was seeded and can be subtracted")
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql as pg
 from freqdp_db.settings import Settings
 from freqdp_db.storage.schema.column_kinds import AT, DOUBLE, column, geometry
 from freqdp_db.storage.schema.job_tables import job_tables
+from freqdp_db.storage.schema.release_tables import release_tables
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("dropped_at", AT, null=True),
     )
     _data_tables(meta)
-    _release_tables(meta, names)
+    release_tables(meta, names.schema, names.release_schema)
     job_tables(meta, names.schema)
     return meta
 
@@ -202,160 +203,4 @@ def _data_tables(meta: sa.MetaData) -> None:
         column("segments", sa.Integer),
         column("tree_segments", sa.Integer),
         **_PARTITIONED,
-    )
-
-
-def _release_tables(meta: sa.MetaData, names: Names) -> None:
-    own = names.schema
-
-    def of_release() -> sa.Column[object]:
-        return sa.Column(
-            "release_id",
-            sa.Integer,
-            sa.ForeignKey(f"{own}.release.release_id"),
-            primary_key=True,
-            autoincrement=False,
-        )
-
-    def key(name: str, kind: type = sa.Integer) -> sa.Column[object]:
-        return sa.Column(name, kind, primary_key=True, autoincrement=False)
-
-    sa.Table(
-        "release",
-        meta,
-        sa.Column("release_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        column("name", sa.Text),
-        sa.Column(
-            "dataset_id", sa.Integer, sa.ForeignKey(f"{own}.dataset.dataset_id"), nullable=False
-        ),
-        sa.Column("build_id", sa.Integer, sa.ForeignKey(f"{own}.build.build_id"), nullable=False),
-        column("method", sa.Text),
-        column("kind", sa.Text),
-        column("parameters", pg.JSONB),
-        column("grantable", sa.Boolean),
-        column("request_hash", sa.Text),
-        column("state", sa.Text),
-        column("version", sa.Integer, null=True),
-        column("software", sa.Text),
-        column("requested_at", AT, server_default=sa.func.clock_timestamp()),
-        column("requested_by", sa.Text, server_default=sa.text("current_user")),
-        column("published_at", AT, null=True),
-        column("withdrawn_at", AT, null=True),
-        column("rows", sa.BigInteger, null=True),
-        column("guarantee", pg.JSONB),
-        column("user_level", pg.JSONB, null=True),
-        column("timings", pg.JSONB, null=True),
-        sa.Index(
-            "release_name_key",
-            "name",
-            unique=True,
-            postgresql_where=sa.text("state IN ('running', 'published')"),
-        ),
-        sa.Index("release_request_idx", "request_hash"),
-    )
-    sa.Table(
-        "release_step",
-        meta,
-        of_release(),
-        key("step", sa.SmallInteger),
-        column("mechanism", sa.Text),
-        column("drawn", sa.Integer),
-        column("software", sa.Text),
-        column("counts", pg.JSONB, null=True),
-        column("digest", sa.Text, null=True),
-    )
-    sa.Table(
-        "step_column",
-        meta,
-        key("release_id"),
-        key("step", sa.SmallInteger),
-        key("part", sa.Text),
-        key("name", sa.Text),
-        key("chunk"),
-        column("dtype", sa.Text),
-        column("data", sa.LargeBinary),
-    )
-    sa.Table(
-        "release_key",
-        meta,
-        key("release_id"),
-        key("trajectory_id"),
-        column("released_id", sa.BigInteger),
-    )
-    sa.Table(
-        "tf_target",
-        meta,
-        key("release_id"),
-        key("step", sa.SmallInteger),
-        key("location_id"),
-        column("tf", sa.Integer),
-        column("target", sa.Integer),
-    )
-    sa.Table(
-        "pf_target",
-        meta,
-        key("release_id"),
-        key("step", sa.SmallInteger),
-        key("trajectory_id"),
-        key("location_id"),
-        column("stage", sa.SmallInteger),
-        column("rank", sa.SmallInteger),
-        column("pf", sa.Integer),
-        column("target", sa.Integer),
-    )
-    sa.Table(
-        "edit_run",
-        meta,
-        key("release_id"),
-        key("step", sa.SmallInteger),
-        key("operation", sa.Text),
-        key("trajectory_id"),
-        key("location_id"),
-        column("seq", pg.ARRAY(sa.Integer)),
-        column("loss_m", pg.ARRAY(DOUBLE)),
-    )
-    sa.Table(
-        "spend",
-        meta,
-        sa.Column("spend_id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
-        sa.Column(
-            "account_id", sa.Integer, sa.ForeignKey(f"{own}.account.account_id"), nullable=False
-        ),
-        column("entry", sa.Integer),
-        column("kind", sa.Text),
-        column("amount", sa.Numeric()),
-        sa.Column("release_id", sa.Integer, sa.ForeignKey(f"{own}.release.release_id")),
-        column("reason", sa.Text),
-        column("actor", sa.Text),
-        column("at", AT),
-        column("previous_hash", sa.Text),
-        column("hash", sa.Text),
-        sa.UniqueConstraint("account_id", "entry"),
-        sa.UniqueConstraint("release_id"),
-    )
-    sa.Table(
-        "metric",
-        meta,
-        of_release(),
-        key("name", sa.Text),
-        column("value", DOUBLE),
-        column("publishable", sa.Boolean, server_default=sa.false()),
-        column("seed", sa.BigInteger, null=True),
-        column("measured_at", AT, server_default=sa.func.now()),
-    )
-    sa.Table(
-        "catalog",
-        meta,
-        key("name", sa.Text),
-        column("dataset", sa.Text),
-        column("method", sa.Text),
-        column("kind", sa.Text),
-        column("parameters", pg.JSONB),
-        column("published_at", AT),
-        column("version", sa.Integer),
-        column("guarantee", pg.JSONB),
-        column("granted", sa.Boolean),
-        column("rows", sa.BigInteger),
-        column("ledger_head", sa.Text),
-        schema=names.release_schema,
     )

@@ -1,0 +1,77 @@
+"""Take a release's tables back: in one transaction, or not at all."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.errors import SchemaInUse
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.published.current import current_of, show_newest
+from freqdp_db.storage.published.staging import limit_waiting, role_exists
+from freqdp_db.storage.records.datasets import table
+
+
+def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
+    """Views of anybody's that hang on a relation: what each is, and its name."""
+    rows = connection.execute(
+        sa.text(
+            """
+            SELECT DISTINCT
+                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
+                format('%I.%I', n.nspname, v.relname)
+            FROM pg_depend d
+            JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+            JOIN pg_class v ON v.oid = r.ev_class
+            JOIN pg_namespace n ON n.oid = v.relnamespace
+            JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
+            JOIN pg_namespace s ON s.oid = c.relnamespace
+            WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
+            ORDER BY 1, 2
+            """
+        ),
+        {"schema": schema, "relation": relation},
+    )
+    return [(kind, name) for kind, name in rows]
+
+
+def withdraw_tables(database: Database, release_id: int, name: str) -> None:
+    """Revoke, empty, remove from the catalogue and drop. The record stays."""
+    released = database.settings.release_schema
+    releases, catalog = table(database, "release"), table(database, "catalog", released=True)
+    with database.begin() as connection:
+        raw = driver(connection)
+        limit_waiting(connection)
+        hanging = [
+            view
+            for relation in (name, f"{name}_line")
+            for view in dependants(connection, released, relation)
+        ]
+        own = current_of(connection, database, release_id)
+        current = any(view == own for _, view in hanging)
+        hanging = [(kind, view) for kind, view in hanging if view != own]
+        if hanging:
+            raise SchemaInUse(
+                f"release {name!r} cannot be withdrawn while these views hang on it: "
+                + ", ".join(name for _, name in hanging),
+                remedy="drop them first: " + "; ".join(f"DROP {kind} {v}" for kind, v in hanging),
+            )
+        dataset_id = connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release_id)
+            .values(state="withdrawn", withdrawn_at=sa.func.now())
+            .returning(releases.c.dataset_id)
+        ).scalar_one()
+        if current:
+            show_newest(connection, database, dataset_id)
+        for relation in (name, f"{name}_line"):
+            target = sql.Identifier(released, relation)
+            if role_exists(connection, database, "analyst"):
+                raw.execute(
+                    sql.SQL("REVOKE ALL ON {} FROM {}").format(
+                        target, sql.Identifier(database.settings.role("analyst"))
+                    )
+                )
+            raw.execute(sql.SQL("TRUNCATE {}").format(target))
+            raw.execute(sql.SQL("DROP TABLE {}").format(target))
+        connection.execute(sa.delete(catalog).where(catalog.c.name == name))

@@ -1,0 +1,83 @@
+"""A database of version 0.1.0, from a dump of one: its releases, ledger, jobs and schedule go on."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from library import opened
+from world import freqdp, query
+
+from freqdp_db.jobs.log import Log
+from freqdp_db.jobs.worker import Worker
+from freqdp_db.server.binaries import find_binaries
+
+_DUMP = Path(__file__).with_name("installed_0_1_0.sql.gz")
+_RELEASES = ("vans_1", "seeded", "coarse", "pure_g", "pure_l", "closed", "radius", "vans_2")
+
+
+@pytest.fixture
+def upgraded(empty_database_url: str, template_db: str) -> str:
+    """The dump restored and upgraded; the template has made the roles that it grants rights to."""
+    done = subprocess.run(
+        [find_binaries().program("psql"), "-q", "-v", "ON_ERROR_STOP=1", empty_database_url],
+        input=gzip.decompress(_DUMP.read_bytes()).decode(),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **find_binaries().relocation()},
+    )
+    assert done.returncode == 0, done.stderr
+    heads = query(empty_database_url, "SELECT entry, hash FROM freqdp.spend ORDER BY spend_id")
+    freqdp(empty_database_url, "init").succeeded()
+    assert query(empty_database_url, "SELECT entry, hash FROM freqdp.spend ORDER BY 1") == heads
+    return empty_database_url
+
+
+def test_everything_goes_on(upgraded: str) -> None:
+    for name in _RELEASES:
+        freqdp(upgraded, "release", "verify", name).succeeded()
+        freqdp(upgraded, "release", "show", name).succeeded()
+    freqdp(upgraded, "ledger", "verify").succeeded()
+    assert freqdp(upgraded, "init").succeeded()["changed"] is False
+    granted = query(upgraded, "SELECT name FROM freqdp_release.catalog WHERE granted ORDER BY 1")
+    assert [name for (name,) in granted] == ["coarse", "pure_g", "pure_l", "vans_1", "vans_2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (("--epsilon", "1", "--signature", "3"), "vans_1"),
+        (("--epsilon", "1", "--signature", "3", "--seed", "7"), "seeded"),
+        (
+            ("--method", "gl", "--epsilon-global", "0.3", "--epsilon-local", "0.2", "--signature",
+             "2", "--spread", "paper", "--time-step", "5min"),
+            "coarse",
+        ),
+        (("--method", "pure-g", "--epsilon", "0.5", "--signature", "2"), "pure_g"),
+        (("--method", "pure-l", "--epsilon", "0.5", "--signature", "2"), "pure_l"),
+        (("--method", "sc", "--signature", "2"), "closed"),
+        (("--method", "rsc", "--signature", "2", "--radius", "300"), "radius"),
+    ],
+)  # fmt: skip
+def test_what_was_answered_is_not_drawn_again(
+    upgraded: str, options: tuple[str, ...], answer: str
+) -> None:
+    spent = query(upgraded, "SELECT spent FROM freqdp.budget")
+    found = freqdp(upgraded, "anonymize", "vans", *options).succeeded()
+    assert (found["name"], found["existed"]) == (answer, True)
+    assert query(upgraded, "SELECT spent FROM freqdp.budget") == spent
+
+
+def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
+    query(upgraded, "UPDATE freqdp.schedule SET next_at = now()")
+    with opened(upgraded) as database:
+        served = Worker(database, Log()).serve(once=True)
+    assert (served.done, served.refused, served.failed) == (2, 0, 0)
+    assert query(upgraded, "SELECT method, state FROM freqdp.job ORDER BY job_id") == [
+        ("lg", "done"), ("pure-g", "done"), ("gl", "done"),
+    ]  # fmt: skip
+    freqdp(upgraded, "ledger", "verify").succeeded()
