@@ -54,12 +54,19 @@ def register(app: typer.Typer) -> None:
         ] = "20",
         metrics: Annotated[
             int | None,
-            whole_number("--metrics", "Serve numbers for Prometheus on this port of 127.0.0.1."),
+            whole_number("--metrics", "Serve numbers for Prometheus on this port."),
         ] = None,
+        metrics_address: Annotated[
+            str,
+            typer.Option(
+                "--metrics-address",
+                help="Where --metrics listens. 0.0.0.0 is for containers: others can reach it.",
+            ),
+        ] = "127.0.0.1",
     ) -> None:
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
         from freqdp_db.jobs.health import require_worker_here
-        from freqdp_db.jobs.log import Log
+        from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed
         from freqdp_db.jobs.worker import Worker
 
@@ -76,8 +83,8 @@ def register(app: typer.Typer) -> None:
                 ),
             )
             return
-        serving = Worker(database, Log(), lease_s=lease_s, grace_s=grace_s)
-        with exposed(database, serving.served, metrics):
+        serving = Worker(database, lease_s=lease_s, grace_s=grace_s)
+        with json_lines(), exposed(database, serving.served, metrics, metrics_address):
             served = serving.serve(once=once)
         session.answer(
             asdict(served),

@@ -13,7 +13,7 @@ from types import FrameType
 import freqdp_db
 from freqdp_db.errors import BudgetExceeded, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
-from freqdp_db.jobs.log import Log, place_of
+from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.schedule import fire_due
 from freqdp_db.storage.connection.engine import Database
@@ -59,7 +59,6 @@ class Worker:
     """One process that serves jobs."""
 
     database: Database
-    log: Log
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
     served: Served = field(default_factory=Served)
@@ -85,7 +84,7 @@ class Worker:
                     failures += 1
                     self._start_anew()
                     seconds = min(_MOST_RECONNECT_S, back_off(failures))
-                    self.log.warning("reconnect", error=error.message, in_seconds=seconds)
+                    LOG.warning("reconnect", error=error.message, in_seconds=seconds)
                     self._pause(lambda seconds=seconds: time.sleep(seconds))  # type: ignore[misc]
         except _Stop:
             pass
@@ -100,7 +99,7 @@ class Worker:
         require_current(self.database)
         worker_id = self._register(once)
         for fired in fire_due(self.database):
-            say = self.log.warning if fired.refused else self.log.info
+            say = LOG.warning if fired.refused else LOG.info
             say("schedule", schedule=fired.schedule_id, dataset=fired.dataset, job=fired.job_id,
                 refused=fired.refused, next_at=fired.next_at)  # fmt: skip
         job = jobs.claim(self.database, worker_id, self.lease_s)
@@ -118,7 +117,7 @@ class Worker:
         if self._listener is None and not once:
             self._listener = Listener(self.database)
             if not self._listener.hears:
-                self.log.warning(
+                LOG.warning(
                     "poll",
                     every_seconds=POLL_S,
                     reason="the connection goes through a pooler, where notifications get lost",
@@ -128,7 +127,7 @@ class Worker:
             self._worker_id = workers.register_worker(
                 self.database, socket.gethostname(), os.getpid(), freqdp_db.__version__, hears
             )
-            self.log.info("start", worker=self._worker_id, listening=hears)
+            LOG.info("start", worker=self._worker_id, listening=hears)
         return self._worker_id
 
     def _wait(self, seconds: float) -> None:
@@ -165,14 +164,14 @@ class Worker:
             if self._worker_id is not None:
                 workers.show_life(self.database, self._worker_id, stopped=True)
         except FreqdpError as error:
-            self.log.warning("stop", error=error.message)
+            LOG.warning("stop", error=error.message)
         if self._listener is not None:
             self._listener.close()
-        self.log.info("stop", **vars(self.served))
+        LOG.info("stop", **vars(self.served))
 
     def _serve_job(self, job: JobRow, worker_id: int) -> None:
         start = time.monotonic()
-        self.log.info(
+        LOG.info(
             "begin", job=job.job_id, attempt=job.attempts, taken_over=job.taken_over or None,
             asked_by=job.asked_by,
         )  # fmt: skip
@@ -183,7 +182,7 @@ class Worker:
             own.close()
         self._report(end)
         self.served.seconds += time.monotonic() - start
-        self.log.info("end", job=job.job_id, seconds=round(time.monotonic() - start, 3))
+        LOG.info("end", job=job.job_id, seconds=round(time.monotonic() - start, 3))
 
     def _attempt(self, own: Database, job: JobRow, worker_id: int) -> Callable[[], object]:
         """Do the job; returns what there is to report of it, to be called until it succeeds."""
@@ -213,7 +212,7 @@ class Worker:
             return self._ended(job, worker_id, "failed", what)
         finally:
             self._pulse = None
-        self.log.info(
+        LOG.info(
             "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=done.note,
             phases={name: round(seconds, 3) for name, seconds in progress.seconds.items()},
         )  # fmt: skip
@@ -233,7 +232,7 @@ class Worker:
     ) -> Callable[[], object]:
         setattr(self.served, state, getattr(self.served, state) + 1)
         if error is not None:
-            self.log.warning(state, job=job.job_id, error=error)
+            LOG.warning(state, job=job.job_id, error=error)
         return lambda: jobs.finish(
             self.database,
             job.job_id,
@@ -258,7 +257,7 @@ class Worker:
             return self._ended(job, worker_id, "failed", text)
         self.served.put_off += 1
         seconds = back_off(job.attempts)
-        self.log.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
+        LOG.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
         return lambda: jobs.put_off(
             self.database, job.job_id, worker_id, seconds, error=error.message, counted=True
         )
@@ -269,7 +268,7 @@ class Worker:
                 schedules.end_schedule(connection, self.database, schedule_id, error.message)
 
         self._report(end)
-        self.log.warning("schedule", schedule=schedule_id, refused=error.message)
+        LOG.warning("schedule", schedule=schedule_id, refused=error.message)
 
     def _interrupted(
         self, job: JobRow, worker_id: int, reason: Reason | None
@@ -277,7 +276,7 @@ class Worker:
         if reason is Reason.CANCELLED:
             return lambda: self._cancel(job, worker_id)
         self.served.put_off += 1
-        self.log.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
+        LOG.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
         # not counted: nothing is wrong with the job
         return lambda: jobs.put_off(
             self.database, job.job_id, worker_id, 0.0, error=None, counted=False
@@ -287,7 +286,7 @@ class Worker:
         published = work.give_up(self.database, job)
         if published is None:
             self.served.cancelled += 1
-            self.log.info("cancelled", job=job.job_id)
+            LOG.info("cancelled", job=job.job_id)
             jobs.finish(self.database, job.job_id, worker_id, "cancelled")
         else:
             self.served.done += 1
@@ -303,7 +302,7 @@ class Worker:
                 return
             except FreqdpError as error:
                 if not error.can_pass or time.monotonic() > until:
-                    self.log.warning("report", error=error.message)
+                    LOG.warning("report", error=error.message)
                     return
                 self.database.close()
                 time.sleep(0.5)

@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from proxy import Proxy
 from psycopg.conninfo import make_conninfo
 from world import freqdp, query, value
 
-from freqdp_db.jobs.log import Log
+from freqdp_db.jobs import metrics
+from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.metrics import exposed
 from freqdp_db.jobs.worker import Served, Worker
 from freqdp_db.storage.connection.listening import Listener
@@ -50,8 +52,8 @@ def ask(url: str, options: str = "{}", dataset: str = "d", epsilon: float = 1) -
 def serve(url: str, **options: float) -> tuple[Served, list[dict[str, Any]]]:
     """Do what is due, in this process; returns what was served and logged."""
     stream = io.StringIO()
-    with opened(url) as database:
-        served = Worker(database, Log(stream), **options).serve(once=True)
+    with opened(url) as database, json_lines(stream):
+        served = Worker(database, **options).serve(once=True)
     return served, [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -453,6 +455,18 @@ def test_health_jobs_and_metrics(url: str) -> None:
         assert 'freqdp_jobs{state="waiting"} 1' in text
         assert 'freqdp_worker_jobs_total{result="done"} 3' in text
         assert "freqdp_up 1" in text
+        families = {
+            line.split()[2]: line.split()[3] for line in text.splitlines() if " TYPE " in line
+        }
+        assert families == {
+            "freqdp_up": "gauge",
+            "freqdp_jobs": "gauge",
+            "freqdp_oldest_due_job_seconds": "gauge",
+            "freqdp_schedules": "gauge",
+            "freqdp_schedules_out_of_budget": "gauge",
+            "freqdp_worker_jobs_total": "counter",
+            "freqdp_worker_busy_seconds_total": "counter",
+        }
     serve(url)
     (shown,) = freqdp(url, "jobs").succeeded()["jobs"]
     assert (shown["job_id"], shown["state"], shown["release"]) == (job, "done", "d_1")
@@ -463,12 +477,46 @@ def test_health_jobs_and_metrics(url: str) -> None:
     freqdp(url, "worker", "--health").refused("no worker on")
 
 
+def test_metrics_listen_where_they_are_told(url: str) -> None:
+    with opened(url) as database:
+        for address, reached in (("127.0.0.1", False), ("0.0.0.0", True)):
+            with exposed(database, Served(), 0, address) as port:
+                # another address of this machine, as another container would see it
+                asked = f"http://127.0.0.2:{port}/metrics"
+                with suppress(OSError) if not reached else nullcontext():
+                    assert b"freqdp_up" in urllib.request.urlopen(asked).read()
+                    assert reached, "the loopback interface's 127.0.0.1 was asked for"
+
+
+def test_metrics_of_a_database_that_hangs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks is answered, and one of them at most waits for the database."""
+    ended, asked = threading.Event(), []
+
+    def hang(database: Any) -> None:
+        asked.append(database)
+        ended.wait(30)
+
+    monkeypatch.setattr(metrics, "count_jobs", hang)
+    monkeypatch.setattr(metrics, "_MOST_WAIT_S", 0.1)
+    with opened(url) as database, exposed(database, Served(), 0) as port:
+        first = threading.Thread(target=lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/"))
+        first.start()
+        until(lambda: asked, "the first question")
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                assert b"freqdp_up 0" in answer.read()
+        ended.set()
+        first.join()
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("worker", "--lease", "0"), "--lease 0"),
         (("worker", "--grace", "x"), "--grace x"),
         (("worker", "--metrics", "99999999"), "--metrics 99999999"),
+        (("worker", "--metrics", "0", "--metrics-address", "192.0.2.7"), "free on 192.0.2.7"),
         (("schedule", "add", "d", "--at", "0 3 * *"), "five fields"),
         (("schedule", "add", "d", "--at", "@daily", "--timezone", "Mars"), "--timezone 'Mars'"),
         (("schedule", "add", "d", "--at", "@daily", "--keep", "0"), "--keep 0"),
