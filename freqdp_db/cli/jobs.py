@@ -31,7 +31,12 @@ def register(app: typer.Typer) -> None:
     def worker(
         session: Session,
         once: Annotated[
-            bool, typer.Option("--once", help="Do what is due, then end. For timers and CronJobs.")
+            bool,
+            typer.Option(
+                "--once",
+                help="Do what is due, then end. Exit 4 if a job was refused, 5 if one failed, 6 if one "
+                "was put off. For timers and CronJobs.",
+            ),
         ] = False,
         health: Annotated[
             bool,
@@ -93,6 +98,8 @@ def register(app: typer.Typer) -> None:
                 f"{served.cancelled} cancelled, {served.put_off} put off."
             ),
         )
+        if once and served.exit_code:
+            raise typer.Exit(served.exit_code)
 
     @command(app, "jobs")
     def jobs(

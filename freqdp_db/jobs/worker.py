@@ -29,6 +29,7 @@ POLL_S = 5.0
 IDLE_S = 30.0
 """Between two signs of life of a worker that has nothing to do."""
 MAX_ATTEMPTS = 20
+EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
 _MOST_BACK_OFF_S = 300.0
 _MOST_RECONNECT_S = 30.0
 
@@ -43,6 +44,15 @@ class Served:
     put_off: int = 0
     cancelled: int = 0
     seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """How `worker --once` ends: whoever started it wants to know what became of the jobs."""
+        if self.failed:
+            return EXIT_FAILED
+        if self.refused:
+            return EXIT_REFUSED
+        return EXIT_PUT_OFF if self.put_off else 0
 
 
 def back_off(attempts: int) -> float:
@@ -67,9 +77,15 @@ class Worker:
     _pulse: Pulse | None = None
     _listener: Listener | None = None
     _worker_id: int | None = None
+    _silent_since: float | None = None
+    """Since when the database has not answered (of the monotonic clock)."""
 
     def serve(self, *, once: bool) -> Served:
-        """Serve until told to stop; `once`: until nothing is due."""
+        """Serve until told to stop; `once`: until nothing is due.
+
+        Who waits for the end of `once` does not wait for a database that is gone: it is raised when it
+        has not answered for the length of a lease, after which others may have the job.
+        """
         before = {s: signal.signal(s, self._on_stop) for s in (signal.SIGTERM, signal.SIGINT)}
         failures = 0
         try:
@@ -78,8 +94,9 @@ class Worker:
                     if not self._round(once):
                         break
                     failures = 0
+                    self._silent_since = None
                 except FreqdpError as error:
-                    if not error.can_pass:
+                    if not error.can_pass or (once and self._is_silent()):
                         raise
                     failures += 1
                     self._start_anew()
@@ -99,6 +116,7 @@ class Worker:
         require_current(self.database)
         worker_id = self._register(once)
         for fired in fire_due(self.database):
+            self.served.refused += fired.ended
             say = LOG.warning if fired.refused else LOG.info
             say("schedule", schedule=fired.schedule_id, dataset=fired.dataset, job=fired.job_id,
                 refused=fired.refused, next_at=fired.next_at)  # fmt: skip
@@ -152,6 +170,12 @@ class Worker:
             raise _Stop
         if self._pulse is not None:
             self._pulse.stop_at = time.monotonic() + (0.0 if again else self.grace_s)
+
+    def _is_silent(self) -> bool:
+        """Whether the database has not answered for the length of a lease."""
+        now = time.monotonic()
+        self._silent_since = self._silent_since or now
+        return now - self._silent_since >= self.lease_s
 
     def _start_anew(self) -> None:
         self.database.close()
@@ -295,13 +319,13 @@ class Worker:
 
     def _report(self, report: Callable[[], object]) -> None:
         """Say it until it is heard; after the lease another worker finds out by itself."""
-        until = time.monotonic() + self.lease_s
         while True:
             try:
                 report()
+                self._silent_since = None
                 return
             except FreqdpError as error:
-                if not error.can_pass or time.monotonic() > until:
+                if not error.can_pass or self._is_silent():
                     LOG.warning("report", error=error.message)
                     return
                 self.database.close()

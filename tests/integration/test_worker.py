@@ -24,12 +24,16 @@ from proxy import Proxy
 from psycopg.conninfo import make_conninfo
 from world import freqdp, query, value
 
+from freqdp_db.errors import ConnectionFailed
 from freqdp_db.jobs import metrics
 from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.metrics import exposed
+from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.worker import Served, Worker
 from freqdp_db.storage.connection.listening import Listener
 from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.records import jobs
+from freqdp_db.storage.records.workers import Beat
 
 POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
 ROOT = Path(__file__).parent.parent.parent
@@ -294,6 +298,104 @@ def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
     assert spends(url) == 0 and query(url, "SELECT 1 FROM freqdp.release") == []
 
 
+# --- once: for timers, which see the exit code -----------------------------------------------------
+
+
+SPOILED = (
+    'UPDATE freqdp.job_queue SET request = request || \'{"method": "none"}\' WHERE job_id = %s'
+)
+
+
+def _once(url: str) -> int:
+    ended = freqdp(url, "worker", "--once")
+    assert set(ended.document) == set(vars(Served())), "what was served is said in any case"
+    return ended.code
+
+
+def test_once_says_what_became_of_the_jobs(url: str) -> None:
+    assert _once(url) == 0, "nothing is due"
+    ask(url)
+    assert _once(url) == 0
+    ask(url, '{"rebuild": true}')
+    with opened(url) as other, hold(other, "dataset", 1, "dataset 'd'"):
+        assert _once(url) == 6, "put off"
+    query(url, "UPDATE freqdp.job_queue SET due_at = now() WHERE state = 'waiting'")
+    assert _once(url) == 0
+    refused = ask(url, '{"new_draw": true}')
+    query(url, SPOILED, refused)
+    ask(url)
+    assert _once(url) == 4 and state(url, refused) == "refused"
+    query(url, SPOILED, ask(url, '{"signature": 3}'))
+    vanished = (
+        "UPDATE freqdp.job_queue SET attempts = 20, state = 'running', worker_id = 77, "
+        "lease_until = now() - interval '1 s' WHERE job_id = %s"
+    )
+    query(url, vanished, ask(url, '{"signature": 4}'))
+    assert _once(url) == 5, "a failure is said before a refusal"
+
+
+def test_once_ends_when_the_database_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not come back: an error, not a wait for ever."""
+
+    def gone(*arguments: Any) -> None:
+        raise ConnectionFailed("gone")
+
+    monkeypatch.setattr(jobs, "claim", gone)
+    begin = time.monotonic()
+    with opened(url) as database, pytest.raises(ConnectionFailed):
+        Worker(database, lease_s=1).serve(once=True)
+    assert time.monotonic() - begin < 10
+
+
+def test_once_does_not_report_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is done, but nobody hears of it: one lease for both, and the error is told."""
+    ask(url)
+
+    def gone(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(jobs, "claim", gone)
+        raise ConnectionFailed("gone")
+
+    monkeypatch.setattr(jobs, "finish", gone)
+    begin = time.monotonic()
+    with opened(url) as database, pytest.raises(ConnectionFailed):
+        Worker(database, lease_s=3).serve(once=True)
+    assert time.monotonic() - begin < 20
+
+
+def test_a_claim_that_was_not_heard_of_is_made_again(url: str) -> None:
+    """The server has the claim, the answer got lost: the worker may not end as if nothing were due."""
+    asked = ask(url)
+    with opened(url) as database:
+        first = jobs.claim(database, 1, 60.0)
+        assert first is not None and first.job_id == asked
+        assert jobs.claim(database, 2, 60.0) is None, "somebody else's"
+        again = jobs.claim(database, 1, 60.0)
+    assert again is not None and (again.job_id, again.attempts) == (asked, 2)
+
+
+@pytest.mark.parametrize("why", ["told to stop", "lease over"])
+def test_a_beat_that_hangs_does_not_keep_the_work(why: str) -> None:
+    """A connection to a server that is gone without a word."""
+    freed = threading.Event()
+
+    class Hanging:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *ended: object) -> None: ...
+        def beat(self, step: object) -> Beat:
+            freed.wait(60)
+            return Beat(held=True, cancelled=False)
+
+    line: Any = Hanging()
+    begin = time.monotonic()
+    pulse = Pulse(line, JobProgress(), 2.0 if why == "lease over" else 60.0)
+    with pytest.raises(WorkInterrupted), pulse:
+        pulse.stop_at = begin + 0.5 if why == "told to stop" else None
+        time.sleep(30)
+    assert pulse.reason is (Reason.STOPPED if why == "told to stop" else Reason.LOST)
+    assert time.monotonic() - begin < 12
+    freed.set()
+
+
 # --- <dataset>_current and retention -------------------------------------------------------------
 
 
@@ -369,7 +471,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
                    "WHERE object = %s", f"o{night}")  # fmt: skip
         _make_due(url)
         served, events = serve(url)
-        assert served.done == (1 if night < 3 else 0), events
+        assert (served.done, served.refused) == ((1, 0) if night < 3 else (0, 1)), events
         assert value(url, "SELECT next_at > now() FROM freqdp.schedule")
     assert query(url, "SELECT name, state FROM freqdp.release ORDER BY 1") == [
         ("d_1", "withdrawn"), ("d_2", "published"),

@@ -1,8 +1,8 @@
 """Rows of a COPY from libpq's own hands.
 
-psycopg gives out one Python object per row, which costs more than the server needs to make it. The
-loop below calls PQgetCopyData of the very libpq that psycopg has loaded, and copies the rows into
-one buffer: a twentieth of the client's work. It also waits for the next rows itself, for a moment:
+psycopg gives out one Python object per row, while it holds Python's lock. The loop below calls
+PQgetCopyData of the very libpq that psycopg has loaded, and copies the rows into one buffer: less than
+a third of the client's work, and other threads go on. It also waits for the next rows itself, for a moment:
 libpq reads 16 kB at a time, and coming back to Python for each of them would cost as much again.
 
 `rows.py` has the other way, for where these functions cannot be had.
