@@ -31,7 +31,12 @@ def register(app: typer.Typer) -> None:
     def worker(
         session: Session,
         once: Annotated[
-            bool, typer.Option("--once", help="Do what is due, then end. For timers and CronJobs.")
+            bool,
+            typer.Option(
+                "--once",
+                help="Do what is due, then end. Exit 4 if a job was refused, 5 if one failed, 6 if one "
+                "was put off. For timers and CronJobs.",
+            ),
         ] = False,
         health: Annotated[
             bool,
@@ -54,12 +59,19 @@ def register(app: typer.Typer) -> None:
         ] = "20",
         metrics: Annotated[
             int | None,
-            whole_number("--metrics", "Serve numbers for Prometheus on this port of 127.0.0.1."),
+            whole_number("--metrics", "Serve numbers for Prometheus on this port."),
         ] = None,
+        metrics_address: Annotated[
+            str,
+            typer.Option(
+                "--metrics-address",
+                help="Where --metrics listens. 0.0.0.0 is for containers: others can reach it.",
+            ),
+        ] = "127.0.0.1",
     ) -> None:
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
         from freqdp_db.jobs.health import require_worker_here
-        from freqdp_db.jobs.log import Log
+        from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed
         from freqdp_db.jobs.worker import Worker
 
@@ -76,8 +88,8 @@ def register(app: typer.Typer) -> None:
                 ),
             )
             return
-        serving = Worker(database, Log(), lease_s=lease_s, grace_s=grace_s)
-        with exposed(database, serving.served, metrics):
+        serving = Worker(database, lease_s=lease_s, grace_s=grace_s)
+        with json_lines(), exposed(database, serving.served, metrics, metrics_address):
             served = serving.serve(once=once)
         session.answer(
             asdict(served),
@@ -86,6 +98,8 @@ def register(app: typer.Typer) -> None:
                 f"{served.cancelled} cancelled, {served.put_off} put off."
             ),
         )
+        if once and served.exit_code:
+            raise typer.Exit(served.exit_code)
 
     @command(app, "jobs")
     def jobs(

@@ -106,7 +106,8 @@ def run(arguments: Sequence[str]) -> int:
 
 setup.register(app)
 app.add_typer(db.app)
-app.add_typer(load_roads.app)
+load_roads.register(load.app)
+app.add_typer(load.app)
 app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)

@@ -1,38 +1,58 @@
-"""The worker's log: one JSON object a line, on stderr. Never a row, a coordinate or an object's key."""
+"""The worker's log: the logger `freqdp`. Never a row, a coordinate or an object's key.
+
+A record's message is what happened, its `fields` are what belongs to it. `freqdp worker` writes them as
+one JSON object a line; whoever runs a worker from Python attaches handlers as to any logger.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import traceback
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
 
-class Log:
-    """Writes events; each has an `action`, and the fields that belong to it."""
+class _Events(logging.LoggerAdapter[logging.Logger]):
+    """Takes the fields of an event as keywords."""
 
-    def __init__(self, stream: TextIO | None = None, **always: Any) -> None:
-        self._stream = stream or sys.stderr
-        self._always = always
+    def process(
+        self, msg: str, kwargs: MutableMapping[str, Any]
+    ) -> tuple[str, MutableMapping[str, Any]]:
+        return msg, {"extra": {"fields": {k: v for k, v in kwargs.items() if v is not None}}}
 
-    def info(self, action: str, **fields: Any) -> None:
-        self._write("info", action, fields)
 
-    def warning(self, action: str, **fields: Any) -> None:
-        self._write("warning", action, fields)
+LOG = _Events(logging.getLogger("freqdp"), {})
 
-    def _write(self, level: str, action: str, fields: dict[str, Any]) -> None:
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
         event = {
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "level": level,
-            "action": action,
-            **self._always,
-            **{key: value for key, value in fields.items() if value is not None},
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "action": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
-        self._stream.write(json.dumps(event, default=str, ensure_ascii=False) + "\n")
-        self._stream.flush()
+        return json.dumps(event, default=str, ensure_ascii=False)
+
+
+@contextmanager
+def json_lines(stream: TextIO | None = None) -> Iterator[None]:
+    """Write the log to a stream (stderr), one JSON object a line, while the block runs."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_JsonLines())
+    level = LOG.logger.level
+    LOG.logger.addHandler(handler)
+    LOG.logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOG.logger.removeHandler(handler)
+        LOG.logger.setLevel(level)
 
 
 def place_of(error: BaseException) -> str:

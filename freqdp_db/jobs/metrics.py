@@ -1,55 +1,75 @@
-"""Numbers for Prometheus, on the loopback interface only: they speak of jobs, never of data."""
+"""Numbers for Prometheus: they speak of jobs, never of data."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.worker import Served
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.jobs import count_jobs
 
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _STATES = ("waiting", "running", "done", "refused", "failed", "cancelled")
+_GAUGES = (
+    ("oldest_due_job_seconds", "waiting_s", "How long the oldest job that is due has waited."),
+    ("schedules", "schedules", "Schedules that ask for releases."),
+    ("schedules_out_of_budget", "exhausted", "Schedules that the budget has ended."),
+)
+_MOST_WAIT_S = 5.0
 
 
-def exposition(database: Database, served: Served) -> str:
-    """The text that Prometheus reads."""
-    lines: list[str] = []
+class _Numbers(Collector):
+    """Asks the database when Prometheus asks."""
 
-    def metric(name: str, kind: str, what: str, *samples: tuple[str, float]) -> None:
-        lines.append(f"# HELP freqdp_{name} {what}")
-        lines.append(f"# TYPE freqdp_{name} {kind}")
-        lines.extend(f"freqdp_{name}{labels} {value:g}" for labels, value in samples)
+    def __init__(self, database: Database, served: Served) -> None:
+        self._database, self._served = database, served
+        # however many look, one question at a time: a database that hangs hangs one of them
+        self._asking = threading.Lock()
 
-    try:
-        counted = count_jobs(database)
-    except FreqdpError:
-        counted = None
-    metric("up", "gauge", "Whether the database answers.", ("", float(counted is not None)))
-    if counted is not None:
-        states = counted["states"]
-        metric("jobs", "gauge", "Jobs by state.",
-               *((f'{{state="{s}"}}', states.get(s, 0)) for s in _STATES))  # fmt: skip
-        metric("oldest_due_job_seconds", "gauge", "How long the oldest job that is due has waited.",
-               ("", counted["waiting_s"]))  # fmt: skip
-        metric("schedules", "gauge", "Schedules that ask for releases.", ("", counted["schedules"]))
-        metric("schedules_out_of_budget", "gauge", "Schedules that the budget has ended.",
-               ("", counted["exhausted"]))  # fmt: skip
-    own = {name: value for name, value in vars(served).items() if name != "seconds"}
-    metric("worker_jobs_total", "counter", "What this worker has done.",
-           *((f'{{result="{name}"}}', value) for name, value in own.items()))  # fmt: skip
-    metric("worker_busy_seconds_total", "counter", "Time that this worker has spent on jobs.",
-           ("", served.seconds))  # fmt: skip
-    return "\n".join(lines) + "\n"
+    def collect(self) -> Iterator[Metric]:
+        counted = self._counted()
+        up = float(counted is not None)
+        yield GaugeMetricFamily("freqdp_up", "Whether the database answers.", value=up)
+        if counted is not None:
+            jobs = GaugeMetricFamily("freqdp_jobs", "Jobs by state.", labels=["state"])
+            for state in _STATES:
+                jobs.add_metric([state], counted["states"].get(state, 0))
+            yield jobs
+            for name, key, what in _GAUGES:
+                yield GaugeMetricFamily(f"freqdp_{name}", what, value=counted[key])
+        own = vars(self._served).copy()
+        busy = "Time that this worker has spent on jobs."
+        yield CounterMetricFamily("freqdp_worker_busy_seconds", busy, value=own.pop("seconds"))
+        ended = "What this worker has done."
+        results = CounterMetricFamily("freqdp_worker_jobs", ended, labels=["result"])
+        for result, count in own.items():
+            results.add_metric([result], count)
+        yield results
+
+    def _counted(self) -> dict[str, Any] | None:
+        if not self._asking.acquire(timeout=_MOST_WAIT_S):
+            return None
+        try:
+            return count_jobs(self._database)
+        except FreqdpError:
+            return None
+        finally:
+            self._asking.release()
 
 
 @contextmanager
-def exposed(database: Database, served: Served, port: int | None) -> Iterator[int | None]:
-    """Serve /metrics on a port of the loopback interface while the block runs; None: nowhere.
+def exposed(
+    database: Database, served: Served, port: int | None, address: str = LOOPBACK
+) -> Iterator[int | None]:
+    """Serve /metrics on a port of this address while the block runs; None: nowhere.
 
     Gives the port: 0 asks for any that is free.
     """
@@ -58,31 +78,19 @@ def exposed(database: Database, served: Served, port: int | None) -> Iterator[in
         return
     # a database of its own: the worker's is in use, and in other hands
     own = Database(database.conninfo, database.settings, "worker metrics")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = self.path == "/metrics"
-            body = exposition(own, served).encode() if found else b"look at /metrics\n"
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Says nothing: the log is for jobs."""
-
+    registry = CollectorRegistry()
+    registry.register(_Numbers(own, served))
     try:
-        server = ThreadingHTTPServer((_LOOPBACK, port), Handler)
+        server, thread = start_http_server(port, address, registry)
     except (OSError, OverflowError):
         raise BadInput(
-            f"--metrics {port} is not a port that is free here", remedy="give another, such as 9187"
+            f"--metrics {port} is not a port that is free on {address}",
+            remedy="give another, such as 9187, or another --metrics-address",
         ) from None
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
     try:
         yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
+        thread.join()
         own.close()

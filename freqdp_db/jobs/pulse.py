@@ -15,6 +15,7 @@ from freqdp_db.storage.records.workers import LifeLine, Step
 _MOST_SECONDS = 1.0
 """Between two signs of life; also how old the progress that people see can be."""
 _SECONDS_BETWEEN_INTERRUPTS = 5.0
+_MOST_SECONDS_TO_END = 5.0
 
 
 class WorkInterrupted(KeyboardInterrupt):
@@ -67,12 +68,21 @@ class _Phase:
 
 
 class Pulse:
-    """A thread beside the work, which is in the main thread and is interrupted by a signal."""
+    """Beside the work, which is in the main thread and is interrupted by a signal: two threads.
+
+    One renews the lease, the other watches the clock: a beat that hangs on a dead connection must not
+    keep the work from being stopped.
+    """
 
     def __init__(self, line: LifeLine, progress: JobProgress, lease_s: float) -> None:
         self._line, self._progress, self._lease_s = line, progress, lease_s
+        self._every = min(_MOST_SECONDS, lease_s / 4)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._threads = [
+            threading.Thread(target=run, name="pulse", daemon=True)
+            for run in (self._beat, self._watch)
+        ]
+        self._renewed = time.monotonic()
         self._interrupted_at: float | None = None
         self.reason: Reason | None = None
         self.stop_at: float | None = None
@@ -80,7 +90,8 @@ class Pulse:
 
     def __enter__(self) -> Pulse:
         self._before = signal.signal(signal.SIGUSR1, self._on_signal)
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
@@ -91,33 +102,37 @@ class Pulse:
     ) -> None:
         self._ended.set()
         # a beat that hangs on a dead connection is left behind
-        self._thread.join(timeout=self._lease_s)
-        if not self._thread.is_alive():
+        for thread in self._threads:
+            thread.join(timeout=min(self._lease_s, _MOST_SECONDS_TO_END))
+        if not any(thread.is_alive() for thread in self._threads):
             signal.signal(signal.SIGUSR1, self._before)
 
     def _on_signal(self, signum: int, frame: object) -> None:
         if not self._ended.is_set():
             raise WorkInterrupted
 
-    def _run(self) -> None:
-        renewed = time.monotonic()
+    def _beat(self) -> None:
         with self._line:
-            while not self._ended.wait(min(_MOST_SECONDS, self._lease_s / 4)):
+            while not self._ended.wait(self._every):
                 now = time.monotonic()
-                if self.stop_at is not None and now >= self.stop_at:
-                    self._interrupt(Reason.STOPPED)
                 try:
                     beat = self._line.beat(self._progress.step())
                 except FreqdpError:
                     # the server may be back in a moment; the work has a connection of its own
-                    if now - renewed > self._lease_s:
-                        self._interrupt(Reason.LOST)
                     continue
-                renewed = now
+                self._renewed = now
                 if not beat.held:
                     self._interrupt(Reason.LOST)
                 elif beat.cancelled:
                     self._interrupt(Reason.CANCELLED)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._every):
+            now = time.monotonic()
+            if self.stop_at is not None and now >= self.stop_at:
+                self._interrupt(Reason.STOPPED)
+            if now - self._renewed > self._lease_s:
+                self._interrupt(Reason.LOST)
 
     def _interrupt(self, reason: Reason) -> None:
         now = time.monotonic()

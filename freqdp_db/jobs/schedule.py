@@ -39,6 +39,8 @@ class Fired:
     dataset: str
     job_id: int | None
     refused: str | None
+    ended: bool
+    """Refused for good, and the schedule with it; else the job before is not done yet."""
     next_at: datetime
 
 
@@ -69,7 +71,7 @@ def fire_due(database: Database) -> list[Fired]:
                 return fired
             cron, zone = Cron.parse(schedule.cron), find_zone(schedule.timezone)
             next_at = cron.next_after(schedules.transaction_time(connection), zone)
-            job, refused = None, None
+            job, refused, ended = None, None, False
             if schedules.has_open_job(connection, database, schedule.schedule_id):
                 refused = "the job before is not done yet"
             else:
@@ -81,5 +83,8 @@ def fire_due(database: Database) -> list[Fired]:
                     refused = error.message
                     schedules.record_refusal(connection, database, schedule, error)
                     schedules.end_schedule(connection, database, schedule.schedule_id, refused)
+                    ended = True
             schedules.advance(connection, database, schedule.schedule_id, next_at)
-            fired.append(Fired(schedule.schedule_id, schedule.dataset, job, refused, next_at))
+            fired.append(
+                Fired(schedule.schedule_id, schedule.dataset, job, refused, ended, next_at)
+            )

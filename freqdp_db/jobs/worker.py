@@ -13,7 +13,7 @@ from types import FrameType
 import freqdp_db
 from freqdp_db.errors import BudgetExceeded, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
-from freqdp_db.jobs.log import Log, place_of
+from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.schedule import fire_due
 from freqdp_db.storage.connection.engine import Database
@@ -29,6 +29,7 @@ POLL_S = 5.0
 IDLE_S = 30.0
 """Between two signs of life of a worker that has nothing to do."""
 MAX_ATTEMPTS = 20
+EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
 _MOST_BACK_OFF_S = 300.0
 _MOST_RECONNECT_S = 30.0
 
@@ -43,6 +44,15 @@ class Served:
     put_off: int = 0
     cancelled: int = 0
     seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """How `worker --once` ends: whoever started it wants to know what became of the jobs."""
+        if self.failed:
+            return EXIT_FAILED
+        if self.refused:
+            return EXIT_REFUSED
+        return EXIT_PUT_OFF if self.put_off else 0
 
 
 def back_off(attempts: int) -> float:
@@ -59,7 +69,6 @@ class Worker:
     """One process that serves jobs."""
 
     database: Database
-    log: Log
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
     served: Served = field(default_factory=Served)
@@ -68,9 +77,15 @@ class Worker:
     _pulse: Pulse | None = None
     _listener: Listener | None = None
     _worker_id: int | None = None
+    _silent_since: float | None = None
+    """Since when the database has not answered (of the monotonic clock)."""
 
     def serve(self, *, once: bool) -> Served:
-        """Serve until told to stop; `once`: until nothing is due."""
+        """Serve until told to stop; `once`: until nothing is due.
+
+        Who waits for the end of `once` does not wait for a database that is gone: it is raised when it
+        has not answered for the length of a lease, after which others may have the job.
+        """
         before = {s: signal.signal(s, self._on_stop) for s in (signal.SIGTERM, signal.SIGINT)}
         failures = 0
         try:
@@ -79,13 +94,14 @@ class Worker:
                     if not self._round(once):
                         break
                     failures = 0
+                    self._silent_since = None
                 except FreqdpError as error:
-                    if not error.can_pass:
+                    if not error.can_pass or (once and self._is_silent()):
                         raise
                     failures += 1
                     self._start_anew()
                     seconds = min(_MOST_RECONNECT_S, back_off(failures))
-                    self.log.warning("reconnect", error=error.message, in_seconds=seconds)
+                    LOG.warning("reconnect", error=error.message, in_seconds=seconds)
                     self._pause(lambda seconds=seconds: time.sleep(seconds))  # type: ignore[misc]
         except _Stop:
             pass
@@ -100,7 +116,8 @@ class Worker:
         require_current(self.database)
         worker_id = self._register(once)
         for fired in fire_due(self.database):
-            say = self.log.warning if fired.refused else self.log.info
+            self.served.refused += fired.ended
+            say = LOG.warning if fired.refused else LOG.info
             say("schedule", schedule=fired.schedule_id, dataset=fired.dataset, job=fired.job_id,
                 refused=fired.refused, next_at=fired.next_at)  # fmt: skip
         job = jobs.claim(self.database, worker_id, self.lease_s)
@@ -118,7 +135,7 @@ class Worker:
         if self._listener is None and not once:
             self._listener = Listener(self.database)
             if not self._listener.hears:
-                self.log.warning(
+                LOG.warning(
                     "poll",
                     every_seconds=POLL_S,
                     reason="the connection goes through a pooler, where notifications get lost",
@@ -128,7 +145,7 @@ class Worker:
             self._worker_id = workers.register_worker(
                 self.database, socket.gethostname(), os.getpid(), freqdp_db.__version__, hears
             )
-            self.log.info("start", worker=self._worker_id, listening=hears)
+            LOG.info("start", worker=self._worker_id, listening=hears)
         return self._worker_id
 
     def _wait(self, seconds: float) -> None:
@@ -154,6 +171,12 @@ class Worker:
         if self._pulse is not None:
             self._pulse.stop_at = time.monotonic() + (0.0 if again else self.grace_s)
 
+    def _is_silent(self) -> bool:
+        """Whether the database has not answered for the length of a lease."""
+        now = time.monotonic()
+        self._silent_since = self._silent_since or now
+        return now - self._silent_since >= self.lease_s
+
     def _start_anew(self) -> None:
         self.database.close()
         if self._listener is not None:
@@ -165,14 +188,14 @@ class Worker:
             if self._worker_id is not None:
                 workers.show_life(self.database, self._worker_id, stopped=True)
         except FreqdpError as error:
-            self.log.warning("stop", error=error.message)
+            LOG.warning("stop", error=error.message)
         if self._listener is not None:
             self._listener.close()
-        self.log.info("stop", **vars(self.served))
+        LOG.info("stop", **vars(self.served))
 
     def _serve_job(self, job: JobRow, worker_id: int) -> None:
         start = time.monotonic()
-        self.log.info(
+        LOG.info(
             "begin", job=job.job_id, attempt=job.attempts, taken_over=job.taken_over or None,
             asked_by=job.asked_by,
         )  # fmt: skip
@@ -183,7 +206,7 @@ class Worker:
             own.close()
         self._report(end)
         self.served.seconds += time.monotonic() - start
-        self.log.info("end", job=job.job_id, seconds=round(time.monotonic() - start, 3))
+        LOG.info("end", job=job.job_id, seconds=round(time.monotonic() - start, 3))
 
     def _attempt(self, own: Database, job: JobRow, worker_id: int) -> Callable[[], object]:
         """Do the job; returns what there is to report of it, to be called until it succeeds."""
@@ -213,7 +236,7 @@ class Worker:
             return self._ended(job, worker_id, "failed", what)
         finally:
             self._pulse = None
-        self.log.info(
+        LOG.info(
             "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=done.note,
             phases={name: round(seconds, 3) for name, seconds in progress.seconds.items()},
         )  # fmt: skip
@@ -233,7 +256,7 @@ class Worker:
     ) -> Callable[[], object]:
         setattr(self.served, state, getattr(self.served, state) + 1)
         if error is not None:
-            self.log.warning(state, job=job.job_id, error=error)
+            LOG.warning(state, job=job.job_id, error=error)
         return lambda: jobs.finish(
             self.database,
             job.job_id,
@@ -258,7 +281,7 @@ class Worker:
             return self._ended(job, worker_id, "failed", text)
         self.served.put_off += 1
         seconds = back_off(job.attempts)
-        self.log.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
+        LOG.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
         return lambda: jobs.put_off(
             self.database, job.job_id, worker_id, seconds, error=error.message, counted=True
         )
@@ -269,7 +292,7 @@ class Worker:
                 schedules.end_schedule(connection, self.database, schedule_id, error.message)
 
         self._report(end)
-        self.log.warning("schedule", schedule=schedule_id, refused=error.message)
+        LOG.warning("schedule", schedule=schedule_id, refused=error.message)
 
     def _interrupted(
         self, job: JobRow, worker_id: int, reason: Reason | None
@@ -277,7 +300,7 @@ class Worker:
         if reason is Reason.CANCELLED:
             return lambda: self._cancel(job, worker_id)
         self.served.put_off += 1
-        self.log.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
+        LOG.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
         # not counted: nothing is wrong with the job
         return lambda: jobs.put_off(
             self.database, job.job_id, worker_id, 0.0, error=None, counted=False
@@ -287,7 +310,7 @@ class Worker:
         published = work.give_up(self.database, job)
         if published is None:
             self.served.cancelled += 1
-            self.log.info("cancelled", job=job.job_id)
+            LOG.info("cancelled", job=job.job_id)
             jobs.finish(self.database, job.job_id, worker_id, "cancelled")
         else:
             self.served.done += 1
@@ -296,14 +319,14 @@ class Worker:
 
     def _report(self, report: Callable[[], object]) -> None:
         """Say it until it is heard; after the lease another worker finds out by itself."""
-        until = time.monotonic() + self.lease_s
         while True:
             try:
                 report()
+                self._silent_since = None
                 return
             except FreqdpError as error:
-                if not error.can_pass or time.monotonic() > until:
-                    self.log.warning("report", error=error.message)
+                if not error.can_pass or self._is_silent():
+                    LOG.warning("report", error=error.message)
                     return
                 self.database.close()
                 time.sleep(0.5)

@@ -191,9 +191,9 @@ class EmbeddedServer:
             create(self.layout, binaries, account)
         pid = self._postmaster()
         if pid is not None and _listens(self.layout.socket):
-            self._await_ready(pid)
-            return
-        if pid is not None:
+            if self._becomes_ready(pid):
+                return
+        elif pid is not None:
             # Somebody's clean-up of /tmp took the socket: nobody can reach this server any more.
             self._shut_down(pid)
         self._clear_away_the_dead()
@@ -262,19 +262,23 @@ class EmbeddedServer:
             return None
         return pid if pid > 0 else None
 
-    def _await_ready(self, pid: int) -> None:
-        """Wait for a server that was started by somebody else and is still in recovery."""
+    def _becomes_ready(self, pid: int) -> bool:
+        """Wait for a server that is still in recovery; False if it was about to stop, and has."""
+
+        def gone() -> bool:
+            return not _is_postgres_of(pid, self.layout.cluster)
 
         def ready() -> bool:
             with suppress(FileNotFoundError):
                 return "\nready" in self.layout.pid_file.read_text()
             return False
 
-        if not _wait_until(ready, _START_SECONDS):
+        if not _wait_until(lambda: ready() or gone(), _START_SECONDS):
             raise ServerFailed(
                 f"the embedded server (process {pid}) is not ready after {_START_SECONDS} s",
                 remedy=f"see {self.layout.log}",
             )
+        return not gone()
 
     def _shut_down(self, pid: int) -> None:
         os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast" shutdown

@@ -45,7 +45,7 @@ OPTIONS = {
     "release find": ("--object",),
     "release export": ("--format",),
     "init": ("--sql", "--roles"),
-    "worker": ("--once", "--health", "--lease", "--grace", "--metrics"),
+    "worker": ("--once", "--health", "--lease", "--grace", "--metrics", "--metrics-address"),
     "jobs": ("--job", "--cancel", "--limit"),
     "schedule add": ("--at", "--timezone", "--keep", "--method", "--epsilon"),
 }  # fmt: skip

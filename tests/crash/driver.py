@@ -143,7 +143,7 @@ MOMENTS: dict[str, Patch] = {
 def _small_chunks() -> None:
     """A small city goes in one chunk: make it many, so that there is an amid."""
     for module, name, size in (
-        (libpq, "_BUFFER", 1 << 16),
+        (libpq, "BUFFER", 1 << 16),
         (writing, "_CHUNK", 1000),
         (table, "_CHUNK", 500),
         (table, "_LINE_ROWS", 500),

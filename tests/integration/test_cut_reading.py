@@ -9,6 +9,7 @@ from psycopg import sql
 
 from freqdp_db.errors import ConnectionFailed
 from freqdp_db.storage.connection.engine import driver
+from freqdp_db.storage.copy import libpq
 from freqdp_db.storage.copy.layout import Layout, read_arrays
 
 ROWS = 40
@@ -16,7 +17,10 @@ QUERY = sql.SQL("SELECT n, n::float8 AS x FROM generate_series(1, {}) AS n").for
 LAYOUT = Layout([("n", "int4"), ("x", "float8")])
 
 
-def test_cut_at_every_length(database_url: str) -> None:
+@pytest.mark.parametrize("way", ["fast", "plain"])
+def test_cut_at_every_length(database_url: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "plain":
+        monkeypatch.setattr(libpq, "can_read", lambda _: False)
     proxy = Proxy(database_url)
     failed, whole = 0, 0
     try:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,6 +173,25 @@ def test_a_pid_file_that_names_a_stranger(server: EmbeddedServer) -> None:
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_a_server_that_is_about_to_stop(server: EmbeddedServer) -> None:
+    """It listens, and will not be ready again: the next one is started when it is gone."""
+    url = server.ensure_running()
+    client = psycopg.connect(url)
+    pid = server.status().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGTERM)  # waits for its clients
+    while "stopping" not in server.layout.pid_file.read_text():
+        time.sleep(0.02)
+    asked = threading.Thread(target=server.ensure_running, daemon=True)
+    asked.start()
+    asked.join(timeout=1)
+    assert asked.is_alive(), "waits for the one that is stopping"
+    client.close()
+    asked.join(timeout=60)
+    assert not asked.is_alive()
+    assert server.status().pid not in (None, pid)
 
 
 def test_a_vanished_socket(server: EmbeddedServer) -> None:

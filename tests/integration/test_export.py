@@ -22,6 +22,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyogrio
 import pyproj
 import pytest
 from library import opened, release
@@ -169,7 +170,7 @@ def _export(
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that a file is put together from several."""
-    monkeypatch.setattr("freqdp_db.storage.copy.libpq._BUFFER", 100 * POINTS.dtype.itemsize)
+    monkeypatch.setattr("freqdp_db.storage.copy.libpq.BUFFER", 100 * POINTS.dtype.itemsize)
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -301,6 +302,41 @@ def test_gpkg_is_one(database: Database, url: str, name: str, tmp_path: Path) ->
         ):
             x, y = _point(blob[8:])
             assert min_x <= x <= max_x and min_y <= y <= max_y, fid
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_gpkg_as_gdal_reads_it(database: Database, url: str, name: str, tmp_path: Path) -> None:
+    """By the program that QGIS and most others read it with: every row, and what its index finds."""
+    table = _table(url, name)
+    path, *_ = _export(database, name, "gpkg", tmp_path / "out.gpkg")
+    meta, _, geometry, fields = pyogrio.raw.read(path, layer="samples", datetime_as_string=True)
+    columns = dict(zip(meta["fields"], fields, strict=True))
+    rows = [
+        (i, s, EPOCH + timedelta(microseconds=us), *_point(wkb))
+        for i, s, us, wkb in zip(
+            *(columns[c].tolist() for c in ("trajectory_id", "seq", "at_us")), geometry, strict=True
+        )
+    ]
+    assert rows == table.rows
+    assert [datetime.fromisoformat(at) for at in columns["at"]] == [
+        at - timedelta(microseconds=at.microsecond % 1000) for _, _, at, _, _ in table.rows
+    ]
+    crs = pyproj.CRS.from_user_input(meta["crs"])
+    assert crs.to_epsg() == (None if table.srid == OWN_SRID else table.srid)
+    x, y = np.array([row[3:] for row in table.rows]).T
+    window = (*np.quantile(x, [0.2, 0.6]), *np.quantile(y, [0.3, 0.7]))
+    inside = (x >= window[0]) & (x <= window[1]) & (y >= window[2]) & (y <= window[3])
+    box = tuple(window[n] for n in (0, 2, 1, 3))
+    found = pyogrio.raw.read(path, layer="samples", bbox=box, return_fids=True)[1]
+    assert 0 < len(found) < len(rows)
+    assert sorted(found.tolist()) == (np.flatnonzero(inside) + 1).tolist()
+    with pytest.warns(UserWarning, match="Measured"):  # GDAL has the times of lines, pyogrio not
+        meta, _, geometry, fields = pyogrio.raw.read(path, layer="lines")
+    ids = dict(zip(meta["fields"], fields, strict=True))["trajectory_id"].tolist()
+    lines = {
+        i: list(struct.iter_unpack("<dd", wkb[9:])) for i, wkb in zip(ids, geometry, strict=True)
+    }
+    assert lines == {i: [(x, y) for x, y, _ in line] for i, line in table.lines.items()}
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

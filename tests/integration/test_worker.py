@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,16 @@ from proxy import Proxy
 from psycopg.conninfo import make_conninfo
 from world import freqdp, query, value
 
-from freqdp_db.jobs.log import Log
+from freqdp_db.errors import ConnectionFailed
+from freqdp_db.jobs import metrics
+from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.metrics import exposed
+from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.worker import Served, Worker
 from freqdp_db.storage.connection.listening import Listener
 from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.records import jobs
+from freqdp_db.storage.records.workers import Beat
 
 POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
 ROOT = Path(__file__).parent.parent.parent
@@ -50,8 +56,8 @@ def ask(url: str, options: str = "{}", dataset: str = "d", epsilon: float = 1) -
 def serve(url: str, **options: float) -> tuple[Served, list[dict[str, Any]]]:
     """Do what is due, in this process; returns what was served and logged."""
     stream = io.StringIO()
-    with opened(url) as database:
-        served = Worker(database, Log(stream), **options).serve(once=True)
+    with opened(url) as database, json_lines(stream):
+        served = Worker(database, **options).serve(once=True)
     return served, [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -292,6 +298,104 @@ def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
     assert spends(url) == 0 and query(url, "SELECT 1 FROM freqdp.release") == []
 
 
+# --- once: for timers, which see the exit code -----------------------------------------------------
+
+
+SPOILED = (
+    'UPDATE freqdp.job_queue SET request = request || \'{"method": "none"}\' WHERE job_id = %s'
+)
+
+
+def _once(url: str) -> int:
+    ended = freqdp(url, "worker", "--once")
+    assert set(ended.document) == set(vars(Served())), "what was served is said in any case"
+    return ended.code
+
+
+def test_once_says_what_became_of_the_jobs(url: str) -> None:
+    assert _once(url) == 0, "nothing is due"
+    ask(url)
+    assert _once(url) == 0
+    ask(url, '{"rebuild": true}')
+    with opened(url) as other, hold(other, "dataset", 1, "dataset 'd'"):
+        assert _once(url) == 6, "put off"
+    query(url, "UPDATE freqdp.job_queue SET due_at = now() WHERE state = 'waiting'")
+    assert _once(url) == 0
+    refused = ask(url, '{"new_draw": true}')
+    query(url, SPOILED, refused)
+    ask(url)
+    assert _once(url) == 4 and state(url, refused) == "refused"
+    query(url, SPOILED, ask(url, '{"signature": 3}'))
+    vanished = (
+        "UPDATE freqdp.job_queue SET attempts = 20, state = 'running', worker_id = 77, "
+        "lease_until = now() - interval '1 s' WHERE job_id = %s"
+    )
+    query(url, vanished, ask(url, '{"signature": 4}'))
+    assert _once(url) == 5, "a failure is said before a refusal"
+
+
+def test_once_ends_when_the_database_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not come back: an error, not a wait for ever."""
+
+    def gone(*arguments: Any) -> None:
+        raise ConnectionFailed("gone")
+
+    monkeypatch.setattr(jobs, "claim", gone)
+    begin = time.monotonic()
+    with opened(url) as database, pytest.raises(ConnectionFailed):
+        Worker(database, lease_s=1).serve(once=True)
+    assert time.monotonic() - begin < 10
+
+
+def test_once_does_not_report_for_ever(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is done, but nobody hears of it: one lease for both, and the error is told."""
+    ask(url)
+
+    def gone(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(jobs, "claim", gone)
+        raise ConnectionFailed("gone")
+
+    monkeypatch.setattr(jobs, "finish", gone)
+    begin = time.monotonic()
+    with opened(url) as database, pytest.raises(ConnectionFailed):
+        Worker(database, lease_s=3).serve(once=True)
+    assert time.monotonic() - begin < 20
+
+
+def test_a_claim_that_was_not_heard_of_is_made_again(url: str) -> None:
+    """The server has the claim, the answer got lost: the worker may not end as if nothing were due."""
+    asked = ask(url)
+    with opened(url) as database:
+        first = jobs.claim(database, 1, 60.0)
+        assert first is not None and first.job_id == asked
+        assert jobs.claim(database, 2, 60.0) is None, "somebody else's"
+        again = jobs.claim(database, 1, 60.0)
+    assert again is not None and (again.job_id, again.attempts) == (asked, 2)
+
+
+@pytest.mark.parametrize("why", ["told to stop", "lease over"])
+def test_a_beat_that_hangs_does_not_keep_the_work(why: str) -> None:
+    """A connection to a server that is gone without a word."""
+    freed = threading.Event()
+
+    class Hanging:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *ended: object) -> None: ...
+        def beat(self, step: object) -> Beat:
+            freed.wait(60)
+            return Beat(held=True, cancelled=False)
+
+    line: Any = Hanging()
+    begin = time.monotonic()
+    pulse = Pulse(line, JobProgress(), 2.0 if why == "lease over" else 60.0)
+    with pytest.raises(WorkInterrupted), pulse:
+        pulse.stop_at = begin + 0.5 if why == "told to stop" else None
+        time.sleep(30)
+    assert pulse.reason is (Reason.STOPPED if why == "told to stop" else Reason.LOST)
+    assert time.monotonic() - begin < 12
+    freed.set()
+
+
 # --- <dataset>_current and retention -------------------------------------------------------------
 
 
@@ -367,7 +471,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
                    "WHERE object = %s", f"o{night}")  # fmt: skip
         _make_due(url)
         served, events = serve(url)
-        assert served.done == (1 if night < 3 else 0), events
+        assert (served.done, served.refused) == ((1, 0) if night < 3 else (0, 1)), events
         assert value(url, "SELECT next_at > now() FROM freqdp.schedule")
     assert query(url, "SELECT name, state FROM freqdp.release ORDER BY 1") == [
         ("d_1", "withdrawn"), ("d_2", "published"),
@@ -453,6 +557,18 @@ def test_health_jobs_and_metrics(url: str) -> None:
         assert 'freqdp_jobs{state="waiting"} 1' in text
         assert 'freqdp_worker_jobs_total{result="done"} 3' in text
         assert "freqdp_up 1" in text
+        families = {
+            line.split()[2]: line.split()[3] for line in text.splitlines() if " TYPE " in line
+        }
+        assert families == {
+            "freqdp_up": "gauge",
+            "freqdp_jobs": "gauge",
+            "freqdp_oldest_due_job_seconds": "gauge",
+            "freqdp_schedules": "gauge",
+            "freqdp_schedules_out_of_budget": "gauge",
+            "freqdp_worker_jobs_total": "counter",
+            "freqdp_worker_busy_seconds_total": "counter",
+        }
     serve(url)
     (shown,) = freqdp(url, "jobs").succeeded()["jobs"]
     assert (shown["job_id"], shown["state"], shown["release"]) == (job, "done", "d_1")
@@ -463,12 +579,46 @@ def test_health_jobs_and_metrics(url: str) -> None:
     freqdp(url, "worker", "--health").refused("no worker on")
 
 
+def test_metrics_listen_where_they_are_told(url: str) -> None:
+    with opened(url) as database:
+        for address, reached in (("127.0.0.1", False), ("0.0.0.0", True)):
+            with exposed(database, Served(), 0, address) as port:
+                # another address of this machine, as another container would see it
+                asked = f"http://127.0.0.2:{port}/metrics"
+                with suppress(OSError) if not reached else nullcontext():
+                    assert b"freqdp_up" in urllib.request.urlopen(asked).read()
+                    assert reached, "the loopback interface's 127.0.0.1 was asked for"
+
+
+def test_metrics_of_a_database_that_hangs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks is answered, and one of them at most waits for the database."""
+    ended, asked = threading.Event(), []
+
+    def hang(database: Any) -> None:
+        asked.append(database)
+        ended.wait(30)
+
+    monkeypatch.setattr(metrics, "count_jobs", hang)
+    monkeypatch.setattr(metrics, "_MOST_WAIT_S", 0.1)
+    with opened(url) as database, exposed(database, Served(), 0) as port:
+        first = threading.Thread(target=lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/"))
+        first.start()
+        until(lambda: asked, "the first question")
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                assert b"freqdp_up 0" in answer.read()
+        ended.set()
+        first.join()
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("worker", "--lease", "0"), "--lease 0"),
         (("worker", "--grace", "x"), "--grace x"),
         (("worker", "--metrics", "99999999"), "--metrics 99999999"),
+        (("worker", "--metrics", "0", "--metrics-address", "192.0.2.7"), "free on 192.0.2.7"),
         (("schedule", "add", "d", "--at", "0 3 * *"), "five fields"),
         (("schedule", "add", "d", "--at", "@daily", "--timezone", "Mars"), "--timezone 'Mars'"),
         (("schedule", "add", "d", "--at", "@daily", "--keep", "0"), "--keep 0"),

@@ -27,10 +27,17 @@ from freqdp_db.jobs.worker import back_off
         ("0 0 13 * 5", "UTC", "2024-05-10T00:00", "2024-05-13T00:00"),
         ("0 3 * * *", "Europe/Brussels", "2024-01-10T00:00", "2024-01-10T02:00"),
         ("0 3 * * *", "Europe/Brussels", "2024-07-10T00:00", "2024-07-10T01:00"),
-        # 02:30 does not exist on this day, and comes twice on that one
-        ("30 2 * * *", "Europe/Brussels", "2024-03-31T00:00", "2024-03-31T01:30"),
+        ("0 3 * * MON-FRI", "UTC", "2024-05-10T03:00", "2024-05-13T03:00"),
+        # 02:30 does not exist on this day (due when the gap ends), and comes twice on that one
+        ("30 2 * * *", "Europe/Brussels", "2024-03-31T00:00", "2024-03-31T01:00"),
+        ("30 2 * * *", "Europe/Brussels", "2024-03-31T01:00", "2024-04-01T00:30"),
         ("30 2 * * *", "Europe/Brussels", "2024-10-27T00:00", "2024-10-27T00:30"),
         ("30 2 * * *", "Europe/Brussels", "2024-10-27T00:30", "2024-10-28T01:30"),
+        ("30 2 * * *", "Europe/Brussels", "2024-10-27T01:10", "2024-10-28T01:30"),
+        # every hour is every hour, whatever the clock says
+        ("@hourly", "Europe/Brussels", "2024-10-27T00:00", "2024-10-27T01:00"),
+        ("@hourly", "Europe/Brussels", "2024-03-31T00:00", "2024-03-31T01:00"),
+        ("@daily", "Asia/Beirut", "2024-03-30T12:00", "2024-03-30T22:00"),
     ],
 )
 def test_next(text: str, zone: str, after: str, due: str) -> None:
@@ -50,12 +57,25 @@ def test_every_minute_is_the_next_minute() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "0 3 * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "x * * * *",
-     "5-1 * * * *", "*/0 * * * *", "1, * * * *", "0 0 30 2 *", "@never", "-1 * * * *"],
+     "5-1 * * * *", "*/0 * * * *", "1, * * * *", "0 0 30 2 *", "@never", "-1 * * * *",
+     "0 0 3 * * *", "L * * * *", "9" * 5000 + " * * * *"],
 )  # fmt: skip
 def test_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         Cron.parse(text)
     assert "--at" in caught.value.message and caught.value.remedy
+
+
+@pytest.mark.parametrize("zone", ["Europe/Brussels", "America/Havana", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("text", ["30 2 * * *", "0 0 * * *", "*/20 * * * *", "15,45 1-3 * * *"])
+def test_always_later(text: str, zone: str) -> None:
+    """From any moment of a year, the hours that come twice included: else it would fire for ever."""
+    cron, place = Cron.parse(text), ZoneInfo(zone)
+    moment = datetime(2024, 1, 1, 0, 7, tzinfo=UTC)
+    for _ in range(1200):
+        due = cron.next_after(moment, place)
+        assert moment < due < moment + timedelta(hours=26)
+        moment += timedelta(hours=7, minutes=23)
 
 
 def test_zones() -> None:

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
 from freqdp_db.release.export.gpkg import write_gpkg
+from freqdp_db.release.export.moments import iso_times
 from freqdp_db.release.export.notice import readme, why_not_granted
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.reading import Extent, ReleaseReader
@@ -173,22 +173,12 @@ def _write_csv(
             closing(reader.samples()) as chunks,
         ):
             for samples in chunks:
-                at = _iso_times(samples.at_us, extent.whole_seconds)
+                at = iso_times(samples.at_us, "s" if extent.whole_seconds else "us")
                 columns = [samples.trajectory_id, samples.seq, at, samples.x, samples.y]
                 writer.write(pa.record_batch([pa.array(c) for c in columns], schema=schema))
                 rows += len(samples)
                 stage.advance(len(samples))
     return rows
-
-
-def _iso_times(at_us: NDArray[np.int64], whole_seconds: bool) -> Any:
-    """ISO 8601 in UTC, all of one length: whole seconds, or six digits of a fraction."""
-    if whole_seconds:
-        at = pa.array(at_us // 1_000_000).view(pa.timestamp("s"))
-    else:
-        at = pa.array(at_us).view(pa.timestamp("us"))
-    text = pc.utf8_replace_slice(at.cast(pa.string()), 10, 11, "T")
-    return pc.binary_join_element_wise(text, "Z", "")
 
 
 def _write_geoparquet(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,11 +17,12 @@ from typing import Any
 
 import numpy as np
 import pyproj
-from numpy.typing import NDArray
 
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.errors import BadInput
-from freqdp_db.progress import Progress
+from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.export.moments import iso_times
+from freqdp_db.release.export.rtree import RTree, insert_rows
 from freqdp_db.storage.published.reading import Extent, ReleaseReader, Samples
 
 _APPLICATION_ID = 0x47504B47  # "GPKG"
@@ -93,8 +93,6 @@ CREATE TABLE lines (
   geom LINESTRING NOT NULL,
   trajectory_id INTEGER NOT NULL
 );
-CREATE VIRTUAL TABLE rtree_samples_geom USING rtree(id, minx, maxx, miny, maxy);
-CREATE VIRTUAL TABLE rtree_lines_geom USING rtree(id, minx, maxx, miny, maxy);
 """
 
 # The standard's own triggers (Annex F.3). The ST_ functions are the reading program's.
@@ -171,21 +169,12 @@ def write_gpkg(
             file.execute(statement)
         _describe(file, layers, extent, system)
         with progress.stage("export samples", extent.rows) as stage:
-            rows = 0
-            with closing(reader.samples()) as chunks:
-                for samples in chunks:
-                    _add_samples(file, samples, rows + 1, system.srid)
-                    rows += len(samples)
-                    stage.advance(len(samples))
-        with (
-            progress.stage("export lines", unit="lines") as stage,
-            closing(reader.lines()) as lines,
-        ):
-            for number, (trajectory_id, wkb) in enumerate(lines, start=1):
-                _add_line(file, number, trajectory_id, wkb, system.srid)
-                stage.advance(1)
-        file.execute("CREATE UNIQUE INDEX samples_trajectory ON samples (trajectory_id, seq)")
-        file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id)")
+            rows = _write_samples(file, reader, system.srid, stage)
+        with progress.stage("export lines", unit="lines") as stage:
+            _write_lines(file, reader, system.srid, stage)
+        with progress.stage("index"):
+            file.execute("CREATE UNIQUE INDEX samples_trajectory ON samples (trajectory_id, seq)")
+            file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id)")
         file.execute("COMMIT")
         for layer in layers:
             file.executescript(_TRIGGERS.substitute(layer=layer.table))
@@ -234,49 +223,48 @@ def _reference_row(system: ReferenceSystem) -> tuple[Any, ...]:
     return system.crs.name, system.srid, authority, int(code), definition, None
 
 
-def _add_samples(file: sqlite3.Connection, samples: Samples, first: int, srid: int) -> None:
-    ids = range(first, first + len(samples))
-    x, y = samples.x.tolist(), samples.y.tolist()
-    file.executemany(
-        "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)",
-        zip(
-            ids,
-            _points(samples, srid),
-            samples.trajectory_id.tolist(),
-            samples.seq.tolist(),
-            _times(samples.at_us),
-            samples.at_us.tolist(),
-            strict=True,
-        ),
-    )
-    file.executemany(
-        "INSERT INTO rtree_samples_geom VALUES (?, ?, ?, ?, ?)", zip(ids, x, x, y, y, strict=True)
-    )
+def _write_samples(file: sqlite3.Connection, reader: ReleaseReader, srid: int, stage: Stage) -> int:
+    tree, rows = RTree(file, "rtree_samples_geom"), 0
+    with closing(reader.samples()) as chunks:
+        for samples in chunks:
+            columns = [
+                np.arange(rows + 1, rows + 1 + len(samples)),
+                _points(samples, srid),
+                samples.trajectory_id,
+                samples.seq,
+                # the standard's form of a time has milliseconds and no more
+                iso_times(samples.at_us, "ms").to_pylist(),
+                samples.at_us,
+            ]
+            insert_rows(file, "samples", columns)
+            tree.add((samples.x, samples.x), (samples.y, samples.y))
+            rows += len(samples)
+            stage.advance(len(samples))
+    tree.finish()
+    return rows
 
 
-def _points(samples: Samples, srid: int) -> Iterator[bytes]:
+def _points(samples: Samples, srid: int) -> list[bytes]:
     points = np.empty(len(samples), _POINT)
     points["magic"], points["version"], points["flags"] = b"GP", 0, _NO_ENVELOPE
     points["srs_id"] = srid
     points["order"], points["type"] = 1, 1
     points["x"], points["y"] = samples.x, samples.y
-    data, width = points.tobytes(), _POINT.itemsize
-    return (data[at : at + width] for at in range(0, len(data), width))
+    blobs: list[bytes] = points.view(f"V{_POINT.itemsize}").tolist()
+    return blobs
 
 
-def _times(at_us: NDArray[np.int64]) -> list[str]:
-    """The standard's form of a time, which has milliseconds and no more: rounded down to them."""
-    milliseconds = (at_us // 1000).view("M8[ms]")
-    return [f"{text}Z" for text in np.datetime_as_string(milliseconds, unit="ms").tolist()]
-
-
-def _add_line(
-    file: sqlite3.Connection, number: int, trajectory_id: int, wkb: bytes, srid: int
-) -> None:
-    points = np.frombuffer(wkb, "<f8", offset=_WKB_LINE_HEAD).reshape(-1, 3)
-    (x_min, y_min, _), (x_max, y_max, _) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
-    head = _LINE_HEAD.pack(b"GP", 0, _XY_ENVELOPE, srid, x_min, x_max, y_min, y_max)
-    file.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, head + wkb, trajectory_id))
-    file.execute(
-        "INSERT INTO rtree_lines_geom VALUES (?, ?, ?, ?, ?)", (number, x_min, x_max, y_min, y_max)
-    )
+def _write_lines(file: sqlite3.Connection, reader: ReleaseReader, srid: int, stage: Stage) -> None:
+    boxes: list[tuple[float, float, float, float]] = []
+    with closing(reader.lines()) as lines:
+        for number, (trajectory_id, wkb) in enumerate(lines, start=1):
+            points = np.frombuffer(wkb, "<f8", offset=_WKB_LINE_HEAD).reshape(-1, 3)
+            (x_min, y_min, _), (x_max, y_max, _) = points.min(axis=0), points.max(axis=0)
+            boxes.append((x_min, x_max, y_min, y_max))
+            blob = _LINE_HEAD.pack(b"GP", 0, _XY_ENVELOPE, srid, *boxes[-1]) + wkb
+            file.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, blob, trajectory_id))
+            stage.advance(1)
+    tree = RTree(file, "rtree_lines_geom")
+    x_min, x_max, y_min, y_max = np.array(boxes, np.float64).reshape(-1, 4).T
+    tree.add((x_min, x_max), (y_min, y_max))
+    tree.finish()

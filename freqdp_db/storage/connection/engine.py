@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -35,6 +36,15 @@ _ABOUT_NO_ROW = (
 )  # fmt: skip
 # Of these, what may be over when it is tried again: deadlocks, resources, locks, interventions.
 _MAY_PASS = ("40", "53", "55", "57", "58")
+# A server that vanished without a word is noticed within about a minute, where nothing else is asked
+# for; left alone, psycopg waits two minutes for a connection, and TCP two hours for an answer.
+_BOUNDS = {
+    "connect_timeout": 20,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 _CANCEL_SECONDS = 5.0
 _SECONDS_BETWEEN_CANCELS = 0.1
 
@@ -65,6 +75,7 @@ class Database:
             autocommit=autocommit,
             application_name=self.application_name,
             prepare_threshold=None,
+            **_bounds(self.conninfo),
         )
 
     @contextmanager
@@ -116,6 +127,16 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def _bounds(conninfo: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """How long to wait, where the caller has not said so; a service may say anything."""
+    given = conninfo_to_dict(conninfo)
+    if "service" in given or "PGSERVICE" in environ:
+        return {}
+    if "PGCONNECT_TIMEOUT" in environ:
+        given["connect_timeout"] = environ["PGCONNECT_TIMEOUT"]
+    return {name: value for name, value in _BOUNDS.items() if name not in given}
 
 
 def driver(connection: sa.Connection) -> psycopg.Connection[Any]:

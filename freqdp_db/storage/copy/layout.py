@@ -19,7 +19,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from freqdp_db.errors import BadData
-from freqdp_db.storage.copy.libpq import RowStream
+from freqdp_db.storage.copy.rows import row_stream
 
 ColumnType = Literal[
     "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
@@ -197,7 +197,7 @@ def copy_bytes(
         connection.execute("SELECT 1")  # lets psycopg open its transaction
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
     _start_copy(connection, statement.as_bytes(connection))
-    stream = RowStream(connection)
+    stream = row_stream(connection)
     try:
         first, whole = True, False
         for rows in stream:

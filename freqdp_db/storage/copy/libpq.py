@@ -1,16 +1,18 @@
 """Rows of a COPY from libpq's own hands.
 
-psycopg gives out one Python object per row, which costs more than the server needs to make it. The
-loop below calls PQgetCopyData of the very libpq that psycopg has loaded, and copies the rows into
-one buffer: a twentieth of the client's work. It also waits for the next rows itself, for a moment:
+psycopg gives out one Python object per row, while it holds Python's lock. The loop below calls
+PQgetCopyData of the very libpq that psycopg has loaded, and copies the rows into one buffer: less than
+a third of the client's work, and other threads go on. It also waits for the next rows itself, for a moment:
 libpq reads 16 kB at a time, and coming back to Python for each of them would cost as much again.
+
+`rows.py` has the other way, for where these functions cannot be had.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import select
-import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -21,13 +23,13 @@ import numpy as np
 import psycopg
 from numba import njit, types
 from numpy.typing import NDArray
-
-from freqdp_db.errors import FreqdpError
+from psycopg import pq
 
 # pointers travel as plain 64-bit integers
 _ADDRESS, _INT = types.int64, types.int32
 
-_BUFFER = 8 << 20
+BUFFER = 8 << 20
+"""Bytes of rows that are given out at a time."""
 _WAIT_MS = 20  # what an interrupt may have to wait
 
 
@@ -45,30 +47,28 @@ class _Function(types.WrapperAddressProtocol):
         return self._signature
 
 
-def _loaded_library() -> str:
-    """The libpq in this process: psycopg's own copy, or the system's."""
+@lru_cache
+def _library() -> ctypes.CDLL:
+    """The libpq that psycopg uses; OSError if it cannot be told from others."""
+    folders = []
+    if pq.__impl__ == "binary":
+        package = Path(str(importlib.import_module("psycopg_binary").__file__)).parent
+        folders = [package / ".dylibs", package.with_name("psycopg_binary.libs")]
+    found = {str(file) for folder in folders for file in folder.glob("libpq[-.]*")}
     maps = Path("/proc/self/maps")
-    if maps.exists():
-        for line in maps.read_text().splitlines():
-            path = line.split(maxsplit=5)[5] if len(line.split()) > 5 else ""
-            if Path(path).name.startswith("libpq"):
-                return path
-    import psycopg_binary
-
-    package = Path(psycopg_binary.__file__).parent
-    for folder in (package / ".dylibs", package.with_name("psycopg_binary.libs")):
-        for file in sorted(folder.glob("libpq*")):
-            return str(file)
-    raise FreqdpError(
-        f"libpq cannot be found on {sys.platform}",
-        remedy="install psycopg with its binary package: pip install 'psycopg[binary]'",
-    )
+    if not found and maps.exists():
+        paths = {line.split(maxsplit=5)[-1] for line in maps.read_text().splitlines()}
+        found = {path for path in paths if Path(path).match("libpq[-.]*")}
+    if len(found) != 1:
+        # a connection of one copy in the hands of another: rows that are none
+        raise OSError(f"{len(found)} copies of libpq")
+    return ctypes.CDLL(found.pop())
 
 
 @lru_cache
 def _functions() -> tuple[Any, ...]:
     """What `_pull` calls, in its order."""
-    library, own = ctypes.CDLL(_loaded_library()), ctypes.CDLL(None)
+    library, own = _library(), ctypes.CDLL(None)
     return (
         _Function(library.PQgetCopyData, _INT(_ADDRESS, _ADDRESS, _INT)),
         _Function(library.PQconsumeInput, _INT(_ADDRESS)),
@@ -76,6 +76,22 @@ def _functions() -> tuple[Any, ...]:
         _Function(own.memcpy, _ADDRESS(_ADDRESS, _ADDRESS, _ADDRESS)),
         _Function(own.poll, _INT(_ADDRESS, _ADDRESS, _INT)),
     )
+
+
+def can_read(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the functions are here, and know this connection for what it is."""
+    try:
+        _functions()
+        library, known = _library(), connection.pgconn
+        address: int | None = getattr(known, "pgconn_ptr", None)
+        told = []
+        for name in ("PQsocket", "PQbackendPID", "PQserverVersion"):
+            ask = getattr(library, name)
+            ask.argtypes, ask.restype = [ctypes.c_void_p], ctypes.c_int
+            told.append(ask(address))
+    except (OSError, AttributeError, TypeError, ImportError):
+        return False
+    return told == [known.socket, known.backend_pid, known.server_version]
 
 
 @njit(nogil=True, cache=True)
@@ -105,7 +121,7 @@ def _pull(  # type: ignore[no-untyped-def]
         slot[1] = 0
 
 
-class RowStream:
+class FastRows:
     """The rows of a running COPY TO STDOUT, many at a time."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -120,7 +136,7 @@ class RowStream:
         # struct pollfd: the socket, and that we want to read
         waited = np.array([self._pgconn.socket, select.POLLIN], np.int32)
         while not self.ended:
-            out = np.empty(max(_BUFFER, int(slot[1])), np.uint8)
+            out = np.empty(max(BUFFER, int(slot[1])), np.uint8)
             used, state = 0, 0
             while state == 0:
                 buffers = (slot, slot.ctypes.data, waited.ctypes.data, out, out.ctypes.data)

@@ -15,7 +15,8 @@ from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.exact_json import as_json, from_json
 
 # Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
-# the statement here: a transaction of one statement.
+# the statement here: a transaction of one statement. A worker that asks holds nothing: if a job is its
+# own, it was not told that it has it, because the connection broke.
 _CLAIM = """
 UPDATE {queue} SET
     state = 'running', worker_id = %(worker)s, attempts = attempts + 1,
@@ -23,7 +24,10 @@ UPDATE {queue} SET
     started_at = coalesce(started_at, clock_timestamp())
 FROM (
     SELECT q.job_id AS id, q.state AS was FROM {queue} q
-    WHERE (q.state = 'waiting' AND q.due_at <= now() OR q.state = 'running' AND q.lease_until < now())
+    WHERE (
+        q.state = 'waiting' AND q.due_at <= now()
+        OR q.state = 'running' AND (q.lease_until < now() OR q.worker_id = %(worker)s)
+    )
     AND NOT EXISTS (
         SELECT FROM {queue} r WHERE r.dataset_id = q.dataset_id AND r.job_id <> q.job_id
         AND r.state = 'running' AND r.lease_until >= now() AND (
