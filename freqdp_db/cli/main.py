@@ -25,6 +25,7 @@ from freqdp_db.cli import (
     experiment,
     jobs,
     ledger,
+    load,
     load_roads,
     release,
     schedule,

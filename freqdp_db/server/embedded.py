@@ -10,10 +10,7 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +32,7 @@ from freqdp_db.server.cluster import (
     default_data_dir,
     last_line,
 )
+from freqdp_db.server.processes import is_alive, is_postgres_of, listens, processes, wait_until
 
 DATABASE = "freqdp"
 # Recovery after a crash replays up to max_wal_size of log before the server is ready.
@@ -190,7 +188,7 @@ class EmbeddedServer:
         if self.layout.major() is None:
             create(self.layout, binaries, account)
         pid = self._postmaster()
-        if pid is not None and _listens(self.layout.socket):
+        if pid is not None and listens(self.layout.socket):
             if self._becomes_ready(pid):
                 return
         elif pid is not None:
@@ -249,7 +247,7 @@ class EmbeddedServer:
     def _postmaster(self) -> int | None:
         """The process id of this cluster's server; None if it is not running."""
         pid = self._recorded_pid()
-        return pid if pid and _is_postgres_of(pid, self.layout.cluster) else None
+        return pid if pid and is_postgres_of(pid, self.layout.cluster) else None
 
     def _recorded_pid(self) -> int | None:
         """The process id in the lock file; None also for a single-user server's, which is negative.
@@ -266,14 +264,14 @@ class EmbeddedServer:
         """Wait for a server that is still in recovery; False if it was about to stop, and has."""
 
         def gone() -> bool:
-            return not _is_postgres_of(pid, self.layout.cluster)
+            return not is_postgres_of(pid, self.layout.cluster)
 
         def ready() -> bool:
             with suppress(FileNotFoundError):
                 return "\nready" in self.layout.pid_file.read_text()
             return False
 
-        if not _wait_until(lambda: ready() or gone(), _START_SECONDS):
+        if not wait_until(lambda: ready() or gone(), _START_SECONDS):
             raise ServerFailed(
                 f"the embedded server (process {pid}) is not ready after {_START_SECONDS} s",
                 remedy=f"see {self.layout.log}",
@@ -282,7 +280,7 @@ class EmbeddedServer:
 
     def _shut_down(self, pid: int) -> None:
         os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast" shutdown
-        if not _wait_until(lambda: not _is_postgres_of(pid, self.layout.cluster), _STOP_SECONDS):
+        if not wait_until(lambda: not is_postgres_of(pid, self.layout.cluster), _STOP_SECONDS):
             raise ServerFailed(
                 f"the embedded server (process {pid}) did not stop in {_STOP_SECONDS} s",
                 remedy=f"see {self.layout.log}",
@@ -294,16 +292,16 @@ class EmbeddedServer:
         if recorded is None:
             return
         # Busy backends outlive a killed postmaster, and no new one starts beside them.
-        orphans = [pid for pid in _processes() if _is_postgres_of(pid, self.layout.cluster)]
+        orphans = [pid for pid in processes() if is_postgres_of(pid, self.layout.cluster)]
         for pid in orphans:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGQUIT)
-        _wait_until(
-            lambda: not any(_is_postgres_of(pid, self.layout.cluster) for pid in orphans),
+        wait_until(
+            lambda: not any(is_postgres_of(pid, self.layout.cluster) for pid in orphans),
             _ORPHAN_SECONDS,
         )
         # PostgreSQL sees to a dead pid itself, but takes a living stranger for its server.
-        if _is_alive(recorded) and not _listens(self.layout.socket):
+        if is_alive(recorded) and not listens(self.layout.socket):
             self.layout.pid_file.unlink(missing_ok=True)
             self.layout.socket.with_name(f"{self.layout.socket.name}.lock").unlink(missing_ok=True)
 
@@ -313,52 +311,3 @@ def connection_url(conninfo: str) -> str:
     parameters = {k: str(v) for k, v in conninfo_to_dict(conninfo).items() if v is not None}
     database = quote(parameters.pop("dbname", ""), safe="")
     return f"postgresql:///{database}?{urlencode(parameters, safe='/', quote_via=quote)}"
-
-
-def _is_postgres_of(pid: int, cluster: Path) -> bool:
-    """Whether this process is a PostgreSQL that works in this cluster: it sits in its directory."""
-    process = Path("/proc") / str(pid)
-    if Path("/proc/self").exists():
-        try:
-            name = (process / "comm").read_text().strip()
-            return name in ("postgres", "postmaster") and (process / "cwd").samefile(cluster)
-        except OSError:
-            return False
-    said = subprocess.run(
-        ["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return Path(said.stdout.strip()).name in ("postgres", "postmaster")
-
-
-def _processes() -> list[int]:
-    proc = Path("/proc")
-    return [int(p.name) for p in proc.iterdir() if p.name.isdigit()] if proc.exists() else []
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(5)
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-        return True
-
-
-def _wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
