@@ -18,7 +18,6 @@ from world import freqdp, query
 from freqdp_db.cli.request import declared
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.jobs.log import Log
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods import registry
@@ -141,7 +140,7 @@ def test_the_whole_way(url: str, method: str, tmp_path: Path) -> None:
 def test_asked_for_in_sql(url: str) -> None:
     query(url, "SELECT freqdp.request_release('d', 'shift', NULL, '{\"most\": \"30s\"}')")
     with opened(url) as database:
-        assert Worker(database, Log()).serve(once=True).done == 1
+        assert Worker(database).serve(once=True).done == 1
     with pytest.raises(Exception, match="most"):
         query(url, "SELECT freqdp.request_release('d', 'shift', NULL, '{\"most\": \"x\"}')")
 
