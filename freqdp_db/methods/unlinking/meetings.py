@@ -1,0 +1,191 @@
+"""Who meets whom: trajectories that are in one cell at the end of one window of time.
+
+Time is cut into windows. In a window each trajectory is where its last sample in it lies: its
+*stop*. Stops of one window in one cell form a group, if everybody in it could have gone on as any
+other of it: no such step may be faster than 120 km/h, so that swapping invents no impossible
+movement. Who finds nobody in a cell is looked for in cells of twice the side, and so on up to the
+widest: meeting places are small where there is a crowd and large where there is none. Every second
+window has its cells shifted by half a side, so that no border keeps neighbours apart for long.
+
+The crowd in a cell does not depend on which trajectory a sample goes by before or after the window:
+it is the same in the input and in the result, so that an attacker sees it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.model import Flags, Ids, Ints, Locations, Metres, Trajectories, offsets_from
+from freqdp_db.parallel import over_ranges
+
+FASTEST_M_PER_US = 120_000 / 3_600 / 1e6
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What counts as a meeting: one cell of this side, one window of this length."""
+
+    cell_m: float
+    window_us: int
+    doublings: int = 0
+    """How often the side may double for those who meet nobody."""
+
+    def windows(self, at: Ints) -> Ints:
+        """The window of each time."""
+        return at // self.window_us
+
+    def cells(self, x: Metres, y: Metres, window: Ints, doubled: int) -> tuple[Ints, Ints]:
+        """Column and row of each place, in cells doubled so often, in a window's own grid."""
+        side = self.cell_m * 2.0**doubled
+        shift = (window % 2) * (side / 2)
+        return (
+            np.floor((x + shift) / side).astype(np.int64),
+            np.floor((y + shift) / side).astype(np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of at least two stops, in flat arrays."""
+
+    offsets: Ints
+    """Group g has the members offsets[g] to offsets[g + 1] - 1."""
+    stop: Ints
+    """The sample of each member: the last of its trajectory in the window."""
+    doubled: Ids
+    """How often the cell of each group was doubled."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of_members(self) -> Ints:
+        """The group of each member."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
+
+
+def last_in_trajectory(trajectories: Trajectories) -> Flags:
+    """Whether each sample is the last of its trajectory."""
+    last = np.zeros(trajectories.samples, np.bool_)
+    last[trajectories.offsets[1:][trajectories.lengths > 0] - 1] = True
+    return last
+
+
+def find_stops(trajectories: Trajectories, meeting: Meeting) -> Ints:
+    """The last sample of each trajectory in each window that it has samples in."""
+    window = meeting.windows(trajectories.at)
+    last = last_in_trajectory(trajectories)
+    last[:-1] |= window[1:] != window[:-1]
+    return np.flatnonzero(last)
+
+
+def find_groups(trajectories: Trajectories, places: Locations, meeting: Meeting) -> Groups:
+    """Every group of stops that meet: each stop in one group at most."""
+    stop = find_stops(trajectories, meeting)
+    # in an order that the numbers of the trajectories have no part in
+    stop = stop[np.lexsort((trajectories.location[stop], trajectories.at[stop]))]
+    ends = last_in_trajectory(trajectories)
+    x, y = places.x[trajectories.location], places.y[trajectories.location]
+    found: list[tuple[Ints, Ints, int]] = []
+    for doubled in range(meeting.doublings + 1):
+        window = meeting.windows(trajectories.at[stop])
+        column, row = meeting.cells(x[stop], y[stop], window, doubled)
+        order, begins = _sorted_cells(window, column, row)
+        stop = stop[order]
+        part = np.zeros(len(stop), np.int32)
+        over_ranges(
+            _split, begins, begins, stop, ends, trajectories.at, x, y, FASTEST_M_PER_US, part
+        )
+        crowd = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+        number = _number_parts(crowd, part, begins)
+        size = np.bincount(number)
+        alone = size[number] < 2 if len(number) else np.zeros(0, np.bool_)
+        kept = np.flatnonzero(~alone)
+        kept = kept[np.argsort(number[kept], kind="stable")]
+        found.append((stop[kept], size[size > 1], doubled))
+        stop = stop[alone]
+    return Groups(
+        offsets_from(np.concatenate([sizes for _, sizes, _ in found])),
+        np.concatenate([members for members, _, _ in found]),
+        np.concatenate([np.full(len(sizes), doubled, np.int32) for _, sizes, doubled in found]),
+    )
+
+
+def _sorted_cells(window: Ints, column: Ints, row: Ints) -> tuple[Ints, Ints]:
+    """An order by (window, cell), stable, and where each cell's crowd begins in it."""
+    if not len(window):
+        return np.zeros(0, np.int64), np.zeros(1, np.int64)
+    code = _packed(window, column, row)
+    order = np.argsort(code, kind="stable") if code is not None else np.lexsort((row, column, window))
+    fresh = np.ones(len(order), np.bool_)
+    for key in (window, column, row):
+        ranked = key[order]
+        same = ranked[1:] == ranked[:-1]
+        fresh[1:] = ~same if key is window else fresh[1:] | ~same
+    return order, np.append(np.flatnonzero(fresh), len(order)).astype(np.int64)
+
+
+def _packed(window: Ints, column: Ints, row: Ints) -> Ints | None:
+    """One number for the three, in their order; None if it would not fit."""
+    low = [int(key.min()) for key in (window, column, row)]
+    span = [int(key.max()) - least + 1 for key, least in zip((window, column, row), low, strict=True)]
+    if span[0] * span[1] * span[2] >= 2**63:
+        return None
+    packed: Ints = ((window - low[0]) * span[1] + (column - low[1])) * span[2] + (row - low[2])
+    return packed
+
+
+def _number_parts(crowd: Ints, part: Ids, begins: Ints) -> Ints:
+    """Numbers for the parts of all crowds, in order of crowds."""
+    if not len(part):
+        return np.zeros(0, np.int64)
+    parts = np.maximum.reduceat(part, begins[:-1]) + 1
+    return offsets_from(parts)[crowd] + part
+
+
+@njit(nogil=True, cache=True)
+def _could_go_on(i, j, ends, at, x, y, fastest):  # type: ignore[no-untyped-def]
+    """Whether the sample after stop j can follow stop i; the end of a trajectory always can."""
+    if ends[j]:
+        return True
+    dx, dy = x[j + 1] - x[i], y[j + 1] - y[i]
+    reach = (at[j + 1] - at[i]) * fastest
+    return dx * dx + dy * dy <= reach * reach
+
+
+@njit(nogil=True, cache=True)
+def _split(first, last, begins, stop, ends, at, x, y, fastest, part):  # type: ignore[no-untyped-def]
+    """Part each crowd so that in a part anybody could go on as anybody: first fit, in order."""
+    for c in range(first, last):
+        lo, hi = begins[c], begins[c + 1]
+        if hi - lo < 2:
+            continue
+        parts = 0
+        for m in range(lo, hi):
+            i = stop[m]
+            chosen = -1
+            # who is too fast by himself keeps to himself
+            if _could_go_on(i, i, ends, at, x, y, fastest):
+                for p in range(parts):
+                    fits, filled = True, False
+                    for other in range(lo, m):
+                        if part[other] != p:
+                            continue
+                        filled = True
+                        j = stop[other]
+                        if not (
+                            _could_go_on(i, j, ends, at, x, y, fastest)
+                            and _could_go_on(j, i, ends, at, x, y, fastest)
+                            and _could_go_on(j, j, ends, at, x, y, fastest)
+                        ):
+                            fits = False
+                            break
+                    if fits and filled:
+                        chosen = p
+                        break
+            if chosen < 0:
+                chosen = parts
+                parts += 1
+            part[m] = chosen
