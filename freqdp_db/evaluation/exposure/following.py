@@ -22,21 +22,72 @@ from freqdp_db.sorting import stable_order
 HORIZONS_H = (1, 3, 6, 12, 24, None)
 _HOUR_US = 3_600_000_000
 _ENDLESS_US = 2**62
+FOLLOWERS = {"follow": False, "rhythm": True}
+"""By velocity alone, and by the intervals between samples besides."""
 _EVEN_ODDS = 0.5
+# So much change of velocity is as strange as an interval that is twice as odd.
+_TURN_M_S = 3.0
 
 
 @njit(nogil=True, cache=True)
-def _turn(px, py, pt, ax, ay, at, bx, by, bt):  # type: ignore[no-untyped-def]
-    """Change of velocity at the middle of three points, metres a second."""
-    before, after = max((at - pt) / 1e6, 1.0), max((bt - at) / 1e6, 1.0)
+def _seconds(a, b, at):  # type: ignore[no-untyped-def]
+    return max(abs(at[b] - at[a]) / 1e6, 1.0)
+
+
+@njit(nogil=True, cache=True)
+def _turn(a, b, c, x, y, at):  # type: ignore[no-untyped-def]
+    """Change of velocity at b, metres a second; the same in both directions of time."""
+    before, after = _seconds(a, b, at), _seconds(b, c, at)
     return np.hypot(
-        (bx - ax) / after - (ax - px) / before, (by - ay) / after - (ay - py) / before
-    )  # fmt: skip
+        (x[c] - x[b]) / after - (x[b] - x[a]) / before,
+        (y[c] - y[b]) / after - (y[b] - y[a]) / before,
+    )
 
 
 @njit(nogil=True, cache=True)
-def next_sample(p, prior, x, y, at, ends, trajectory, group, offsets, stop, after):  # type: ignore[no-untyped-def]
-    """Where the follower goes on from p, having come from `prior` (-1: from nowhere)."""
+def _off_beat(seconds, usual):  # type: ignore[no-untyped-def]
+    """How far an interval is from another one, from its double and from its half."""
+    return min(abs(seconds - usual), abs(seconds - 2 * usual), abs(2 * seconds - usual))
+
+
+@njit(nogil=True, cache=True)
+def _misfit(earlier, prior, p, b, beyond, x, y, at, by_rhythm):  # type: ignore[no-untyped-def]
+    """How badly b and what lies beyond it go on from p and what the follower knows behind it.
+
+    Samples that are not known are -1. By rhythm: devices send at intervals of their own, and an
+    interval that fits tells as much as a velocity does.
+    """
+    if prior >= 0:
+        cost = _turn(prior, p, b, x, y, at)
+    elif beyond >= 0:
+        cost = _turn(p, b, beyond, x, y, at)
+    else:
+        cost = np.hypot(x[b] - x[p], y[b] - y[p]) / _seconds(p, b, at)
+    if not by_rhythm:
+        return cost
+    cost /= _TURN_M_S
+    here = _seconds(p, b, at)
+    if prior >= 0:
+        usual = _seconds(prior, p, at)
+        off = _off_beat(here, usual)
+        if earlier >= 0:
+            off = min(off, _off_beat(here, _seconds(earlier, prior, at)))
+        cost += np.log1p(off)
+        if beyond >= 0:
+            off = abs(_seconds(b, beyond, at) - usual)
+            if earlier >= 0:
+                off = min(off, abs(_seconds(b, beyond, at) - _seconds(earlier, prior, at)))
+            cost += np.log1p(off) / 2
+    elif beyond >= 0:
+        cost += np.log1p(_off_beat(here, _seconds(b, beyond, at)))
+    return cost
+
+
+@njit(nogil=True, cache=True)
+def next_sample(  # type: ignore[no-untyped-def]
+    p, prior, earlier, x, y, at, ends, trajectory, group, offsets, stop, after, by_rhythm
+):
+    """Where the follower goes on from p, having come by `earlier` and `prior` (-1: not known)."""
     g = group[p]
     if g < 0:
         return after[trajectory[p]] if ends[p] else p + 1
@@ -46,23 +97,19 @@ def next_sample(p, prior, x, y, at, ends, trajectory, group, offsets, stop, afte
         b = after[trajectory[s]] if ends[s] else s + 1
         if b < 0 or at[b] <= at[p]:
             continue
-        cost = 0.0
-        if prior >= 0:
-            cost += _turn(x[prior], y[prior], at[prior], x[p], y[p], at[p], x[b], y[b], at[b])
-        if not ends[b] and (group[b] < 0 or prior < 0):
-            cost += _turn(x[p], y[p], at[p], x[b], y[b], at[b], x[b + 1], y[b + 1], at[b + 1])
-        elif prior >= 0:
-            cost *= 2.0
+        beyond = -1 if ends[b] else b + 1
+        cost = _misfit(earlier, prior, p, b, beyond, x, y, at, by_rhythm)
         if cost < best:
             best, chosen = cost, b
     return chosen
 
 
 @njit(nogil=True, cache=True)
-def sample_before(p, later, x, y, at, begins, ends, trajectory, group, offsets, stop, before):  # type: ignore[no-untyped-def]
-    """Where the follower comes from at p, having gone on to `later` (-1: to nowhere)."""
-    heads = p == begins[trajectory[p]]
-    q = before[trajectory[p]] if heads else p - 1
+def sample_before(  # type: ignore[no-untyped-def]
+    p, later, latest, x, y, at, begins, trajectory, group, offsets, stop, before, by_rhythm
+):
+    """Where the follower comes from at p, having gone on to `later` and `latest` (-1: not known)."""
+    q = before[trajectory[p]] if p == begins[trajectory[p]] else p - 1
     if q < 0 or group[q] < 0:
         return q
     g = group[q]
@@ -71,15 +118,8 @@ def sample_before(p, later, x, y, at, begins, ends, trajectory, group, offsets, 
         s = stop[m]
         if at[s] >= at[p]:
             continue
-        cost = 0.0
-        if later >= 0:
-            cost += _turn(x[s], y[s], at[s], x[p], y[p], at[p], x[later], y[later], at[later])
-        prior = s - 1
-        has = s != begins[trajectory[s]]
-        if has and (group[prior] < 0 or later < 0):
-            cost += _turn(x[prior], y[prior], at[prior], x[s], y[s], at[s], x[p], y[p], at[p])
-        elif later >= 0:
-            cost *= 2.0
+        beyond = -1 if s == begins[trajectory[s]] else s - 1
+        cost = _misfit(latest, later, p, s, beyond, x, y, at, by_rhythm)
         if cost < best:
             best, chosen = cost, s
     return chosen
@@ -88,7 +128,8 @@ def sample_before(p, later, x, y, at, begins, ends, trajectory, group, offsets, 
 @njit(nogil=True, cache=True)
 def _follow_all(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, known_offsets, where, x, y, at, begins, ends,
-    trajectory, group, group_offsets, stop, after, before, boxes, until, horizons, found, right,
+    trajectory, group, group_offsets, stop, after, before, boxes, until, by_rhythm,
+    horizons, found, right,
 ):  # fmt: skip
     for u in range(first, last):
         seen = where[known_offsets[u] : known_offsets[u + 1]].copy()
@@ -107,7 +148,7 @@ def _follow_all(  # type: ignore[no-untyped-def]
             if k + 1 < len(seen) and seen[order[k + 1]] >= 0:
                 to = (times[order[k + 1]] + at[p]) // 2
             for way in range(2):
-                here, prior = p, -1
+                here, prior, earlier = p, -1, -1
                 if way == 0 and p != begins[trajectory[p]] and group[p - 1] < 0:
                     prior = p - 1
                 if way == 1 and not ends[p] and group[p] < 0:
@@ -123,15 +164,15 @@ def _follow_all(  # type: ignore[no-untyped-def]
                         n += 1
                     if way == 0:
                         step = next_sample(
-                            here, prior, x, y, at, ends, trajectory, group, group_offsets, stop,
-                            after,
+                            here, prior, earlier, x, y, at, ends, trajectory, group, group_offsets,
+                            stop, after, by_rhythm,
                         )  # fmt: skip
                     else:
                         step = sample_before(
-                            here, prior, x, y, at, begins, ends, trajectory, group, group_offsets,
-                            stop, before,
+                            here, prior, earlier, x, y, at, begins, trajectory, group,
+                            group_offsets, stop, before, by_rhythm,
                         )  # fmt: skip
-                    here, prior = step, here
+                    here, prior, earlier = step, here, prior
         moment = np.empty(n, np.int64)
         for i in range(n):
             moment[i] = at[claim[i]]
@@ -147,7 +188,9 @@ def _follow_all(  # type: ignore[no-untyped-def]
             )  # fmt: skip
 
 
-def follow(case: Case, joints: Joints, known: Known, sighted: Sighted) -> list[Worth]:
+def follow(
+    case: Case, joints: Joints, known: Known, sighted: Sighted, *, by_rhythm: bool
+) -> list[Worth]:
     """What the follower's claims are worth at each horizon."""
     release, side = case.release, case.release.trajectories
     horizons = np.array([_ENDLESS_US if h is None else h * _HOUR_US for h in HORIZONS_H], np.int64)
@@ -157,7 +200,7 @@ def follow(case: Case, joints: Joints, known: Known, sighted: Sighted) -> list[W
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
         release.x, release.y, side.at, side.offsets, release.ends, release.trajectory,
         joints.group, joints.offsets, joints.stop, joints.after, joints.before,
-        boxes_of(release), until_of(release), horizons, found, right,
+        boxes_of(release), until_of(release), by_rhythm, horizons, found, right,
     )  # fmt: skip
     return [Worth(f, r) for f, r in zip(found, right, strict=True)]
 
@@ -165,74 +208,24 @@ def follow(case: Case, joints: Joints, known: Known, sighted: Sighted) -> list[W
 def following_exposures(
     case: Case, joints: Joints, seen: dict[int, tuple[Known, Sighted]]
 ) -> dict[str, float]:
-    """`exposure.follow.<p>` with every horizon beside it."""
+    """`exposure.follow.<p>` and `exposure.rhythm.<p>` with every horizon beside them."""
     result: dict[str, float] = {}
-    for count, (known, sighted) in seen.items():
-        name = f"exposure.follow.{count}"
-        by_horizon: dict[str, float] = {}
-        best = Worth(np.zeros(len(case)), np.full(len(case), np.nan)).named(name)
-        for hours, worth in zip(HORIZONS_H, follow(case, joints, known, sighted), strict=True):
-            at = worth.named(name)
-            label = f"{name}.{'endless' if hours is None else f'{hours}h'}"
-            by_horizon[label] = at[name]
-            by_horizon[f"{label}.precision"] = at[f"{name}.precision"]
-            if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
-                best = at
-        result |= best | by_horizon
+    for attack, by_rhythm in FOLLOWERS.items():
+        for count, (known, sighted) in seen.items():
+            worths = follow(case, joints, known, sighted, by_rhythm=by_rhythm)
+            result |= _at_even_odds(f"exposure.{attack}.{count}", worths)
     return result
 
 
-@njit(nogil=True, cache=True)
-def _relink_swaps(  # type: ignore[no-untyped-def]
-    first, last, offsets, stop, owner, prior_of, x, y, at, ends, trajectory, group, after, tally
-):
-    for g in range(first, last):
-        for m in range(offsets[g], offsets[g + 1]):
-            p = stop[m]
-            goes_on = False
-            for k in range(offsets[g], offsets[g + 1]):
-                s = stop[k]
-                goes_on |= not ends[s] and owner[s + 1] == owner[p]
-            if goes_on:
-                chosen = next_sample(
-                    p, prior_of[p], x, y, at, ends, trajectory, group, offsets, stop, after
-                )
-                tally[g, 0] += 1
-                tally[g, 1] += chosen >= 0 and owner[chosen] == owner[p]
-
-
-def relink(release: Release, joints: Joints) -> dict[str, float]:
-    """Share of the joints that the follower gets right: of swaps, of cuts, and of all."""
-    side, owner = release.trajectories, release.owners
-    tally = np.zeros((max(len(joints.offsets) - 1, 0), 2), np.int64)
-    order = np.lexsort((side.at, owner))
-    prior_of = np.full(side.samples, -1, np.int64)
-    same = owner[order][1:] == owner[order][:-1]
-    prior_of[order[1:][same]] = order[:-1][same]
-    if len(tally):
-        over_ranges(
-            _relink_swaps, joints.offsets, joints.offsets, joints.stop, owner, prior_of, release.x,
-            release.y, side.at, release.ends, release.trajectory, joints.group, joints.after, tally,
-        )  # fmt: skip
-    asked, right = (int(column.sum()) for column in tally.T)
-    found = {"relink.swap": right / asked} if asked else {}
-    if release.pieces:
-        cuts, joined = _relink_cuts(release, joints, order)
-        if cuts:
-            found["relink.cut"] = joined / cuts
-        asked, right = asked + cuts, right + joined
-    return {"relink": right / asked, **found} if asked else {}
-
-
-def _relink_cuts(release: Release, joints: Joints, order: Ints) -> tuple[int, int]:
-    """Piece ends whose object goes on in another piece, and those joined with that one."""
-    owner, trajectory = release.owners, release.trajectory
-    next_of = np.full(release.trajectories.samples, -1, np.int64)
-    same = owner[order][1:] == owner[order][:-1]
-    next_of[order[:-1][same]] = order[1:][same]
-    tail = np.flatnonzero(release.ends)
-    truth = next_of[tail]
-    there = truth >= 0
-    there[there] &= trajectory[truth[there]] != trajectory[tail[there]]
-    chosen = joints.after[trajectory[tail[there]]]
-    return int(there.sum()), int((chosen == truth[there]).sum())
+def _at_even_odds(name: str, worths: list[Worth]) -> dict[str, float]:
+    """The best horizon at which a claim is right at least every second time, and all of them."""
+    best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
+    by_horizon: dict[str, float] = {}
+    for hours, worth in zip(HORIZONS_H, worths, strict=True):
+        at = worth.named(name)
+        label = f"{name}.{'endless' if hours is None else f'{hours}h'}"
+        by_horizon[label] = at[name]
+        by_horizon[f"{label}.precision"] = at[f"{name}.precision"]
+        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
+            best = at
+    return best | by_horizon
