@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from freqdp_db.evaluation.pair import Pair, owners
-from freqdp_db.methods.unlinking.meetings import Meeting
+from freqdp_db.methods.unlinking.meetings import Groups
 from freqdp_db.methods.unlinking.state import Areas
 from freqdp_db.model import Flags, Ids, Ints, Locations, Metres, Trajectories
 
@@ -25,8 +25,9 @@ class Release:
     areas: Areas | None = None
     time_step_us: int | None = None
     """What released times were coarsened to: public."""
-    meeting: Meeting | None = None
-    """Where identities may have been swapped: the method's parameters are public."""
+    groups: Groups | None = None
+    """Released samples after which identities may have been swapped. An attacker who knows the
+    method finds most of them; here all are known, so that no attacker knows more."""
     pieces: bool = False
     """Whether released trajectories are pieces that go on under other ids."""
 

@@ -1,6 +1,6 @@
 """Where a method may have changed identities, as an attacker who knows the method sees it.
 
-At a swap: the stops that met, recomputed from the release. At a cut: for every piece, the piece that
+At a swap: the stops that met. At a cut: for every piece, the piece that
 goes on best by place, time and velocity.
 """
 
@@ -13,7 +13,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.evaluation.exposure.case import Release
-from freqdp_db.methods.unlinking.meetings import find_groups
 from freqdp_db.model import Ints
 from freqdp_db.parallel import over_ranges
 
@@ -48,10 +47,9 @@ def find_joints(release: Release) -> Joints:
     side = release.trajectories
     group = np.full(side.samples, -1, np.int64)
     offsets, stop = np.zeros(1, np.int64), np.zeros(0, np.int64)
-    if release.meeting is not None:
-        groups = find_groups(side, release.places, release.meeting)
-        offsets, stop = groups.offsets, groups.stop
-        group[stop] = groups.of_members()
+    if release.groups is not None:
+        offsets, stop = release.groups.offsets, release.groups.stop
+        group[stop] = release.groups.of_members()
     after = before = np.full(len(side), -1, np.int64)
     if release.pieces:
         after, before = join_pieces(release)

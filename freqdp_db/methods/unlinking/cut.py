@@ -16,6 +16,7 @@ from numba import njit
 from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import RandomSource, released_ids
 from freqdp_db.methods.unlinking.cut_check import check_cut
+from freqdp_db.methods.unlinking.meetings import Groups
 from freqdp_db.methods.unlinking.state import State
 from freqdp_db.methods.unlinking.trips import TripRule, Trips, find_trips, samples_of
 from freqdp_db.model import Flags, Ints, Trajectories
@@ -138,6 +139,14 @@ def find_pieces(state: State, parameters: CutParameters) -> Trips:
     first, last = first[there], last[there]
     owner = np.searchsorted(side.offsets, first, side="right") - 1
     return Trips(first, last, owner.astype(np.int32))
+
+
+def groups_after(groups: Groups, samples: int, log: CutLog) -> Groups:
+    """Groups of an earlier swap by positions in the result of the cut."""
+    _, rows = samples_of(log.first, log.last)
+    position = np.full(samples, -1, np.int64)
+    position[rows] = np.arange(len(rows))
+    return groups.moved(position)
 
 
 def shared_places(state: State, objects: int) -> Flags:

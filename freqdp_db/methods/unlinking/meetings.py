@@ -18,9 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.model import Flags, Ids, Ints, Locations, Metres, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
 
+RESTING = -1
 FASTEST_M_PER_US = 120_000 / 3_600 / 1e6
 
 
@@ -32,6 +34,9 @@ class Meeting:
     window_us: int
     doublings: int = 0
     """How often the side may double for those who meet nobody."""
+    sectors: int = 0
+    reach_m: float = 1_000.0
+    rest_m: float = 100.0
 
     def windows(self, at: Ints) -> Ints:
         """The window of each time."""
@@ -39,7 +44,7 @@ class Meeting:
 
     def cells(self, x: Metres, y: Metres, window: Ints, doubled: int) -> tuple[Ints, Ints]:
         """Column and row of each place, in cells doubled so often, in a window's own grid."""
-        side = self.cell_m * 2.0**doubled
+        side = self.rest_m if doubled == RESTING else self.cell_m * 2.0**doubled
         shift = (window % 2) * (side / 2)
         return (
             np.floor((x + shift) / side).astype(np.int64),
@@ -60,6 +65,17 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def moved(self, position: Ints) -> Groups:
+        """The groups where samples stand elsewhere now; -1: gone. Who is left alone is in none."""
+        stop = position[self.stop]
+        there = stop >= 0
+        number = self.of_members()[there]
+        size = np.bincount(number, minlength=len(self))
+        company = size[number] > 1
+        return Groups(
+            offsets_from(size[size > 1]), stop[there][company], self.doubled[size > 1]
+        )
 
     def of_members(self) -> Ints:
         """The group of each member."""
@@ -83,15 +99,24 @@ def find_stops(trajectories: Trajectories, meeting: Meeting) -> Ints:
 
 def find_groups(trajectories: Trajectories, places: Locations, meeting: Meeting) -> Groups:
     """Every group of stops that meet: each stop in one group at most."""
+    course = np.zeros(trajectories.samples, np.int32)
+    if meeting.sectors:
+        course = find_courses(trajectories, places, meeting.reach_m, meeting.sectors)
     stop = find_stops(trajectories, meeting)
     # in an order that the numbers of the trajectories have no part in
     stop = stop[np.lexsort((trajectories.location[stop], trajectories.at[stop]))]
     ends = last_in_trajectory(trajectories)
     x, y = places.x[trajectories.location], places.y[trajectories.location]
     found: list[tuple[Ints, Ints, int]] = []
-    for doubled in range(meeting.doublings + 1):
+    resting = course[stop] == AT_REST if meeting.sectors else np.zeros(len(stop), np.bool_)
+    moving, stop = stop[~resting], stop[resting]
+    for doubled in range(RESTING, meeting.doublings + 1):
+        if doubled == 0:
+            stop = moving
         window = meeting.windows(trajectories.at[stop])
         column, row = meeting.cells(x[stop], y[stop], window, doubled)
+        if meeting.sectors:
+            column = column * (meeting.sectors + 2) + course[stop]
         order, begins = _sorted_cells(window, column, row)
         stop = stop[order]
         part = np.zeros(len(stop), np.int32)

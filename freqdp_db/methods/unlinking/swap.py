@@ -33,6 +33,9 @@ class SwapParameters:
     window_us: int = 300_000_000
     doublings: int = 2
     drop_unmixed: bool = False
+    sectors: int = 0
+    reach_m: float = 1_000.0
+    rest_m: float = 100.0
 
     def __post_init__(self) -> None:
         if not _CELLS_M[0] <= self.cell_m <= _CELLS_M[1]:
@@ -53,7 +56,9 @@ class SwapParameters:
 
     @property
     def meeting(self) -> Meeting:
-        return Meeting(self.cell_m, self.window_us, self.doublings)
+        return Meeting(
+            self.cell_m, self.window_us, self.doublings, self.sectors, self.reach_m, self.rest_m
+        )
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,17 @@ def _follow(begins, filled, following, source, offsets):  # type: ignore[no-unty
                 k += 1
                 i = following[i]
         offsets[t + 1] = k
+
+
+def groups_in_result(state: State, draw: SwapDraw, log: SwapLog) -> Groups:
+    """The groups by positions in the step's result: where identities may have changed in it."""
+    swapped, source = swapped_trajectories(state.trajectories, draw)
+    position = np.empty(len(source), np.int64)
+    position[source] = np.arange(len(source))
+    if len(log.dropped):
+        gone = np.isin(trajectory_of(swapped), log.dropped)
+        position = np.where(gone, -1, np.cumsum(~gone) - 1)[position]
+    return draw.groups.moved(position)
 
 
 def never_meet(trajectories: Trajectories, stop: Ints) -> Flags:

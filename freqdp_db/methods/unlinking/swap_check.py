@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.unlinking.meetings import Groups, Meeting
+from freqdp_db.methods.unlinking.meetings import RESTING, Groups, Meeting
 from freqdp_db.methods.unlinking.state import State, trajectory_of
 from freqdp_db.model import Flags, Ids, Ints, Trajectories
 
@@ -95,7 +95,7 @@ def _require_groups(before: State, groups: Groups, dealt: Ids, meeting: Meeting)
         raise VerificationFailed("swap: a group of fewer than two was dealt")
     if ((stop < 0) | (stop >= side.samples)).any() or len(np.unique(stop)) != len(stop):
         raise VerificationFailed("swap: a member is no sample, or is in two groups")
-    if not ((groups.doubled >= 0) & (groups.doubled <= meeting.doublings)).all():
+    if not ((groups.doubled >= RESTING) & (groups.doubled <= meeting.doublings)).all():
         raise VerificationFailed("swap: a cell is wider than it may be")
     number = groups.of_members()
     rank = np.lexsort((dealt, number))
