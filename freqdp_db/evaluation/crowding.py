@@ -97,4 +97,6 @@ def transition_error(trips: Pair) -> dict[str, float]:
         codes: Ints = number[a[beside]] * cells + number[b[beside]]
         return codes
 
-    return {"transitions": jensen_shannon(*counts_alike(moves(trips.original), moves(trips.released)))}
+    return {
+        "transitions": jensen_shannon(*counts_alike(moves(trips.original), moves(trips.released)))
+    }

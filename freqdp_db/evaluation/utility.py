@@ -187,9 +187,7 @@ def _count_in_boxes(first, last, ones, boxes, offsets, place, x, y, counts):  # 
                     break
 
 
-def query_error(
-    pair: Pair, rng: np.random.Generator, queries: int = _QUERIES
-) -> dict[str, float]:
+def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -> dict[str, float]:
     """Median (and mean) relative error of 500 range queries that count distinct trajectories.
 
     Squares around random samples of D, sides 1/64 to 1/8 of the smaller side of the box of D's 1 to

@@ -13,9 +13,15 @@ from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.methods.unlinking.cut import Cut, CutParameters, find_pieces
 from freqdp_db.methods.unlinking.dealing import deal
-from freqdp_db.methods.unlinking.meetings import FASTEST_M_PER_US, Meeting, find_groups
+from freqdp_db.methods.unlinking.meetings import (
+    FASTEST_M_PER_US,
+    RESTING,
+    Meeting,
+    find_groups,
+)
 from freqdp_db.methods.unlinking.state import State, trajectory_of
 from freqdp_db.methods.unlinking.swap import Swap, SwapDraw, SwapParameters, summary
 from freqdp_db.methods.unlinking.trips import TripRule, find_stays
@@ -40,6 +46,7 @@ meetings = st.builds(
     st.sampled_from([1.0, 100.0, 150.0, 10_000.0]),
     st.sampled_from([SECOND, 10 * SECOND, 5 * MINUTE, 24 * 60 * MINUTE]),
     st.integers(0, 3),
+    st.sampled_from([0, 2, 6]),
     st.booleans(),
 )
 
@@ -106,7 +113,10 @@ def test_groups_met_and_could_go_on_as_each_other(
     groups = find_groups(side, places, meeting)
     owner = trajectory_of(side)
     assert len(np.unique(groups.stop)) == len(groups.stop)
-    last = {(int(o), int(a) // meeting.window_us): i for i, (o, a) in enumerate(zip(owner, side.at, strict=True))}
+    last = {
+        (int(o), int(a) // meeting.window_us): i
+        for i, (o, a) in enumerate(zip(owner, side.at, strict=True))
+    }
     assert set(groups.stop.tolist()) <= set(last.values())
     for g in range(len(groups)):
         members = groups.stop[groups.offsets[g] : groups.offsets[g + 1]].tolist()
@@ -114,7 +124,8 @@ def test_groups_met_and_could_go_on_as_each_other(
         assert len({owner[m] for m in members}) == len(members)
         assert len({int(side.at[m]) // meeting.window_us for m in members}) == 1
         x, y = places.x[side.location[members]], places.y[side.location[members]]
-        widest = meeting.cell_m * 2.0 ** groups.doubled[g]
+        resting = groups.doubled[g] == RESTING
+        widest = 100.0 if resting else meeting.cell_m * 2.0 ** groups.doubled[g]
         assert np.ptp(x) <= widest and np.ptp(y) <= widest
         for a in members:
             for b in members:
@@ -190,35 +201,56 @@ def state_from(*rows: list[tuple[int, float]]) -> State:
 
 def test_nobody_meets() -> None:
     state = state_from([(0, 0), (1, 6)], [(5, 0), (6, 6)], [])
-    draw, after = swap(state, SwapParameters(200.0, 5 * MINUTE, 0))
+    draw, after = swap(state, SwapParameters(200.0, 5 * MINUTE, 0, 0))
     assert len(draw.stop) == 0
     assert as_lists(after.trajectories) == as_lists(state.trajectories)
     assert summary(state, draw)["objects_that_never_meet"] == 2
-    _, after = swap(state, SwapParameters(200.0, 5 * MINUTE, 0, drop_unmixed=True))
+    _, after = swap(state, SwapParameters(200.0, 5 * MINUTE, 0, 0, drop_unmixed=True))
     assert after.trajectories.samples == 0
 
 
 def test_only_who_never_meets_is_dropped() -> None:
     state = state_from([(0, 0), (1, 6)], [(0, 1), (2, 7)], [(9, 0), (9, 6)])
-    _, after = swap(state, SwapParameters(200.0, 5 * MINUTE, 0, drop_unmixed=True))
+    _, after = swap(state, SwapParameters(200.0, 5 * MINUTE, 0, 0, drop_unmixed=True))
     assert sorted(np.unique(after.owners()).tolist()) == [0, 1]
     assert after.trajectories.samples == 4
 
 
 def test_everybody_at_one_place_and_one_object() -> None:
     rows = [[(3, 5.0 * k + 0.1 * t) for k in range(6)] for t in range(7)]
-    draw, _ = swap(state_from(*rows), SwapParameters(200.0, 5 * MINUTE, 0))
+    draw, _ = swap(state_from(*rows), SwapParameters(200.0, 5 * MINUTE, 0, 0))
     assert np.diff(draw.offsets).tolist() == [7] * 6
-    draw, after = swap(state_from(rows[0]), SwapParameters(200.0, 5 * MINUTE, 0))
+    draw, after = swap(state_from(rows[0]), SwapParameters(200.0, 5 * MINUTE, 0, 0))
     assert len(draw.stop) == 0
     assert as_lists(after.trajectories) == as_lists(side_of(rows[0]))
 
 
 def test_company_is_looked_for_in_wider_cells() -> None:
     state = state_from([(0, 0), (0, 20)], [(2, 0), (2, 20)])
-    assert len(find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0))) == 0
+    assert len(find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 0))) == 0
     groups = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 4))
     assert groups.doubled.tolist()[0] == 3  # 4 km hold both 0 and 2 km
+
+
+def test_courses_part_a_crowd() -> None:
+    """Two come from the west and two from the east; one of each rests where they meet."""
+    west = [[(0, 0), (3, 5), (6, 10.1), (9, 16)], [(0, 0.5), (3, 5.5), (6, 10.2), (8, 16)]]
+    east = [[(11, 0), (9, 5), (6, 10.3), (3, 16)], [(11, 0.5), (9, 5.5), (6, 10.4), (2, 16)]]
+    rest = [[(6, 3.0 * k + 0.05 * t) for k in range(12)] for t in range(2)]
+    state = state_from(*west, *east, *rest)
+    course = find_courses(state.trajectories, LINE, 4)
+    at_ten = [2, 6, 10, 14]
+    assert course[at_ten[0]] == course[at_ten[1]] != course[at_ten[2]] == course[at_ten[3]]
+    assert (course[16:] == AT_REST).all()
+    groups = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 4))
+    found = [
+        set(groups.stop[a:b].tolist())
+        for a, b in zip(groups.offsets, groups.offsets[1:], strict=False)
+    ]
+    assert {2, 6} in found and {10, 14} in found
+    assert any(g <= set(range(16, 40)) for g in found)
+    everybody = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 0))
+    assert np.diff(everybody.offsets).max() == 6
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
@@ -318,7 +350,9 @@ def test_cut_after_swap_keeps_owners() -> None:
     log, after = Cut().carry_out(None, mixed, draw, parameters)
     counts = Cut().check(None, mixed, draw, log, after, parameters)
     assert 0 < counts["largest_share_per_mille"] <= 1000
-    truth = {(int(p), int(a), t) for t, row in enumerate(as_lists(state.trajectories)) for p, a in row}
+    truth = {
+        (int(p), int(a), t) for t, row in enumerate(as_lists(state.trajectories)) for p, a in row
+    }
     side = after.trajectories
     got = zip(side.location.tolist(), side.at.tolist(), after.owners().tolist(), strict=True)
     assert set(got) <= truth
@@ -359,6 +393,8 @@ def test_a_stay_lasts_across_gaps() -> None:
         lambda: SwapParameters(cell_m=0.5),
         lambda: SwapParameters(window_us=10),
         lambda: SwapParameters(doublings=9),
+        lambda: SwapParameters(courses=1),
+        lambda: SwapParameters(courses=37),
         lambda: CutParameters(trips_us=0),
         lambda: CutParameters(pieces_us=-1),
         lambda: CutParameters(quiet_us=-1),

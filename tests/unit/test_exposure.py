@@ -27,8 +27,8 @@ from freqdp_db.evaluation.exposure.membership import area_under_curve, found_at,
 from freqdp_db.evaluation.exposure.relinking import relink
 from freqdp_db.evaluation.exposure.sightings import (
     Known,
-    SightingIndex,
     Sighted,
+    SightingIndex,
     draw_known,
     sighting_exposures,
 )
@@ -60,7 +60,10 @@ def rng_of(*seed: int) -> np.random.Generator:
 
 def random_rows(rng: np.random.Generator, count: int, places: int = 36, most: int = 9) -> Rows:
     return [
-        [(int(rng.integers(places)), float(m)) for m in np.sort(rng.integers(0, 40, rng.integers(most)))]
+        [
+            (int(rng.integers(places)), float(m))
+            for m in np.sort(rng.integers(0, 40, rng.integers(most)))
+        ]
         for _ in range(count)
     ]
 
@@ -147,7 +150,11 @@ def test_most_alike_by_cosine(seed: int) -> None:
     pick, best = pick_by_cosine(vectors[0], vectors[1], 12, rng)
     for u in range(7):
         assert best[u] == pytest.approx(like[u].max())
-        ties = np.flatnonzero(like[u] >= like[u].max() - 1e-9).tolist() if like[u].max() > 1e-9 else [-1]
+        ties = (
+            np.flatnonzero(like[u] >= like[u].max() - 1e-9).tolist()
+            if like[u].max() > 1e-9
+            else [-1]
+        )
         assert pick[u] in ties
 
 
@@ -323,11 +330,18 @@ def test_horizons_and_even_odds() -> None:
     found = following_exposures(case, find_joints(case.release), {1: (known, sighted)})
     for hours in HORIZONS_H[:-1]:
         assert hours is not None
-        assert found[f"exposure.follow.1.{hours}h"] == pytest.approx(min(12 * hours / 299, 1.0), abs=0.01)
+        assert found[f"exposure.follow.1.{hours}h"] == pytest.approx(
+            min(12 * hours / 299, 1.0), abs=0.01
+        )
     assert found["exposure.follow.1"] == 1.0
     # a claim that is right less than every second time does not count
     lost = Sighted(np.array([-1]), np.array([-1]), np.array([0]))
-    assert following_exposures(case, find_joints(case.release), {1: (known, lost)})["exposure.follow.1"] == 0.0
+    assert (
+        following_exposures(case, find_joints(case.release), {1: (known, lost)})[
+            "exposure.follow.1"
+        ]
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -336,7 +350,12 @@ def test_habits_by_likelihood(seed: int) -> None:
     original, released = side_of(random_rows(rng, 5, 6)), side_of(random_rows(rng, 6, 6))
     pick = pick_by_likelihood(original, released, 6)
     counts = [
-        np.array([np.bincount(s.location[a:b], minlength=6) for a, b in zip(s.offsets, s.offsets[1:], strict=False)])
+        np.array(
+            [
+                np.bincount(s.location[a:b], minlength=6)
+                for a, b in zip(s.offsets, s.offsets[1:], strict=False)
+            ]
+        )
         for s in (original, released)
     ]
     common = counts[0].sum(axis=0) / max(counts[0].sum(), 1)
@@ -346,7 +365,9 @@ def test_habits_by_likelihood(seed: int) -> None:
             assert pick[t] == -1
             continue
         score = [
-            (counts[1][t][seen] * np.log(0.8 * c[seen] / max(c.sum(), 1) + 0.2 * common[seen])).sum()
+            (
+                counts[1][t][seen] * np.log(0.8 * c[seen] / max(c.sum(), 1) + 0.2 * common[seen])
+            ).sum()
             for c in counts[0]
         ]
         assert score[pick[t]] == pytest.approx(max(score))
@@ -355,13 +376,20 @@ def test_habits_by_likelihood(seed: int) -> None:
 def test_profile_needs_habits(city: tuple[Trajectories, Locations]) -> None:
     side, places = city
     assert profile_exposures(Case(side, places, Release(side, places)), rng_of(1))["profile"] == 1.0
-    stranger = Release(side, places, (np.repeat(np.arange(40), side.lengths) + 1).astype(np.int32) % 40)
+    stranger = Release(
+        side, places, (np.repeat(np.arange(40), side.lengths) + 1).astype(np.int32) % 40
+    )
     assert profile_exposures(Case(side, places, stranger), rng_of(1))["profile"] == 0.0
 
 
 def test_home_is_where_the_nights_are() -> None:
     night, day = 23.5 * 60, 12 * 60
-    side = side_of([[(1, day + k) for k in range(5)] + [(2, night), (2, night + 1), (3, night + 2)], [(4, day)]])
+    side = side_of(
+        [
+            [(1, day + k) for k in range(5)] + [(2, night), (2, night + 1), (3, night + 2)],
+            [(4, day)],
+        ]
+    )
     assert resting_place(side, "UTC").tolist() == [2, -1]
     assert resting_place(side, "Asia/Shanghai").tolist() == [-1, -1]
     told = side_of([[(7, night)], [(4, night)]])
@@ -383,13 +411,17 @@ def test_membership_has_power(city: tuple[Trajectories, Locations]) -> None:
     side, places = city
     half = 20 * int(side.lengths[0])
     first = Trajectories(side.offsets[:21], side.location[:half], side.at[:half], side.start[:20])
-    second = Trajectories(side.offsets[20:] - half, side.location[half:], side.at[half:], side.start[20:])
+    second = Trajectories(
+        side.offsets[20:] - half, side.location[half:], side.at[half:], side.start[20:]
+    )
     found = measure_exposure(Case(first, places, Release(first, places)), 1, controls=second)
     assert found["membership.auc"] > 0.95 and found["membership.tpr1"] > 0.95
     assert found["exposure.x.4.control"] < 0.1 < found["exposure.x.4"]
     # a release that neither half is in
     rng = rng_of(8)
-    third = replace(first, location=rng.integers(0, 900, half).astype(np.int32), at=first.at + MINUTE // 3)
+    third = replace(
+        first, location=rng.integers(0, 900, half).astype(np.int32), at=first.at + MINUTE // 3
+    )
     release = Release(third, places)
     cases = [Case(s, places, release) for s in (first, second)]
     chance = membership(cases[0], cases[1], SightingIndex(release), rng)
@@ -409,7 +441,9 @@ def test_boosting_learns_what_there_is() -> None:
     assert 0.42 < area_under_curve(score[truth], score[~truth]) < 0.58
 
 
-def test_inserted_samples_are_told_if_they_look_different(city: tuple[Trajectories, Locations]) -> None:
+def test_inserted_samples_are_told_if_they_look_different(
+    city: tuple[Trajectories, Locations],
+) -> None:
     side, places = city
     rng = rng_of(12)
     far = rng.random(side.samples) < 0.2
@@ -422,12 +456,16 @@ def test_inserted_samples_are_told_if_they_look_different(city: tuple[Trajectori
     assert edits_exposure(renamed, rng_of(1))["edits.auc"] < 0.6
 
 
-def test_a_release_with_places_of_its_own_and_an_empty_one(city: tuple[Trajectories, Locations]) -> None:
+def test_a_release_with_places_of_its_own_and_an_empty_one(
+    city: tuple[Trajectories, Locations],
+) -> None:
     side, places = city
     own = Locations(places.x + 1.0, places.y)
     found = likeness_exposures(Case(side, places, Release(side, own)), rng_of(1))
     assert found["exposure.s.a.full"] == 1.0
-    nothing = Trajectories(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(2, np.int64))
+    nothing = Trajectories(
+        np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(2, np.int64)
+    )
     found = measure_exposure(Case(side, places, Release(nothing, places, pieces=True)), 1)
     assert found["exposure"] == 0.0
     assert all(math.isfinite(v) for v in found.values())

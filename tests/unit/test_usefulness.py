@@ -128,7 +128,11 @@ def test_transitions_and_speed(pair: Pair) -> None:
                     ways.setdefault(cell_of(p, 500), []).append((way, (b - a) / 1e6))
         moves.append(found)
         speeds.append(
-            {c: 3.6 * sum(w for w, _ in v) / sum(t for _, t in v) for c, v in ways.items() if len(v) >= 20}
+            {
+                c: 3.6 * sum(w for w, _ in v) / sum(t for _, t in v)
+                for c, v in ways.items()
+                if len(v) >= 20
+            }
         )
     assert transition_error(trips)["transitions"] == pytest.approx(naive_divergence(*moves))
     cells = speeds[0].keys() & speeds[1].keys()
@@ -159,7 +163,9 @@ def test_lengths_and_durations() -> None:
 
 
 def test_trips_end_at_gaps_and_stays() -> None:
-    side = side_of([[(0, 0), (2, 3), (4, 6), (4, 30), (5, 31), (7, 33), (9, 60), (11, 62)], [(3, 0)]])
+    side = side_of(
+        [[(0, 0), (2, 3), (4, 6), (4, 30), (5, 31), (7, 33), (9, 60), (11, 62)], [(3, 0)]]
+    )
     trips = cut_into_trips(side, GRID)
     assert [[p for p, _ in row] for row in rows_of(trips)] == [[0, 2], [5, 7], [9, 11]]
 
@@ -179,7 +185,9 @@ def test_limits() -> None:
     assert apart["density"] == apart["transitions"] == pytest.approx(math.log(2))
     assert apart["flow"] == 1.0 and apart["flow.f1"] == 0.0
     assert apart["length"] == apart["duration"] == 0.0
-    nothing = Trajectories(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64))
+    nothing = Trajectories(
+        np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(1, np.int64)
+    )
     empty = usefulness(Pair(side, nothing, GRID), GRID, np.random.default_rng([1]))
     assert all(math.isfinite(v) for v in empty.values())
     assert empty["density"] == pytest.approx(math.log(2))
@@ -187,7 +195,12 @@ def test_limits() -> None:
 
 def test_published_counts_see_what_is_lost() -> None:
     side = world(2, 60)
-    half = Trajectories(side.offsets[:31], side.location[: side.offsets[30]], side.at[: side.offsets[30]], side.start[:30])
+    half = Trajectories(
+        side.offsets[:31],
+        side.location[: side.offsets[30]],
+        side.at[: side.offsets[30]],
+        side.start[:30],
+    )
     trips = in_trips(side_by_side(Pair(side, half, GRID), GRID))
     found = as_published(trips, np.random.default_rng([1]))
     assert found["published.query"] > 0.2

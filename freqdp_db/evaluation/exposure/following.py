@@ -11,11 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.evaluation.exposure.case import Case, Release
+from freqdp_db.evaluation.exposure.case import Case
 from freqdp_db.evaluation.exposure.claims import Worth, boxes_of, until_of, worth_of
 from freqdp_db.evaluation.exposure.joints import Joints
 from freqdp_db.evaluation.exposure.sightings import Known, Sighted
-from freqdp_db.model import Ints
 from freqdp_db.parallel import over_ranges
 from freqdp_db.sorting import stable_order
 

@@ -130,4 +130,3 @@ def home_exposure(case: Case, sighted: Sighted) -> dict[str, float]:
     places, release = case.places, case.release.places
     right[both] = np.hypot(places.x[a] - release.x[b], places.y[a] - release.y[b]) <= NEAR_M
     return {"home": float(right[rests].mean()) if rests.any() else 0.0}
-

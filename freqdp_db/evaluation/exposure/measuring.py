@@ -50,9 +50,7 @@ def measure_exposure(
     return found
 
 
-def _exposures(
-    case: Case, index: SightingIndex, joints: Joints, seed: int
-) -> dict[str, float]:
+def _exposures(case: Case, index: SightingIndex, joints: Joints, seed: int) -> dict[str, float]:
     found = likeness_exposures(case, np.random.default_rng([seed, 1]))
     by_samples, seen = sighting_exposures(case, index, np.random.default_rng([seed, 2]))
     found |= by_samples

@@ -15,19 +15,23 @@ from freqdp_db.model import Ids, Locations, Trajectories
 from freqdp_db.parallel import over_ranges
 
 _MINUTE_US = 60_000_000
-RULE = TripRule(stay_us=20 * _MINUTE_US, gap_us=20 * _MINUTE_US)
+_RULE = TripRule(stay_us=20 * _MINUTE_US, gap_us=20 * _MINUTE_US)
 AT_REST = 0
-SETTING_OUT = 1
+_SETTING_OUT = 1
+COURSES_BESIDE = 2
+"""At rest, and setting out: besides the directions."""
+# Where one comes from is a place at least so far back.
+_REACH_M = 1_000.0
 
 
 @njit(nogil=True, cache=True)
 def _find_courses(first, last, offsets, at, x, y, stays, gap_us, reach, sectors, course):  # type: ignore[no-untyped-def]
     for t in range(first, last):
-        origin = offsets[t]
-        anchor = previous = origin
+        # two places on the way, at least the reach apart, begun anew with every trip
+        anchor = previous = offsets[t]
         for i in range(offsets[t], offsets[t + 1]):
             if i > offsets[t] and (stays[i] or stays[i - 1] or at[i] - at[i - 1] > gap_us):
-                origin = anchor = previous = i
+                anchor = previous = i
             dx, dy = x[i] - x[anchor], y[i] - y[anchor]
             if dx * dx + dy * dy >= reach * reach:
                 previous, anchor = anchor, i
@@ -36,20 +40,18 @@ def _find_courses(first, last, offsets, at, x, y, stays, gap_us, reach, sectors,
             if stays[i] or ends:
                 course[i] = AT_REST
             elif dx * dx + dy * dy < reach * reach:
-                course[i] = SETTING_OUT
+                course[i] = _SETTING_OUT
             else:
                 turn = (np.arctan2(dy, dx) / (2 * np.pi) + 1.0) * sectors
-                course[i] = SETTING_OUT + 1 + int(np.floor(turn + 0.5)) % sectors
+                course[i] = _SETTING_OUT + 1 + int(np.floor(turn + 0.5)) % sectors
 
 
-def find_courses(
-    trajectories: Trajectories, places: Locations, reach_m: float, sectors: int
-) -> Ids:
+def find_courses(trajectories: Trajectories, places: Locations, sectors: int) -> Ids:
     """Course of each sample: at rest, setting out, or the direction it comes from."""
     course = np.zeros(trajectories.samples, np.int32)
     over_ranges(
         _find_courses, trajectories.offsets, trajectories.offsets, trajectories.at,
         places.x[trajectories.location], places.y[trajectories.location],
-        find_stays(trajectories, places, RULE), RULE.gap_us, reach_m, sectors, course,
+        find_stays(trajectories, places, _RULE), _RULE.gap_us, _REACH_M, sectors, course,
     )  # fmt: skip
     return course

@@ -120,7 +120,9 @@ def largest_share(before: State, after: State) -> int:
     """Of an object's samples, the most under one id, per mille, rounded up."""
     objects = before.owners()
     total = np.bincount(objects, minlength=int(objects.max(initial=0)) + 1)
-    pair = trajectory_of(after.trajectories).astype(np.int64) << 32 | after.owners().astype(np.int64)
+    pair = trajectory_of(after.trajectories).astype(np.int64) << 32 | after.owners().astype(
+        np.int64
+    )
     both, count = np.unique(pair, return_counts=True)
     owner: Ids = (both & 0xFFFFFFFF).astype(np.int32)
     return int((-(-_PER_MILLE * count // total[owner])).max(initial=0))

@@ -1,14 +1,17 @@
 """Who meets whom: trajectories that are in one cell at the end of one window of time.
 
 Time is cut into windows. In a window each trajectory is where its last sample in it lies: its
-*stop*. Stops of one window in one cell form a group, if everybody in it could have gone on as any
-other of it: no such step may be faster than 120 km/h, so that swapping invents no impossible
-movement. Who finds nobody in a cell is looked for in cells of twice the side, and so on up to the
-widest: meeting places are small where there is a crowd and large where there is none. Every second
-window has its cells shifted by half a side, so that no border keeps neighbours apart for long.
+*stop*. Stops of one window in one cell form a crowd. A crowd is parted into groups:
 
-The crowd in a cell does not depend on which trajectory a sample goes by before or after the window:
-it is the same in the input and in the result, so that an attacker sees it too.
+- by course, if asked for: who is under way meets those who come from the same side. Such a swap
+  costs the counts of who travels where least, and a follower by velocity most. Who is at rest meets
+  those at rest nearby, or a parked vehicle would jump;
+- so that everybody could have gone on as any other: no such step may be faster than 120 km/h, so
+  that swapping invents no impossible movement.
+
+Who finds nobody in a cell is looked for in cells of twice the side, and so on up to the widest:
+meeting places are small where there is a crowd and large where there is none. Every second window
+has its cells shifted by half a side, so that no border keeps neighbours apart for long.
 """
 
 from __future__ import annotations
@@ -18,12 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
+from freqdp_db.methods.unlinking.courses import AT_REST, COURSES_BESIDE, find_courses
 from freqdp_db.model import Flags, Ids, Ints, Locations, Metres, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
 
-RESTING = -1
 FASTEST_M_PER_US = 120_000 / 3_600 / 1e6
+RESTING = -1
+"""In place of how often a cell was doubled: one for those at rest."""
+# A rounding below it, so that whoever measures the result finds nothing faster.
+_JUST_BELOW = 1.0 - 1e-9
+# Within the radius of a stay, so that a stay remains one.
+_REST_CELL_M = 100.0
 
 
 @dataclass(frozen=True)
@@ -34,9 +42,8 @@ class Meeting:
     window_us: int
     doublings: int = 0
     """How often the side may double for those who meet nobody."""
-    sectors: int = 0
-    reach_m: float = 1_000.0
-    rest_m: float = 100.0
+    courses: int = 0
+    """So many directions that one can come from; 0: all meet all."""
 
     def windows(self, at: Ints) -> Ints:
         """The window of each time."""
@@ -44,7 +51,7 @@ class Meeting:
 
     def cells(self, x: Metres, y: Metres, window: Ints, doubled: int) -> tuple[Ints, Ints]:
         """Column and row of each place, in cells doubled so often, in a window's own grid."""
-        side = self.rest_m if doubled == RESTING else self.cell_m * 2.0**doubled
+        side = _REST_CELL_M if doubled == RESTING else self.cell_m * 2.0**doubled
         shift = (window % 2) * (side / 2)
         return (
             np.floor((x + shift) / side).astype(np.int64),
@@ -73,9 +80,7 @@ class Groups:
         number = self.of_members()[there]
         size = np.bincount(number, minlength=len(self))
         company = size[number] > 1
-        return Groups(
-            offsets_from(size[size > 1]), stop[there][company], self.doubled[size > 1]
-        )
+        return Groups(offsets_from(size[size > 1]), stop[there][company], self.doubled[size > 1])
 
     def of_members(self) -> Ints:
         """The group of each member."""
@@ -100,29 +105,30 @@ def find_stops(trajectories: Trajectories, meeting: Meeting) -> Ints:
 def find_groups(trajectories: Trajectories, places: Locations, meeting: Meeting) -> Groups:
     """Every group of stops that meet: each stop in one group at most."""
     course = np.zeros(trajectories.samples, np.int32)
-    if meeting.sectors:
-        course = find_courses(trajectories, places, meeting.reach_m, meeting.sectors)
+    if meeting.courses:
+        course = find_courses(trajectories, places, meeting.courses)
     stop = find_stops(trajectories, meeting)
     # in an order that the numbers of the trajectories have no part in
     stop = stop[np.lexsort((trajectories.location[stop], trajectories.at[stop]))]
     ends = last_in_trajectory(trajectories)
     x, y = places.x[trajectories.location], places.y[trajectories.location]
     found: list[tuple[Ints, Ints, int]] = []
-    resting = course[stop] == AT_REST if meeting.sectors else np.zeros(len(stop), np.bool_)
+    resting = course[stop] == AT_REST if meeting.courses else np.zeros(len(stop), np.bool_)
     moving, stop = stop[~resting], stop[resting]
     for doubled in range(RESTING, meeting.doublings + 1):
         if doubled == 0:
             stop = moving
         window = meeting.windows(trajectories.at[stop])
         column, row = meeting.cells(x[stop], y[stop], window, doubled)
-        if meeting.sectors:
-            column = column * (meeting.sectors + 2) + course[stop]
+        if meeting.courses:
+            column = column * (meeting.courses + COURSES_BESIDE) + course[stop]
         order, begins = _sorted_cells(window, column, row)
         stop = stop[order]
         part = np.zeros(len(stop), np.int32)
         over_ranges(
-            _split, begins, begins, stop, ends, trajectories.at, x, y, FASTEST_M_PER_US, part
-        )
+            _split, begins, begins, stop, ends, trajectories.at, x, y,
+            FASTEST_M_PER_US * _JUST_BELOW, part,
+        )  # fmt: skip
         crowd = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
         number = _number_parts(crowd, part, begins)
         size = np.bincount(number)
@@ -143,7 +149,9 @@ def _sorted_cells(window: Ints, column: Ints, row: Ints) -> tuple[Ints, Ints]:
     if not len(window):
         return np.zeros(0, np.int64), np.zeros(1, np.int64)
     code = _packed(window, column, row)
-    order = np.argsort(code, kind="stable") if code is not None else np.lexsort((row, column, window))
+    order = (
+        np.argsort(code, kind="stable") if code is not None else np.lexsort((row, column, window))
+    )
     fresh = np.ones(len(order), np.bool_)
     for key in (window, column, row):
         ranked = key[order]
@@ -155,7 +163,9 @@ def _sorted_cells(window: Ints, column: Ints, row: Ints) -> tuple[Ints, Ints]:
 def _packed(window: Ints, column: Ints, row: Ints) -> Ints | None:
     """One number for the three, in their order; None if it would not fit."""
     low = [int(key.min()) for key in (window, column, row)]
-    span = [int(key.max()) - least + 1 for key, least in zip((window, column, row), low, strict=True)]
+    span = [
+        int(key.max()) - least + 1 for key, least in zip((window, column, row), low, strict=True)
+    ]
     if span[0] * span[1] * span[2] >= 2**63:
         return None
     packed: Ints = ((window - low[0]) * span[1] + (column - low[1])) * span[2] + (row - low[2])

@@ -23,6 +23,7 @@ from freqdp_db.model import Flags, Ids, Ints, Trajectories, offsets_from
 _CELLS_M = (1.0, 100_000.0)
 _WINDOWS_US = (1_000_000, 24 * 3_600_000_000)
 _MOST_DOUBLINGS = 8
+_MOST_COURSES = 36
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,9 @@ class SwapParameters:
 
     cell_m: float = 500.0
     window_us: int = 300_000_000
-    doublings: int = 2
+    doublings: int = 1
+    courses: int = 6
     drop_unmixed: bool = False
-    sectors: int = 0
-    reach_m: float = 1_000.0
-    rest_m: float = 100.0
 
     def __post_init__(self) -> None:
         if not _CELLS_M[0] <= self.cell_m <= _CELLS_M[1]:
@@ -51,14 +50,17 @@ class SwapParameters:
         if not 0 <= self.doublings <= _MOST_DOUBLINGS:
             raise BadInput(
                 f"--widen {self.doublings} is not between 0 and {_MOST_DOUBLINGS}",
-                remedy="2 looks for company in cells of up to four times the side",
+                remedy="1 looks for company in cells of up to twice the side",
+            )
+        if not (self.courses == 0 or 2 <= self.courses <= _MOST_COURSES):
+            raise BadInput(
+                f"--courses {self.courses} is not 0 nor between 2 and {_MOST_COURSES}",
+                remedy="6 swaps among those who come from the same sixth of the compass",
             )
 
     @property
     def meeting(self) -> Meeting:
-        return Meeting(
-            self.cell_m, self.window_us, self.doublings, self.sectors, self.reach_m, self.rest_m
-        )
+        return Meeting(self.cell_m, self.window_us, self.doublings, self.courses)
 
 
 @dataclass(frozen=True)

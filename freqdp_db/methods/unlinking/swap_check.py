@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.unlinking.meetings import RESTING, Groups, Meeting
+from freqdp_db.methods.unlinking.meetings import FASTEST_M_PER_US, RESTING, Groups, Meeting
 from freqdp_db.methods.unlinking.state import State, trajectory_of
 from freqdp_db.model import Flags, Ids, Ints, Trajectories
 
@@ -40,6 +40,8 @@ def check_swap(
     released = (trajectory_of(new), new.location, new.at, after.owners())
     if not _same_rows(tuple(column[stays] for column in rows), released):
         raise VerificationFailed("swap: a trajectory does not go on as it was dealt")
+    if _too_fast(after) > _too_fast(before):
+        raise VerificationFailed("swap: a seam is faster than 120 km/h")
     seams = _seams(groups, dealt)
     return {"groups": len(groups), "members": len(groups.stop), "seams": seams}
 
@@ -124,6 +126,14 @@ def _require_ascending(side: Trajectories) -> None:
     falls = (np.diff(side.at) < 0) & (owner[1:] == owner[:-1])
     if falls.any():
         raise VerificationFailed(f"swap: {int(falls.sum()):,} times go backwards")
+
+
+def _too_fast(state: State) -> int:
+    """Steps over 120 km/h."""
+    side, owner = state.trajectories, trajectory_of(state.trajectories)
+    x, y = state.places.x[side.location], state.places.y[side.location]
+    fast = np.hypot(np.diff(x), np.diff(y)) > np.diff(side.at) * FASTEST_M_PER_US
+    return int((fast & (owner[1:] == owner[:-1])).sum())
 
 
 def _same_rows(one: tuple[Ints | Ids, ...], other: tuple[Ints | Ids, ...]) -> bool:
