@@ -64,13 +64,16 @@ def _same_largest(before: Ints, after: Ints) -> float:
         top = np.argsort(-counts, kind="stable")[:BUSIEST]
         tops.append(top[counts[top] > 0])
     size = len(tops[0]) + len(tops[1])
-    return 2 * len(np.intersect1d(*tops)) / size if size else 1.0
+    return 2 * len(np.intersect1d(tops[0], tops[1])) / size if size else 1.0
 
 
 def trip_lengths(side: Trajectories, places: Locations) -> Metres:
     """Metres along each trip."""
     step = inside(side)
-    return np.bincount(owners(side)[step], step_lengths(side, places, step), len(side))
+    metres: Metres = np.bincount(
+        owners(side)[step], weights=step_lengths(side, places, step), minlength=len(side)
+    ).astype(np.float64)
+    return metres
 
 
 def extent_errors(trips: Pair) -> dict[str, float]:
@@ -126,5 +129,5 @@ def _coverage(trips: Pair) -> float:
         for s in (trips.original, trips.released)
     ]
     if np.ptp(touched[0]) == 0 or np.ptp(touched[1]) == 0:  # no order to keep
-        return float(np.array_equal(*touched))
-    return float(kendalltau(*touched).statistic)
+        return float(np.array_equal(touched[0], touched[1]))
+    return float(kendalltau(touched[0], touched[1]).statistic)

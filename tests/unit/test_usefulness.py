@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_transitions_and_speed(pair: Pair) -> None:
         found: Counter[object] = Counter()
         ways: dict[tuple[int, int], list[tuple[float, float]]] = {}
         for row in rows_of(side):
-            for (p, a), (q, b) in zip(row, row[1:], strict=False):
+            for (p, a), (q, b) in pairwise(row):
                 c, d = cell_of(p, 1000), cell_of(q, 1000)
                 if max(abs(c[0] - d[0]), abs(c[1] - d[1])) == 1:
                     found[c, d] += 1

@@ -91,6 +91,6 @@ class Case:
         if self.release.places is not self.places:
             tree = cKDTree(np.column_stack([self.places.x, self.places.y]))
             points = np.column_stack([self.release.places.x, self.release.places.y])
-            _, nearest = tree.query(points)
-            side = replace(side, location=nearest.astype(np.int32)[side.location])
+            nearest: Ids = np.asarray(tree.query(points)[1], np.int32)
+            side = replace(side, location=nearest[side.location])
         return Pair(self.original, side, self.places, self.timezone, self.release.time_step_us)
