@@ -94,7 +94,8 @@ def next_sample(  # type: ignore[no-untyped-def]
     for m in range(offsets[g], offsets[g + 1]):
         s = stop[m]
         b = after[trajectory[s]] if ends[s] else s + 1
-        if b < 0 or at[b] <= at[p]:
+        # times that were coarsened may be equal
+        if b < 0 or at[b] < at[p]:
             continue
         beyond = -1 if ends[b] else b + 1
         cost = _misfit(earlier, prior, p, b, beyond, x, y, at, by_rhythm)
@@ -115,7 +116,7 @@ def sample_before(  # type: ignore[no-untyped-def]
     best, chosen = np.inf, -1
     for m in range(offsets[g], offsets[g + 1]):
         s = stop[m]
-        if at[s] >= at[p]:
+        if at[s] > at[p]:
             continue
         beyond = -1 if s == begins[trajectory[s]] else s - 1
         cost = _misfit(latest, later, p, s, beyond, x, y, at, by_rhythm)
