@@ -11,7 +11,9 @@ Time is cut into windows. In a window each trajectory is where its last sample i
 
 Who finds nobody in a cell is looked for in cells of twice the side, and so on up to the widest:
 meeting places are small where there is a crowd and large where there is none. Every second window
-has its cells shifted by half a side, so that no border keeps neighbours apart for long.
+has its cells shifted by half a side, so that no border keeps neighbours apart for long. Trajectories
+of which more than half would still stay together then meet anybody who is left, on whatever course,
+in wider cells: few, so that no count suffers, but they would be the ones to be found.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ RESTING = -1
 _JUST_BELOW = 1.0 - 1e-9
 # Within the radius of a stay, so that a stay remains one.
 _REST_CELL_M = 100.0
+_MORE_DOUBLINGS = 2
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class Meeting:
     """How often the side may double for those who meet nobody."""
     courses: int = 0
     """So many directions that one can come from; 0: all meet all."""
+
+    @property
+    def widest(self) -> int:
+        """How often the side may double for those who would be found otherwise."""
+        return self.doublings + _MORE_DOUBLINGS if self.courses else self.doublings
 
     def windows(self, at: Ints) -> Ints:
         """The window of each time."""
@@ -104,44 +112,86 @@ def find_stops(trajectories: Trajectories, meeting: Meeting) -> Ints:
 
 def find_groups(trajectories: Trajectories, places: Locations, meeting: Meeting) -> Groups:
     """Every group of stops that meet: each stop in one group at most."""
-    course = np.zeros(trajectories.samples, np.int32)
-    if meeting.courses:
-        course = find_courses(trajectories, places, meeting.courses)
     stop = find_stops(trajectories, meeting)
     # in an order that the numbers of the trajectories have no part in
     stop = stop[np.lexsort((trajectories.location[stop], trajectories.at[stop]))]
+    gathering = _Gathering(trajectories, places, meeting)
+    if not meeting.courses:
+        for doubled in range(meeting.doublings + 1):
+            stop = gathering.gather(stop, doubled)
+        return gathering.groups()
+    course = find_courses(trajectories, places, meeting.courses)
+    resting = course[stop] == AT_REST
+    alone = [gathering.gather(stop[resting], RESTING, course)]
+    moving = stop[~resting]
+    for doubled in range(meeting.doublings + 1):
+        moving = gathering.gather(moving, doubled, course)
+    stop = np.concatenate([*alone, moving])
+    for doubled in range(meeting.doublings, meeting.widest + 1):
+        lonely = lonely_trajectories(trajectories, gathering.groups().stop)
+        stop = gathering.gather(stop, doubled, lonely=lonely)
+    return gathering.groups()
+
+
+def lonely_trajectories(trajectories: Trajectories, stop: Ints) -> Flags:
+    """Those with more than half of their samples in one run between two stops that met."""
     ends = last_in_trajectory(trajectories)
-    x, y = places.x[trajectories.location], places.y[trajectories.location]
-    found: list[tuple[Ints, Ints, int]] = []
-    resting = course[stop] == AT_REST if meeting.courses else np.zeros(len(stop), np.bool_)
-    moving, stop = stop[~resting], stop[resting]
-    for doubled in range(RESTING, meeting.doublings + 1):
-        if doubled == 0:
-            stop = moving
-        window = meeting.windows(trajectories.at[stop])
-        column, row = meeting.cells(x[stop], y[stop], window, doubled)
-        if meeting.courses:
-            column = column * (meeting.courses + COURSES_BESIDE) + course[stop]
+    ends[stop] = True
+    at = np.flatnonzero(ends)
+    run = np.diff(at, prepend=-1)
+    owner = np.searchsorted(trajectories.offsets, at, side="right") - 1
+    longest = np.zeros(len(trajectories), np.int64)
+    np.maximum.at(longest, owner, run)
+    lonely: Flags = 2 * longest > trajectories.lengths
+    return lonely
+
+
+class _Gathering:
+    """Groups found so far."""
+
+    def __init__(self, trajectories: Trajectories, places: Locations, meeting: Meeting) -> None:
+        self._side, self._meeting = trajectories, meeting
+        self._x, self._y = places.x[trajectories.location], places.y[trajectories.location]
+        self._ends = last_in_trajectory(trajectories)
+        self._found: list[tuple[Ints, Ints, int]] = []
+
+    def gather(
+        self, stop: Ints, doubled: int, course: Ids | None = None, lonely: Flags | None = None
+    ) -> Ints:
+        """Group these stops, by course if one is given; who is left over.
+
+        `lonely`: only groups that have one of these trajectories in them.
+        """
+        window = self._meeting.windows(self._side.at[stop])
+        column, row = self._meeting.cells(self._x[stop], self._y[stop], window, doubled)
+        if course is not None:
+            column = column * (self._meeting.courses + COURSES_BESIDE) + course[stop]
         order, begins = _sorted_cells(window, column, row)
         stop = stop[order]
         part = np.zeros(len(stop), np.int32)
         over_ranges(
-            _split, begins, begins, stop, ends, trajectories.at, x, y,
+            _split, begins, begins, stop, self._ends, self._side.at, self._x, self._y,
             FASTEST_M_PER_US * _JUST_BELOW, part,
         )  # fmt: skip
         crowd = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
         number = _number_parts(crowd, part, begins)
         size = np.bincount(number)
-        alone = size[number] < 2 if len(number) else np.zeros(0, np.bool_)
-        kept = np.flatnonzero(~alone)
+        wanted = size > 1
+        if lonely is not None:
+            owner = np.searchsorted(self._side.offsets, stop, side="right") - 1
+            wanted &= np.bincount(number, lonely[owner], len(size)) > 0
+        met = wanted[number] if len(number) else np.zeros(0, np.bool_)
+        kept = np.flatnonzero(met)
         kept = kept[np.argsort(number[kept], kind="stable")]
-        found.append((stop[kept], size[size > 1], doubled))
-        stop = stop[alone]
-    return Groups(
-        offsets_from(np.concatenate([sizes for _, sizes, _ in found])),
-        np.concatenate([members for members, _, _ in found]),
-        np.concatenate([np.full(len(sizes), doubled, np.int32) for _, sizes, doubled in found]),
-    )
+        self._found.append((stop[kept], size[wanted], doubled))
+        return stop[~met]
+
+    def groups(self) -> Groups:
+        return Groups(
+            offsets_from(np.concatenate([sizes for _, sizes, _ in self._found])),
+            np.concatenate([members for members, _, _ in self._found]),
+            np.concatenate([np.full(len(s), doubled, np.int32) for _, s, doubled in self._found]),
+        )
 
 
 def _sorted_cells(window: Ints, column: Ints, row: Ints) -> tuple[Ints, Ints]:

@@ -97,7 +97,7 @@ def _require_groups(before: State, groups: Groups, dealt: Ids, meeting: Meeting)
         raise VerificationFailed("swap: a group of fewer than two was dealt")
     if ((stop < 0) | (stop >= side.samples)).any() or len(np.unique(stop)) != len(stop):
         raise VerificationFailed("swap: a member is no sample, or is in two groups")
-    if not ((groups.doubled >= RESTING) & (groups.doubled <= meeting.doublings)).all():
+    if not ((groups.doubled >= RESTING) & (groups.doubled <= meeting.widest)).all():
         raise VerificationFailed("swap: a cell is wider than it may be")
     number = groups.of_members()
     rank = np.lexsort((dealt, number))
