@@ -21,6 +21,7 @@ from freqdp_db.methods.unlinking.meetings import (
     RESTING,
     Meeting,
     find_groups,
+    lonely_trajectories,
 )
 from freqdp_db.methods.unlinking.state import State, trajectory_of
 from freqdp_db.methods.unlinking.swap import Swap, SwapDraw, SwapParameters, summary
@@ -251,6 +252,20 @@ def test_courses_part_a_crowd() -> None:
     assert any(g <= set(range(16, 40)) for g in found)
     everybody = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 0))
     assert np.diff(everybody.offsets).max() == 6
+
+
+def test_the_lonely_meet_anybody() -> None:
+    """Two that never leave their places, a kilometre apart, would be found as they are."""
+    rows = [[(t, 4.0 * k + 0.1 * t) for k in range(20)] for t in range(2)]
+    side = side_of(*rows)
+    assert lonely_trajectories(side, np.zeros(0, np.int64)).all()
+    groups = find_groups(side, LINE, Meeting(500.0, 5 * MINUTE, 1, 6))
+    assert len(groups) > 10
+    assert groups.doubled.min() >= 1
+    assert not lonely_trajectories(side, groups.stop).any()
+    # half and no more is not lonely
+    assert not lonely_trajectories(side, np.array([9, 29])).any()
+    assert lonely_trajectories(side, np.array([8, 29])).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
