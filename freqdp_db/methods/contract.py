@@ -19,6 +19,7 @@ import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.build import Build
+from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
@@ -88,6 +89,14 @@ class State:
     owner: Ids | None = None
     """The object of each sample; None: trajectory t is object t's."""
     areas: Areas | None = None
+    groups: Groups | None = None
+    """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
+    pieces: bool = False
+    """Whether trajectories are pieces that go on under other ids."""
+
+    def owners(self) -> Ids:
+        """The object of each sample."""
+        return self.trajectories.owner if self.owner is None else self.owner
 
     @cached_property
     def frequencies(self) -> Frequencies:
@@ -172,7 +181,7 @@ class Step(Generic[Options, Drawn, Logged]):
     def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
         """Refuse a stored draw that was made from other data; raises VerificationFailed."""
 
-    def counts(self, logged: Logged, before: State, after: State) -> Counts:
+    def counts(self, drawn: Drawn, logged: Logged, before: State, after: State) -> Counts:
         """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
         return {"samples": before.samples, "rows": after.samples}
 

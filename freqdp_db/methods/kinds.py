@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 MAX_DECIMALS = 9
 WIDEST_M = Decimal(10_000_000)
@@ -144,13 +144,20 @@ class Duration:
     """A span of time: in microseconds as a value, in seconds as JSON."""
 
     example: str = "60s"
+    zero: bool = False
+    """Whether it may be 0."""
 
     def declaration(self) -> dict[str, Any]:
-        return {"kind": "duration"}
+        return {"kind": "duration", "zero": self.zero}
 
     def _checked(self, seconds: Decimal) -> int:
         us = seconds * US_PER_S
-        if us <= 0 or us != us.to_integral_value() or seconds > _YEAR_S:
+        if (
+            us < 0
+            or (us == 0 and not self.zero)
+            or us != us.to_integral_value()
+            or seconds > _YEAR_S
+        ):
             raise NotAcceptable("a whole number of microseconds above 0, up to a year")
         return int(us)
 
@@ -246,3 +253,44 @@ class Name:
 
     def show(self, value: Any) -> str:
         return str(value)
+
+
+class Meet(NamedTuple):
+    """A cell of so many metres, and a window of so many microseconds."""
+
+    metres: Decimal
+    us: int
+
+
+@dataclass(frozen=True)
+class MeetingPlace:
+    """A place and a time at which somebody meets somebody: `500m/5min`."""
+
+    example: str = "500m/5min"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "meeting", "place": _CELL.declaration(), "time": _WINDOW.declaration()}
+
+    def from_text(self, text: str) -> Meet:
+        place, slash, time = text.partition("/")
+        if not slash or not place.strip().endswith("m"):
+            raise NotAcceptable("a number of metres and a duration, such as 500m/5min")
+        metres, us = _CELL.from_text(place), _WINDOW.from_text(time)
+        assert isinstance(metres, Decimal)
+        if metres < 1 or not US_PER_S <= us <= _DAY_S * US_PER_S:
+            raise NotAcceptable("a cell of 1 m to 100 km and a window of a second to a day")
+        return Meet(metres, us)
+
+    def from_json(self, value: Any) -> Meet:
+        return self.from_text(value if isinstance(value, str) else "")
+
+    def to_json(self, value: Any) -> Any:
+        return self.show(value)
+
+    def show(self, value: Any) -> str:
+        return f"{plain(value.metres)}m/{_WINDOW.show(value.us)}"
+
+
+_DAY_S = 86_400
+_CELL = Number(Decimal(100_000), "500", unit="metres")
+_WINDOW = Duration("5min")

@@ -116,7 +116,7 @@ class Trial:
                 StepTaken(
                     step,
                     len(drawn),
-                    step.counts(logged, state, after),
+                    step.counts(drawn, logged, state, after),
                     step.user_level(state, drawn, options),
                 )
             )

@@ -89,7 +89,7 @@ class StoredJournal:
         if costs:
             self.user_level[step.name] = costs
         logged, after = step.carry_out(world, state, drawn, options)
-        counts = step.counts(logged, state, after)
+        counts = step.counts(drawn, logged, state, after)
         known = self._committed.get(number)
         if known is None or known.digest is None:
             self.meanwhile(self._write_log, number, step, logged, counts, after)
@@ -176,7 +176,7 @@ class ReplayJournal:
             found = step.check(world, state, drawn, logged, after, options)
         except VerificationFailed as error:
             raise VerificationFailed(f"step {number}: {error.message}") from None
-        counts = step.counts(logged, state, after)
+        counts = step.counts(drawn, logged, state, after)
         if recorded.counts != counts or not same_digest(recorded.digest, after):
             raise VerificationFailed(f"step {number}: the log is not the one that was recorded")
         for name, count in found.items():

@@ -29,8 +29,22 @@ BEGIN
                 WHEN 'us' THEN 0.000001 WHEN 'ms' THEN 0.001 WHEN 's' THEN 1 WHEN 'min' THEN 60
                 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 WHEN 'd' THEN 86400 END;
         END IF;
-        IF number > 0 AND number <= 366 * 86400 AND scale(trim_scale(number)) <= 6 THEN
+        IF (number > 0 OR (number = 0 AND (declared ->> 'zero')::boolean)) AND number <= 366 * 86400 AND scale(trim_scale(number)) <= 6 THEN
             answer := to_jsonb(trim_scale(number));
+        END IF;
+    ELSIF kind = 'meeting' THEN
+        words := regexp_match(CASE WHEN jsonb_typeof(given) = 'string' THEN text_given END,
+            '^ *([0-9]{1,20}\.?[0-9]{0,20}) *m */(.*)$');
+        IF words IS NOT NULL THEN
+            answer := ${private}.check_parameter(check_parameter.name, declared -> 'time', to_jsonb(words[2]));
+            number := words[1]::numeric;
+            IF number >= 1 AND number <= (declared -> 'place' ->> 'high')::numeric
+                AND scale(number) <= (declared -> 'place' ->> 'decimals')::int
+                AND (answer #>> '{}')::numeric BETWEEN 1 AND 86400 THEN
+                answer := to_jsonb(concat(trim_scale(number), 'm/', answer #>> '{}', 's'));
+            ELSE
+                answer := NULL;
+            END IF;
         END IF;
     ELSIF kind = 'flag' THEN
         IF jsonb_typeof(given) = 'boolean' THEN

@@ -66,7 +66,7 @@ class _Facts:
         return own, best, ties
 
 
-def _pick(side: Trajectories, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def pick_samples(side: Trajectories, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Random samples of each trajectory, without repetition: offsets, and positions."""
     draw = rng.random(side.samples)
     order = np.lexsort((draw, side.owner))
@@ -89,7 +89,7 @@ def known_samples(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     linkable = pair.on_both_sides
     found = {}
     for count in KNOWN_SAMPLES:
-        offsets, position = _pick(pair.original, count, rng)
+        offsets, position = pick_samples(pair.original, count, rng)
         at = pair.coarse(pair.original.at[position])
         step = np.minimum(np.searchsorted(clock, at), steps - 1)
         seen = clock[step] == at if len(clock) else np.zeros(len(at), np.bool_)
@@ -114,7 +114,7 @@ def unicity(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     hour = hour - hour.min(initial=0)
     fact = cell.reshape(-1)[side.location] * (hour.max(initial=0) + 1) + hour
     holds = _Facts(fact, side.owner.astype(np.int64), len(side))
-    offsets, position = _pick(side, _UNICITY_SAMPLES, rng)
+    offsets, position = pick_samples(side, _UNICITY_SAMPLES, rng)
     # a fact that was drawn twice says no more than once, but both trajectories count it alike
     _, _, ties = holds.match(fact[position], offsets)
     filled = side.lengths > 0

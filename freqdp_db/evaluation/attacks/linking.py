@@ -28,8 +28,8 @@ _EDGE_PERCENT = 0.1
 _GRID_SIDE = 300
 _HOURS = 24
 _WINDOWS = 12
-_HOURS_PER_WINDOW = 2
-_FARTHEST_HOURS = 12.0
+HOURS_PER_WINDOW = 2
+FARTHEST_HOURS = 12.0
 PROTOCOLS = ("a", "b")
 KINDS = ("s", "st", "sq")
 
@@ -38,10 +38,10 @@ def linking_attacks(pair: Pair) -> dict[str, float]:
     """LA_s, LA_st, LA_sq and LA_t; `.none` is the share that is like nothing at all."""
     found: dict[str, float] = {}
     for protocol in PROTOCOLS:
-        met = pair if protocol == "a" else _days_apart(pair)
+        met = pair if protocol == "a" else days_apart(pair)
         linkable = met.on_both_sides
         for kind in KINDS:
-            original, released, dimensions = _dimensions(met, kind)
+            original, released, dimensions = dimensions_of(met, kind)
             for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
                 links = most_alike(
                     tf_idf(released, dimensions, strongest),
@@ -62,7 +62,7 @@ def _share(which: Flags, of: Flags) -> float:
     return float(which[of].mean()) if of.any() else 0.0
 
 
-def _days_apart(pair: Pair) -> Pair:
+def days_apart(pair: Pair) -> Pair:
     """Protocol B: released odd days, D's even days."""
     odd = on_odd_days(pair.released.at, pair.timezone)
     even = ~on_odd_days(pair.original.at, pair.timezone)
@@ -75,7 +75,7 @@ def _days_apart(pair: Pair) -> Pair:
     )
 
 
-def _dimensions(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]:
+def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]:
     """D and D* with what the attack counts in place of locations, and how many of it there are."""
     if kind == "s":
         return pair.original, pair.released, len(pair.locations)
@@ -98,38 +98,41 @@ def _dimensions(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]
 
 def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
     """Unordered pairs of consecutive different locations, numbered over both sides."""
-    parts = []
+    parts, times = [], []
     for side in (pair.original, pair.released):
         owner = side.owner
         a, b = side.location[:-1].astype(np.int64), side.location[1:].astype(np.int64)
         moves = (owner[:-1] == owner[1:]) & (a != b)
         code = np.minimum(a, b)[moves] * len(pair.locations) + np.maximum(a, b)[moves]
-        parts.append((code, owner[:-1][moves], side.at[:-1][moves]))
+        parts.append((code, owner[:-1][moves], side))
+        times.append(side.at[:-1][moves])
     codes, number = np.unique(np.concatenate([p[0] for p in parts]), return_inverse=True)
     number_of: Ids = number.astype(np.int32)
     cut = len(parts[0][0])
     sides = [
-        Trajectories(
-            offsets_from(np.bincount(owner, minlength=len(pair))), which, at, pair.original.start
+        # a release may have more trajectories than there are objects
+        Trajectories(offsets_from(np.bincount(owner, minlength=len(side))), which, at, side.start)
+        for (_, owner, side), at, which in zip(
+            parts, times, (number_of[:cut], number_of[cut:]), strict=True
         )
-        for (_, owner, at), which in zip(parts, (number_of[:cut], number_of[cut:]), strict=True)
     ]
     return sides[0], sides[1], len(codes)
 
 
 def _by_time_of_day(pair: Pair) -> Links:
     """LA_t: shares of twelve two-hour windows; likeness = 1 - earth mover's hours / 12."""
-    shares = [_windows(side, pair.timezone) for side in (pair.released, pair.original)]
+    shares = [windows_of_day(side, pair.timezone) for side in (pair.released, pair.original)]
     return most_alike_clocks(
         shares[0],
         shares[1],
         (pair.released.lengths > 0, pair.original.lengths > 0),
-        _HOURS_PER_WINDOW / _FARTHEST_HOURS,
+        HOURS_PER_WINDOW / FARTHEST_HOURS,
     )
 
 
-def _windows(side: Trajectories, timezone: str) -> Weights:
-    window = hours_of_day(side.at, timezone) // _HOURS_PER_WINDOW
+def windows_of_day(side: Trajectories, timezone: str) -> Weights:
+    """Share of a trajectory's samples in each of twelve two-hour windows."""
+    window = hours_of_day(side.at, timezone) // HOURS_PER_WINDOW
     counts = np.bincount(
         side.owner.astype(np.int64) * _WINDOWS + window, minlength=len(side) * _WINDOWS
     ).reshape(len(side), _WINDOWS)

@@ -19,7 +19,7 @@ from freqdp_db.frequency.counts import count_frequencies
 Weights = NDArray[np.float64]
 
 # Weights and similarities that differ by less are equal: sums in another order end in other bits.
-_SAME = 1e-9
+SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Links:
 
     def right(self) -> Flags:
         """Linked right: nothing is more like it than its own original. Likeness 0 links nothing."""
-        return (self.own > _SAME) & (self.own >= self.other - _SAME)
+        return (self.own > SAME) & (self.own >= self.other - SAME)
 
     def none(self) -> Flags:
         """Like nothing at all."""
-        return (self.own <= _SAME) & (self.other <= _SAME)
+        return (self.own <= SAME) & (self.other <= SAME)
 
 
 @njit(nogil=True, cache=True)
@@ -66,7 +66,7 @@ def _weigh(first, last, offsets, dimension, count, idf, keep, kept, order, weigh
             score = np.empty(hi - lo, np.int64)
             for i in range(lo, hi):
                 share = weight[i] / math.sqrt(norm)
-                score[i - lo] = -np.int64(math.floor(share / _SAME + 0.5))
+                score[i - lo] = -np.int64(math.floor(share / SAME + 0.5))
             # stable, and dimensions ascend: ties go to the lower one
             ranked = stable_order(score)
             for i in range(hi - lo):
@@ -148,7 +148,7 @@ def most_alike(released: Vectors, original: Vectors, dimensions: int) -> Links:
 
 
 @njit(cache=True)
-def _around_the_clock(a, b, gap):  # type: ignore[no-untyped-def]
+def around_the_clock(a, b, gap):  # type: ignore[no-untyped-def]
     """Circular earth mover's distance of two histograms, in bins: sum |F - median F|."""
     run = 0.0
     for i in range(len(a)):
@@ -174,7 +174,7 @@ def _compare_clocks(first, last, offsets, released, original, filled, scale, own
             continue
         for o in range(len(filled)):
             if filled[o]:
-                like = 1.0 - scale * _around_the_clock(released[t], original[o], gap)
+                like = 1.0 - scale * around_the_clock(released[t], original[o], gap)
                 if o == t:
                     own[t] = like
                 elif like > other[t]:

@@ -80,7 +80,7 @@ class EditingStep(Step[Options, Drawn, Edits]):
         if not (self.reached(state.frequencies, drawn) == self.was_and_target(drawn)[0]).all():
             raise VerificationFailed("its targets were drawn from other data")
 
-    def counts(self, logged: Edits, before: State, after: State) -> Counts:
+    def counts(self, drawn: Drawn, logged: Edits, before: State, after: State) -> Counts:
         return {
             "deletions": logged.deletions.edits,
             "insertions": logged.insertions.edits,

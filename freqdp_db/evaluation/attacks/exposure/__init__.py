@@ -1,0 +1,1 @@
+"""Exposure: what an attacker learns from a release, of whatever kind."""

@@ -1,0 +1,97 @@
+"""What the attackers are given: the objects they look for, and a release with what is public of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.groups import Groups
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.evaluation.pair import Pair
+from freqdp_db.methods.contract import Areas
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release as its readers have it, and whose each sample is, for who judges the attacks."""
+
+    trajectories: Trajectories
+    places: Locations
+    owner: Ids | None = None
+    """The object of each sample; None: trajectory t is object t's, or nobody's (synthetic)."""
+    areas: Areas | None = None
+    time_step_us: int | None = None
+    """What released times were coarsened to: public."""
+    groups: Groups | None = None
+    """Released samples after which identities may have been swapped. An attacker who knows the
+    method finds most of them; here all are known, so that no attacker knows more."""
+    pieces: bool = False
+    """Whether released trajectories are pieces that go on under other ids."""
+
+    @cached_property
+    def trajectory(self) -> Ids:
+        """The trajectory of each sample."""
+        return self.trajectories.owner
+
+    @property
+    def owners(self) -> Ids:
+        return self.trajectory if self.owner is None else self.owner
+
+    @cached_property
+    def x(self) -> Metres:
+        """Of each sample."""
+        return self.places.x[self.trajectories.location]
+
+    @cached_property
+    def y(self) -> Metres:
+        """Of each sample."""
+        return self.places.y[self.trajectories.location]
+
+    @cached_property
+    def ends(self) -> Flags:
+        """Whether each sample is the last of its trajectory."""
+        last = np.zeros(self.trajectories.samples, np.bool_)
+        last[self.trajectories.offsets[1:][self.trajectories.lengths > 0] - 1] = True
+        return last
+
+    def coarse(self, at: Ints) -> Ints:
+        """Times as the release shows them."""
+        return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
+
+
+@dataclass(frozen=True)
+class Case:
+    """Objects that are looked for, and the release they are looked for in."""
+
+    original: Trajectories
+    places: Locations
+    release: Release
+    timezone: str = "UTC"
+
+    def __len__(self) -> int:
+        return len(self.original)
+
+    @cached_property
+    def x(self) -> Metres:
+        """Of each original sample."""
+        return self.places.x[self.original.location]
+
+    @cached_property
+    def y(self) -> Metres:
+        """Of each original sample."""
+        return self.places.y[self.original.location]
+
+    @cached_property
+    def pair(self) -> Pair:
+        """Both sides over the original places, for what compares places by number."""
+        side = self.release.trajectories
+        if self.release.places is not self.places:
+            tree = cKDTree(np.column_stack([self.places.x, self.places.y]))
+            points = np.column_stack([self.release.places.x, self.release.places.y])
+            nearest: Ids = np.asarray(tree.query(points)[1], np.int32)
+            side = replace(side, location=nearest[side.location])
+        return Pair(self.original, side, self.places, self.timezone, self.release.time_step_us)

@@ -1,0 +1,231 @@
+"""The follower: knows a few exact samples, the method and its parameters, and follows the trace.
+
+From each known sample it goes forward and backward; wherever the method may have changed the
+identity it takes the continuation with the least change of velocity. With several known samples a
+trace is followed to half the time to the next one: beyond, that one knows better. The value is the
+largest share found, over horizons, at which claims are right at even odds on average.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.sorting import stable_order
+from freqdp_db.engines.threads import over_ranges
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.claims import Worth, boxes_of, until_of, worth_of
+from freqdp_db.evaluation.attacks.exposure.joints import Joints
+from freqdp_db.evaluation.attacks.exposure.sightings import Known, Sighted
+
+HORIZONS_H = (1, 3, 6, 12, 24, None)
+_HOUR_US = 3_600_000_000
+_ENDLESS_US = 2**62
+FOLLOWERS = {"follow": False, "rhythm": True}
+"""By velocity alone, and by the intervals between samples besides."""
+_EVEN_ODDS = 0.5
+# So much change of velocity is as strange as an interval that is twice as odd.
+_TURN_M_S = 3.0
+
+
+@njit(nogil=True, cache=True)
+def _seconds(a, b, at):  # type: ignore[no-untyped-def]
+    return max(abs(at[b] - at[a]) / 1e6, 1.0)
+
+
+@njit(nogil=True, cache=True)
+def _turn(a, b, c, x, y, at):  # type: ignore[no-untyped-def]
+    """Change of velocity at b, metres a second; the same in both directions of time."""
+    before, after = _seconds(a, b, at), _seconds(b, c, at)
+    return np.hypot(
+        (x[c] - x[b]) / after - (x[b] - x[a]) / before,
+        (y[c] - y[b]) / after - (y[b] - y[a]) / before,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _off_beat(seconds, usual):  # type: ignore[no-untyped-def]
+    """How far an interval is from another one, from its double and from its half."""
+    return min(abs(seconds - usual), abs(seconds - 2 * usual), abs(2 * seconds - usual))
+
+
+@njit(nogil=True, cache=True)
+def _misfit(earlier, prior, p, b, beyond, x, y, at, by_rhythm):  # type: ignore[no-untyped-def]
+    """How badly b and what lies beyond it go on from p and what the follower knows behind it.
+
+    Samples that are not known are -1. By rhythm: devices send at intervals of their own, and an
+    interval that fits tells as much as a velocity does.
+    """
+    if prior >= 0:
+        cost = _turn(prior, p, b, x, y, at)
+    elif beyond >= 0:
+        cost = _turn(p, b, beyond, x, y, at)
+    else:
+        cost = np.hypot(x[b] - x[p], y[b] - y[p]) / _seconds(p, b, at)
+    if not by_rhythm:
+        return cost
+    cost /= _TURN_M_S
+    here = _seconds(p, b, at)
+    if prior >= 0:
+        usual = _seconds(prior, p, at)
+        off = _off_beat(here, usual)
+        if earlier >= 0:
+            off = min(off, _off_beat(here, _seconds(earlier, prior, at)))
+        cost += np.log1p(off)
+        if beyond >= 0:
+            off = abs(_seconds(b, beyond, at) - usual)
+            if earlier >= 0:
+                off = min(off, abs(_seconds(b, beyond, at) - _seconds(earlier, prior, at)))
+            cost += np.log1p(off) / 2
+    elif beyond >= 0:
+        cost += np.log1p(_off_beat(here, _seconds(b, beyond, at)))
+    return cost
+
+
+@njit(nogil=True, cache=True)
+def next_sample(  # type: ignore[no-untyped-def]
+    p, prior, earlier, x, y, at, ends, trajectory, group, offsets, stop, after, by_rhythm
+):
+    """Where the follower goes on from p, having come by `earlier` and `prior` (-1: not known)."""
+    g = group[p]
+    if g < 0:
+        return after[trajectory[p]] if ends[p] else p + 1
+    best, chosen = np.inf, -1
+    for m in range(offsets[g], offsets[g + 1]):
+        s = stop[m]
+        b = after[trajectory[s]] if ends[s] else s + 1
+        # times that were coarsened may be equal
+        if b < 0 or at[b] < at[p]:
+            continue
+        beyond = -1 if ends[b] else b + 1
+        cost = _misfit(earlier, prior, p, b, beyond, x, y, at, by_rhythm)
+        if cost < best:
+            best, chosen = cost, b
+    return chosen
+
+
+@njit(nogil=True, cache=True)
+def sample_before(  # type: ignore[no-untyped-def]
+    p, later, latest, x, y, at, begins, trajectory, group, offsets, stop, before, by_rhythm
+):
+    """Where the follower comes from at p, having gone on to `later` and `latest` (-1: not known)."""
+    q = before[trajectory[p]] if p == begins[trajectory[p]] else p - 1
+    if q < 0 or group[q] < 0:
+        return q
+    g = group[q]
+    best, chosen = np.inf, -1
+    for m in range(offsets[g], offsets[g + 1]):
+        s = stop[m]
+        if at[s] > at[p]:
+            continue
+        beyond = -1 if s == begins[trajectory[s]] else s - 1
+        cost = _misfit(latest, later, p, s, beyond, x, y, at, by_rhythm)
+        if cost < best:
+            best, chosen = cost, s
+    return chosen
+
+
+@njit(nogil=True, cache=True)
+def _follow_all(  # type: ignore[no-untyped-def]
+    first, last, offsets, ux, uy, ut, known, known_offsets, where, x, y, at, begins, ends,
+    trajectory, group, group_offsets, stop, after, before, boxes, until, by_rhythm,
+    horizons, found, right,
+):  # fmt: skip
+    for u in range(first, last):
+        seen = where[known_offsets[u] : known_offsets[u + 1]].copy()
+        times = np.empty(len(seen), np.int64)
+        for k in range(len(seen)):
+            times[k] = at[seen[k]] if seen[k] >= 0 else _ENDLESS_US
+        order = stable_order(times)
+        claim, age, n = np.empty(256, np.int64), np.empty(256, np.int64), 0
+        for k in range(len(seen)):
+            p = seen[order[k]]
+            if p < 0:
+                continue
+            since, to = -_ENDLESS_US, _ENDLESS_US
+            if k > 0:
+                since = (times[order[k - 1]] + at[p]) // 2
+            if k + 1 < len(seen) and seen[order[k + 1]] >= 0:
+                to = (times[order[k + 1]] + at[p]) // 2
+            for way in range(2):
+                here, prior, earlier = p, -1, -1
+                if way == 0 and p != begins[trajectory[p]] and group[p - 1] < 0:
+                    prior = p - 1
+                if way == 1 and not ends[p] and group[p] < 0:
+                    prior = p + 1
+                while here >= 0 and since <= at[here] <= to:
+                    if n == len(claim):
+                        wider, older = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+                        for i in range(n):
+                            wider[i], older[i] = claim[i], age[i]
+                        claim, age = wider, older
+                    if way == 0 or here != p:
+                        claim[n], age[n] = here, abs(at[here] - at[p])
+                        n += 1
+                    if way == 0:
+                        step = next_sample(
+                            here, prior, earlier, x, y, at, ends, trajectory, group, group_offsets,
+                            stop, after, by_rhythm,
+                        )  # fmt: skip
+                    else:
+                        step = sample_before(
+                            here, prior, earlier, x, y, at, begins, trajectory, group,
+                            group_offsets, stop, before, by_rhythm,
+                        )  # fmt: skip
+                    here, prior, earlier = step, here, prior
+        moment = np.empty(n, np.int64)
+        for i in range(n):
+            moment[i] = at[claim[i]]
+        in_time = stable_order(moment)
+        for h in range(len(horizons)):
+            chosen, c = np.empty(n, np.int64), 0
+            for i in range(n):
+                if age[in_time[i]] <= horizons[h]:
+                    chosen[c] = claim[in_time[i]]
+                    c += 1
+            found[h, u], right[h, u] = worth_of(
+                u, offsets, ux, uy, ut, known, chosen[:c], x, y, at, boxes, until
+            )  # fmt: skip
+
+
+def follow(
+    case: Case, joints: Joints, known: Known, sighted: Sighted, *, by_rhythm: bool
+) -> list[Worth]:
+    """What the follower's claims are worth at each horizon."""
+    release, side = case.release, case.release.trajectories
+    horizons = np.array([_ENDLESS_US if h is None else h * _HOUR_US for h in HORIZONS_H], np.int64)
+    found, right = (np.full((len(horizons), len(case)), np.nan) for _ in range(2))
+    over_ranges(
+        _follow_all, case.original.offsets, case.original.offsets, case.x, case.y,
+        case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
+        release.x, release.y, side.at, side.offsets, release.ends, release.trajectory,
+        joints.group, joints.offsets, joints.stop, joints.after, joints.before,
+        boxes_of(release), until_of(release), by_rhythm, horizons, found, right,
+    )  # fmt: skip
+    return [Worth(f, r) for f, r in zip(found, right, strict=True)]
+
+
+def following_exposures(
+    case: Case, joints: Joints, seen: dict[int, tuple[Known, Sighted]]
+) -> dict[str, float]:
+    """`exposure.follow.<p>` and `exposure.rhythm.<p>` with every horizon beside them."""
+    result: dict[str, float] = {}
+    for attack, by_rhythm in FOLLOWERS.items():
+        for count, (known, sighted) in seen.items():
+            worths = follow(case, joints, known, sighted, by_rhythm=by_rhythm)
+            result |= _at_even_odds(f"exposure.{attack}.{count}", worths)
+    return result
+
+
+def _at_even_odds(name: str, worths: list[Worth]) -> dict[str, float]:
+    """The best horizon at which a claim is right at least every second time, and all of them."""
+    best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
+    by_horizon: dict[str, float] = {}
+    for hours, worth in zip(HORIZONS_H, worths, strict=True):
+        at = worth.named(name)
+        label = f"{name}.{'endless' if hours is None else f'{hours}h'}"
+        by_horizon[label] = at[name]
+        by_horizon[f"{label}.precision"] = at[f"{name}.precision"]
+        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
+            best = at
+    return best | by_horizon

@@ -1,0 +1,154 @@
+"""Attackers who know an object by its places, times and movements pick the most alike trajectory.
+
+The signatures are those of the linking attacks; here an object looks for its released trajectory,
+of which there may be many more, or fewer, than objects.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.ragged import offsets_from, offsets_of
+from freqdp_db.engines.threads import over_ranges
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.claims import worth_of_picks
+from freqdp_db.evaluation.attacks.linking import (
+    FARTHEST_HOURS,
+    HOURS_PER_WINDOW,
+    KINDS,
+    PROTOCOLS,
+    STRONGEST,
+    days_apart,
+    dimensions_of,
+    windows_of_day,
+)
+from freqdp_db.evaluation.attacks.vectors import SAME, Vectors, around_the_clock, tf_idf
+from freqdp_db.evaluation.pair import Pair
+
+
+@njit(nogil=True, cache=True)
+def _pick_by_cosine(  # type: ignore[no-untyped-def]
+    first, last, offsets, dimension, weight, lists, carrier, share, chance, like_of, pick, best_of
+):
+    """The released vector most like each object's; ties by chance; likeness 0 picks nothing."""
+    like = np.zeros(like_of, np.float64)
+    touched = np.empty(like_of, np.int64)
+    for u in range(first, last):
+        n = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            d = dimension[i]
+            if weight[i] <= 0.0:
+                continue
+            for j in range(lists[d], lists[d + 1]):
+                if share[j] > 0.0:
+                    if like[carrier[j]] == 0.0:
+                        touched[n] = carrier[j]
+                        n += 1
+                    like[carrier[j]] += weight[i] * share[j]
+        best = 0.0
+        for k in range(n):
+            best = max(best, like[touched[k]])
+        best_of[u] = best
+        if best > SAME:
+            ties = 0
+            for k in range(n):
+                if like[touched[k]] >= best - SAME:
+                    ties += 1
+            chosen = min(int(chance[u] * ties), ties - 1)
+            for k in range(n):
+                if like[touched[k]] >= best - SAME:
+                    if chosen == 0:
+                        pick[u] = touched[k]
+                        break
+                    chosen -= 1
+        for k in range(n):
+            like[touched[k]] = 0.0
+
+
+def pick_by_cosine(
+    original: Vectors, released: Vectors, dimensions: int, rng: np.random.Generator
+) -> tuple[Ints, NDArray[np.float64]]:
+    """For each object its most alike released trajectory (-1: none is alike), and how alike."""
+    order = np.argsort(released.dimension, kind="stable")
+    carrier = np.repeat(np.arange(len(released), dtype=np.int32), np.diff(released.offsets))
+    lists = offsets_of(released.dimension[order], dimensions)
+    pick, best = np.full(len(original), -1, np.int64), np.zeros(len(original))
+    over_ranges(
+        _pick_by_cosine, original.offsets, original.offsets, original.dimension, original.weight,
+        lists, carrier[order], released.weight[order], rng.random(len(original)), len(released),
+        pick, best,
+    )  # fmt: skip
+    return pick, best
+
+
+@njit(nogil=True, cache=True)
+def _pick_by_clock(first, last, work, original, distinct, copies, scale, chance, choice):  # type: ignore[no-untyped-def]
+    """Number of the best distinct histogram, and which of its equals, for each object."""
+    gap = np.empty(original.shape[1], np.float64)
+    near = np.empty(len(distinct), np.float64)
+    for u in range(first, last):
+        if work[u] == work[u + 1]:
+            continue
+        best = -1.0
+        for d in range(len(distinct)):
+            near[d] = 1.0 - scale * around_the_clock(original[u], distinct[d], gap)
+            best = max(best, near[d])
+        if best <= SAME:
+            continue
+        ties = 0
+        for d in range(len(distinct)):
+            if near[d] >= best - SAME:
+                ties += copies[d]
+        chosen = min(int(chance[u] * ties), ties - 1)
+        for d in range(len(distinct)):
+            if near[d] >= best - SAME:
+                if chosen < copies[d]:
+                    choice[u, 0], choice[u, 1] = d, chosen
+                    break
+                chosen -= copies[d]
+
+
+def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
+    """For each object the released trajectory whose hours of the day are most alike."""
+    released = windows_of_day(pair.released, pair.timezone)
+    filled = np.flatnonzero(pair.released.lengths > 0)
+    pick = np.full(len(pair.original), -1, np.int64)
+    if not len(filled):
+        return pick
+    # pieces have few hours: many histograms are the same
+    distinct, which, copies = np.unique(
+        released[filled], axis=0, return_inverse=True, return_counts=True
+    )
+    members = filled[np.argsort(which.reshape(-1), kind="stable")]
+    choice = np.full((len(pick), 2), -1, np.int64)
+    work = offsets_from((pair.original.lengths > 0).astype(np.int64))
+    over_ranges(
+        _pick_by_clock, work, work, windows_of_day(pair.original, pair.timezone), distinct,
+        copies, HOURS_PER_WINDOW / FARTHEST_HOURS, rng.random(len(pick)), choice,
+    )  # fmt: skip
+    there = choice[:, 0] >= 0
+    pick[there] = members[offsets_from(copies)[choice[there, 0]] + choice[there, 1]]
+    return pick
+
+
+def likeness_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all."""
+    found: dict[str, float] = {}
+    for protocol in PROTOCOLS:
+        pair = case.pair if protocol == "a" else days_apart(case.pair)
+        for kind in KINDS:
+            original, released, dimensions = dimensions_of(pair, kind)
+            for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
+                pick, _ = pick_by_cosine(
+                    tf_idf(original, dimensions, strongest),
+                    tf_idf(released, dimensions, strongest),
+                    dimensions,
+                    rng,
+                )
+                name = f"exposure.{kind}.{protocol}.{length}"
+                found |= worth_of_picks(case, pick).named(name)
+        found |= worth_of_picks(case, pick_by_clock(pair, rng)).named(f"exposure.t.{protocol}")
+    return found

@@ -1,0 +1,250 @@
+"""Attackers who know a few exact samples: `exposure.x`, and where in the release they were seen.
+
+The trajectory that holds most of them exactly fits best; among equals, the one with most of them
+nearby (200 m, 5 min). Where samples were made areas, what fits is what contains them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.engines.threads import over_ranges
+from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, NEAR_US, boxes_of, worth_of_picks
+from freqdp_db.evaluation.attacks.knowledge import KNOWN_SAMPLES, pick_samples
+
+# One sample held exactly outweighs any number nearby.
+_EXACT = 1_000
+_SAME_PLACE_M = 1e-3
+
+
+@dataclass(frozen=True)
+class Known:
+    """Samples of each object that the attacker knows: positions in the original."""
+
+    offsets: Ints
+    position: Ints
+
+    def flags(self, samples: int) -> Flags:
+        known = np.zeros(samples, np.bool_)
+        known[self.position] = True
+        return known
+
+
+@dataclass(frozen=True)
+class Sighted:
+    """What the attacker makes of them."""
+
+    pick: Ints
+    """The trajectory that fits best; -1: none fits."""
+    where: Ints
+    """The released sample that each known one is taken for; -1: none."""
+    score: Ints
+    """How well the pick fits: 1,000 for each sample held exactly, 1 for each nearby."""
+
+
+class SightingIndex:
+    """Released samples by window of time and cell: who was near a place at a time."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+
+    @cached_property
+    def _grid(self) -> tuple[Ints, Ints, Ints]:
+        """Keys in order, the sample of each, and what keys are made of."""
+        x, y, at = self.release.x, self.release.y, self.release.trajectories.at
+        column, row = (np.floor(v / NEAR_M).astype(np.int64) for v in (x, y))
+        window = at // NEAR_US
+        low = [int(k.min()) - 1 if len(k) else 0 for k in (window, column, row)]
+        high = [int(k.max()) + 1 if len(k) else 0 for k in (window, column, row)]
+        size = [h - lo + 1 for lo, h in zip(low, high, strict=True)]
+        if size[0] * size[1] * size[2] >= 2**62:
+            # a bogus position on the other side of the globe: such places share a row or column
+            column, row = column & 0xFFFF, row & 0xFFFF
+            low[1:], size[1:] = [-1, -1], [0x10002, 0x10002]
+        key = ((window - low[0]) * size[1] + (column - low[1])) * size[2] + (row - low[2])
+        order = np.argsort(key, kind="stable")
+        return key[order], order, np.array([*low, *size], np.int64)
+
+    def find(self, case: Case, known: Known, rng: np.random.Generator) -> Sighted:
+        """Look for the known samples of every object."""
+        release, objects = self.release, len(case)
+        pick, score = np.full(objects, -1, np.int64), np.zeros(objects, np.int64)
+        where = np.full(len(known.position), -1, np.int64)
+        x, y = case.x[known.position], case.y[known.position]
+        at = release.coarse(case.original.at[known.position])
+        side = release.trajectories
+        if release.areas is None:
+            keys, order, frame = self._grid
+            over_ranges(
+                _sight, known.offsets, known.offsets, x, y, at, keys, order, frame, release.x,
+                release.y, side.at, release.trajectory, len(side), rng.random(objects),
+                pick, score, where,
+            )  # fmt: skip
+        else:
+            over_ranges(
+                _contain, known.offsets, known.offsets, x, y, at, side.offsets, side.at,
+                boxes_of(release), release.areas.until, rng.random(objects), pick, score, where,
+            )  # fmt: skip
+        return Sighted(pick, where, score)
+
+
+@njit(nogil=True, cache=True)
+def _near(x, y, at, keys, order, frame, rx, ry, rat, out):  # type: ignore[no-untyped-def]
+    """Released samples within reach of a place and time into `out`, which grows; and their number."""
+    n = 0
+    column, row = int(np.floor(x / NEAR_M)), int(np.floor(y / NEAR_M))
+    window = at // NEAR_US
+    folded = frame[4] == 0x10002 and frame[1] == -1
+    for w in range(window - 1, window + 2):
+        if w < frame[0] or w >= frame[0] + frame[3]:
+            continue
+        for c in range(column - 1, column + 2):
+            for r in range(row - 1, row + 2):
+                fc, fr = c, r
+                if folded:
+                    fc, fr = c & 0xFFFF, r & 0xFFFF
+                fc, fr = fc - frame[1], fr - frame[2]
+                if fc < 0 or fc >= frame[4] or fr < 0 or fr >= frame[5]:
+                    continue
+                key = ((w - frame[0]) * frame[4] + fc) * frame[5] + fr
+                k = np.searchsorted(keys, key)
+                while k < len(keys) and keys[k] == key:
+                    p = order[k]
+                    k += 1
+                    dx, dy = rx[p] - x, ry[p] - y
+                    if abs(rat[p] - at) <= NEAR_US and dx * dx + dy * dy <= NEAR_M * NEAR_M:
+                        if n == len(out):
+                            more = np.empty(2 * n, np.int64)
+                            for i in range(n):
+                                more[i] = out[i]
+                            out = more
+                        out[n] = p
+                        n += 1
+    return out, n
+
+
+@njit(nogil=True, cache=True)
+def _is_exact(x, y, at, p, rx, ry, rat):  # type: ignore[no-untyped-def]
+    return rat[p] == at and abs(rx[p] - x) < _SAME_PLACE_M and abs(ry[p] - y) < _SAME_PLACE_M
+
+
+@njit(nogil=True, cache=True)
+def _best(touched, n, points, chance):  # type: ignore[no-untyped-def]
+    """The one with most points, a tie by chance; -1 if there is none."""
+    best = ties = 0
+    for k in range(n):
+        if points[touched[k]] > best:
+            best, ties = points[touched[k]], 1
+        elif points[touched[k]] == best and best > 0:
+            ties += 1
+    chosen = min(int(chance * ties), ties - 1)
+    for k in range(n):
+        if best > 0 and points[touched[k]] == best:
+            if chosen == 0:
+                return touched[k], best
+            chosen -= 1
+    return -1, 0
+
+
+@njit(nogil=True, cache=True)
+def _sight(  # type: ignore[no-untyped-def]
+    first, last, offsets, x, y, at, keys, order, frame, rx, ry, rat, carrier, carriers, chance,
+    pick, score, where,
+):  # fmt: skip
+    points = np.zeros(carriers, np.int64)
+    seen = np.full(carriers, -1, np.int64)
+    exactly = np.full(carriers, -1, np.int64)
+    touched = np.empty(carriers, np.int64)
+    near = np.empty(64, np.int64)
+    for u in range(first, last):
+        n = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            near, count = _near(x[i], y[i], at[i], keys, order, frame, rx, ry, rat, near)
+            for k in range(count):
+                t = carrier[near[k]]
+                if seen[t] != i:
+                    if points[t] == 0:
+                        touched[n] = t
+                        n += 1
+                    seen[t] = i
+                    points[t] += 1
+                if exactly[t] != i and _is_exact(x[i], y[i], at[i], near[k], rx, ry, rat):
+                    exactly[t] = i
+                    points[t] += _EXACT
+        pick[u], score[u] = _best(touched, n, points, chance[u])
+        for k in range(n):
+            points[touched[k]] = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            near, count = _near(x[i], y[i], at[i], keys, order, frame, rx, ry, rat, near)
+            rank = 0
+            for k in range(count):
+                p = near[k]
+                mine = carrier[p] == pick[u]
+                exact = _is_exact(x[i], y[i], at[i], p, rx, ry, rat)
+                # exact and in the picked one, exact, or at least near in the picked one
+                value = 3 if exact and mine else 2 if exact else 1 if mine else 0
+                if value > rank:
+                    rank, where[i] = value, p
+
+
+@njit(nogil=True, cache=True)
+def _contain(  # type: ignore[no-untyped-def]
+    first, last, offsets, x, y, at, begins, rat, boxes, until, chance, pick, score, where
+):
+    carriers = len(begins) - 1
+    points = np.zeros(carriers, np.int64)
+    touched = np.arange(carriers)
+    for u in range(first, last):
+        for t in range(carriers):
+            points[t] = 0
+            for i in range(offsets[u], offsets[u + 1]):
+                if _container(t, x[i], y[i], at[i], begins, rat, boxes, until) >= 0:
+                    points[t] += 1
+        pick[u], score[u] = _best(touched, carriers, points, chance[u])
+        if pick[u] >= 0:
+            for i in range(offsets[u], offsets[u + 1]):
+                where[i] = _container(pick[u], x[i], y[i], at[i], begins, rat, boxes, until)
+
+
+@njit(nogil=True, cache=True)
+def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyped-def]
+    """The sample of trajectory t whose area and interval contain this one, or -1."""
+    lo, hi = begins[t], begins[t + 1]
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if rat[middle] <= at:
+            lo = middle + 1
+        else:
+            hi = middle
+    p = lo - 1
+    while p >= begins[t] and until[p] >= at:
+        if boxes[p, 0] <= x <= boxes[p, 2] and boxes[p, 1] <= y <= boxes[p, 3]:
+            return p
+        p -= 1
+    return -1
+
+
+def draw_known(case: Case, count: int, rng: np.random.Generator) -> Known:
+    """So many random samples of each object, or all it has."""
+    return Known(*pick_samples(case.original, count, rng))
+
+
+def sighting_exposures(
+    case: Case, index: SightingIndex, rng: np.random.Generator
+) -> tuple[dict[str, float], dict[int, tuple[Known, Sighted]]]:
+    """`exposure.x.<k>`; and what was known and seen, for attackers who go on from there."""
+    found: dict[str, float] = {}
+    seen: dict[int, tuple[Known, Sighted]] = {}
+    for count in KNOWN_SAMPLES:
+        known = draw_known(case, count, rng)
+        sighted = index.find(case, known, rng)
+        worth = worth_of_picks(case, sighted.pick, known.flags(case.original.samples))
+        found |= worth.named(f"exposure.x.{count}")
+        seen[count] = known, sighted
+    return found, seen

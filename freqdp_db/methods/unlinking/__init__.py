@@ -1,0 +1,1 @@
+"""Releases whose trajectories are pieces of one object's, or pieced together from several."""

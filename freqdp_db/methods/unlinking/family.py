@@ -1,0 +1,38 @@
+"""Methods that unlink: the samples stay true, the trajectories do not."""
+
+from __future__ import annotations
+
+from freqdp_db.methods.contract import Kind, Method
+from freqdp_db.methods.unlinking.guarantee import unlinking_guarantee
+from freqdp_db.methods.unlinking.steps import CutStep, SwapStep
+
+_EDITED: frozenset[Kind] = frozenset({"edited"})
+
+UNLINKING = (
+    Method(
+        "swap",
+        "deals out among those who meet what each does next",
+        (SwapStep(),),
+        kind="unlinked",
+        guarantee=unlinking_guarantee(
+            "Wherever objects met, it was drawn who goes on as whom: a trajectory is pieced "
+            "together from several objects."
+        ),
+        after=_EDITED,
+        explains="The samples are true, but each trajectory is pieced together from several "
+        "objects. Count places, times and flows; do not follow one trajectory for long.",
+    ),
+    Method(
+        "cut",
+        "cuts trips into pieces with ids of their own",
+        (CutStep(),),
+        kind="unlinked",
+        guarantee=unlinking_guarantee(
+            "Trips were cut into pieces with ids of their own; stays, and a while between two "
+            "pieces, were left out."
+        ),
+        after=_EDITED | {"unlinked"},
+        explains="The samples are true, but each trajectory is a piece of a trip, without stays. "
+        "Count places, times and flows within pieces; nothing says which pieces belong together.",
+    ),
+)

@@ -1,0 +1,88 @@
+"""swap: whenever trajectories meet, what follows is dealt out among them at random.
+
+No sample is lost or moved: a released trajectory is pieced together from several objects', and
+every seam lies where they met. It is no formal guarantee: an attacker who follows a trace by its
+speed and direction undoes part of it, which the exposure metrics measure.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.groups import Groups
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.methods.contract import State
+from freqdp_db.methods.unlinking.meetings import last_in_trajectory
+from freqdp_db.methods.unlinking.steps import SwapDraw, SwapLog
+
+
+def swapped_trajectories(trajectories: Trajectories, draw: SwapDraw) -> tuple[Trajectories, Ints]:
+    """Follow every trajectory through its seams; beside it, where each sample stood before.
+
+    Linear in the samples: each is followed by one other, and only stops know another one.
+    """
+    following = np.arange(1, trajectories.samples + 1, dtype=np.int64)
+    following[last_in_trajectory(trajectories)] = -1
+    begin = np.repeat(draw.offsets[:-1], np.diff(draw.offsets))
+    following[draw.stop] = following[draw.stop][begin + draw.dealt]
+    source = np.empty(trajectories.samples, np.int64)
+    offsets = np.zeros(len(trajectories) + 1, np.int64)
+    filled = trajectories.lengths > 0
+    _follow(trajectories.offsets, filled, following, source, offsets)
+    return (
+        Trajectories(
+            offsets, trajectories.location[source], trajectories.at[source], trajectories.start
+        ),
+        source,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _follow(begins, filled, following, source, offsets):  # type: ignore[no-untyped-def]
+    """Where each released sample stood, trajectory after trajectory."""
+    k = 0
+    for t in range(len(filled)):
+        if filled[t]:
+            i = begins[t]
+            while i >= 0:
+                source[k] = i
+                k += 1
+                i = following[i]
+        offsets[t + 1] = k
+
+
+def groups_in_result(state: State, draw: SwapDraw, log: SwapLog) -> Groups:
+    """The groups by positions in the step's result: where identities may have changed in it."""
+    swapped, source = swapped_trajectories(state.trajectories, draw)
+    position = np.empty(len(source), np.int64)
+    position[source] = np.arange(len(source))
+    if len(log.dropped):
+        gone = np.isin(swapped.owner, log.dropped)
+        position = np.where(gone, -1, np.cumsum(~gone) - 1)[position]
+    return draw.groups.moved(position)
+
+
+def never_meet(trajectories: Trajectories, stop: Ints) -> Flags:
+    """Trajectories with samples of which none is in a group."""
+    met = np.zeros(len(trajectories), np.bool_)
+    met[trajectories.owner[stop]] = True
+    return ~met & (trajectories.lengths > 0)
+
+
+def summary(state: State, draw: SwapDraw) -> dict[str, float]:
+    """For the curator: meetings of an object, and how many objects never meet."""
+    filled = state.trajectories.lengths > 0
+    meetings = np.bincount(state.trajectories.owner[draw.stop], minlength=len(state.trajectories))[
+        filled
+    ]
+    sizes = np.diff(draw.offsets)
+    return {
+        "objects": int(filled.sum()),
+        "objects_that_never_meet": int((meetings == 0).sum()),
+        "meetings_per_object_median": float(np.median(meetings)) if len(meetings) else 0.0,
+        "meetings_per_object_mean": float(meetings.mean()) if len(meetings) else 0.0,
+        "groups": len(sizes),
+        "largest_group": int(sizes.max(initial=0)),
+    }

@@ -1,0 +1,466 @@
+"""swap and cut over small worlds that are mostly corner, against naive references."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
+
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.kinds import Meet
+from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
+from freqdp_db.methods.unlinking.cut import find_pieces
+from freqdp_db.methods.unlinking.dealing import deal
+from freqdp_db.methods.unlinking.meetings import (
+    FASTEST_M_PER_US,
+    RESTING,
+    Meeting,
+    find_groups,
+    lonely_trajectories,
+)
+from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
+from freqdp_db.methods.unlinking.steps import CutStep, SwapDraw, SwapStep
+from freqdp_db.methods.unlinking.swap import summary
+from freqdp_db.methods.unlinking.trips import TripRule, find_stays
+from freqdp_db.release.request import Request
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+# times of the small worlds are microseconds: as seconds, windows and speeds mean something
+slowly = worlds(allow_empty=True).map(
+    lambda world: replace(
+        world,
+        trajectories=Trajectories(
+            world.trajectories.offsets,
+            world.trajectories.location,
+            world.trajectories.at * SECOND,
+            world.trajectories.start * SECOND,
+        ),
+    )
+)
+WORLD = World(
+    Build(
+        Trajectories(*(np.zeros(n, d) for n, d in ((1, int), (0, np.int32), (0, int), (0, int)))),
+        Locations(np.zeros(0), np.zeros(0)),
+        Clock(SECOND, MINUTE),
+        srid=32631,
+        source_srid=4326,
+    )
+)
+
+
+def swapping(
+    cell_m: float,
+    window_us: int,
+    doublings: int = 1,
+    courses: int = 6,
+    drop_unmixed: bool = False,
+) -> SwapOptions:
+    return SwapOptions(
+        meet=Meet(Decimal(cell_m), window_us),
+        widen=doublings,
+        courses=courses,
+        drop_unmixed=drop_unmixed,
+    )
+
+
+def cutting(
+    trips: int = 20 * MINUTE,
+    pieces: int = 60 * MINUTE,
+    quiet: int = 5 * MINUTE,
+    ends: int = 5,
+    gap: int = 30 * MINUTE,
+) -> CutOptions:
+    return CutOptions(trips=trips, pieces=pieces, quiet=quiet, ends=ends, gap=gap)
+
+
+meetings = st.builds(
+    swapping,
+    st.sampled_from([1.0, 100.0, 150.0, 10_000.0]),
+    st.sampled_from([SECOND, 10 * SECOND, 5 * MINUTE, 24 * 60 * MINUTE]),
+    st.integers(0, 3),
+    st.sampled_from([0, 2, 6]),
+    st.booleans(),
+)
+
+
+def state_of(world: SmallWorld) -> State:
+    return State(world.trajectories, world.locations, 1000 + world.rank)
+
+
+def swap(state: State, parameters: SwapOptions, seed: int = 1) -> tuple[SwapDraw, State]:
+    draw = SwapStep().draw(WORLD, state, parameters, SeededSource(seed))
+    log, after = SwapStep().carry_out(WORLD, state, draw, parameters)
+    counts = SwapStep().check(WORLD, state, draw, log, after, parameters)
+    assert counts["members"] == len(draw.stop)
+    again = SwapStep().replay(WORLD, state, draw, log, parameters)
+    assert as_lists(again.trajectories) == as_lists(after.trajectories)
+    return draw, after
+
+
+def naive_swap(state: State, draw: SwapDraw) -> list[list[tuple[int, int, int]]]:
+    """(location, time, owner) of each released trajectory: every stop hands its rest over."""
+    side = state.trajectories
+    rest = {int(s): int(s) + 1 for s in range(side.samples)}
+    for end in side.offsets[1:]:
+        rest[int(end) - 1] = -1
+    new = dict(rest)
+    for g in range(len(draw.offsets) - 1):
+        lo, hi = int(draw.offsets[g]), int(draw.offsets[g + 1])
+        for m in range(lo, hi):
+            new[int(draw.stop[m])] = rest[int(draw.stop[lo + draw.dealt[m]])]
+    owner = side.owner
+    found = []
+    for t in range(len(side)):
+        i = int(side.offsets[t]) if side.lengths[t] else -1
+        row = []
+        while i >= 0:
+            row.append((int(side.location[i]), int(side.at[i]), int(owner[i])))
+            i = new[i]
+        found.append(row)
+    return found
+
+
+@thorough
+@given(slowly, meetings)
+def test_swap_is_what_was_dealt(world: SmallWorld, parameters: SwapOptions) -> None:
+    state = state_of(world)
+    draw, after = swap(state, replace(parameters, drop_unmixed=False))
+    got = [
+        [(p, at, int(o)) for (p, at), o in zip(row, after.owners()[lo:], strict=False)]
+        for row, lo in zip(as_lists(after.trajectories), after.trajectories.offsets, strict=False)
+    ]
+    assert got == naive_swap(state, draw)
+    before = Counter(zip(world.trajectories.location, world.trajectories.at, strict=True))
+    assert before == Counter(zip(after.trajectories.location, after.trajectories.at, strict=True))
+    for row in as_lists(after.trajectories):
+        assert [at for _, at in row] == sorted(at for _, at in row)
+
+
+@thorough
+@given(slowly, meetings)
+def test_groups_met_and_could_go_on_as_each_other(
+    world: SmallWorld, parameters: SwapOptions
+) -> None:
+    side, places, meeting = world.trajectories, world.locations, parameters.meeting
+    groups = find_groups(side, places, meeting)
+    owner = side.owner
+    assert len(np.unique(groups.stop)) == len(groups.stop)
+    last = {
+        (int(o), int(a) // meeting.window_us): i
+        for i, (o, a) in enumerate(zip(owner, side.at, strict=True))
+    }
+    assert set(groups.stop.tolist()) <= set(last.values())
+    for g in range(len(groups)):
+        members = groups.stop[groups.offsets[g] : groups.offsets[g + 1]].tolist()
+        assert len(members) > 1
+        assert len({owner[m] for m in members}) == len(members)
+        assert len({int(side.at[m]) // meeting.window_us for m in members}) == 1
+        x, y = places.x[side.location[members]], places.y[side.location[members]]
+        resting = groups.doubled[g] == RESTING
+        widest = 100.0 if resting else meeting.cell_m * 2.0 ** groups.doubled[g]
+        assert np.ptp(x) <= widest and np.ptp(y) <= widest
+        for a in members:
+            for b in members:
+                if b + 1 < side.samples and owner[b + 1] == owner[b]:
+                    p, q = side.location[a], side.location[b + 1]
+                    way = np.hypot(places.x[q] - places.x[p], places.y[q] - places.y[p])
+                    assert way <= (side.at[b + 1] - side.at[a]) * FASTEST_M_PER_US * (1 + 1e-12)
+
+
+@quick
+@given(slowly, meetings)
+def test_no_new_segment_is_too_fast(world: SmallWorld, parameters: SwapOptions) -> None:
+    def fast(side: Trajectories) -> int:
+        owner = side.owner
+        x, y = world.locations.x[side.location], world.locations.y[side.location]
+        way = np.hypot(np.diff(x), np.diff(y))
+        too_fast = way > np.diff(side.at) * FASTEST_M_PER_US * (1 + 1e-12)
+        return int((too_fast & (owner[1:] == owner[:-1])).sum())
+
+    _, after = swap(state_of(world), parameters)
+    assert fast(after.trajectories) <= fast(world.trajectories)
+
+
+@quick
+@given(slowly, meetings, st.integers(0, 3))
+def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, fault: int) -> None:
+    state, parameters = state_of(world), replace(parameters, drop_unmixed=False)
+    draw = SwapStep().draw(WORLD, state, parameters, SeededSource(1))
+    log, after = SwapStep().carry_out(WORLD, state, draw, parameters)
+    side = after.trajectories
+    if not side.samples:
+        return
+    if fault == 0:  # a sample is moved
+        place = side.location.copy()
+        place[-1] += 1
+        after = replace(after, trajectories=replace(side, location=place))
+    elif fault == 1:  # a sample is somebody else's
+        owner = after.owners().copy()
+        owner[0] += 1
+        after = replace(after, owner=owner)
+    elif fault == 2:  # a sample is lost
+        lengths = side.lengths.copy()
+        lengths[np.flatnonzero(lengths)[-1]] -= 1
+        shorter = Trajectories(offsets_from(lengths), side.location[:-1], side.at[:-1], side.start)
+        after = State(shorter, after.places, after.key, after.owners()[:-1])
+    else:  # a group is dealt twice the same
+        if not len(draw.dealt):
+            return
+        dealt = draw.dealt.copy()
+        dealt[0] = dealt[1]
+        draw = replace(draw, dealt=dealt)
+    with pytest.raises(VerificationFailed):
+        SwapStep().check(WORLD, state, draw, log, after, parameters)
+
+
+def side_of(*rows: list[tuple[int, float]]) -> Trajectories:
+    """(location, minutes)"""
+    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
+    location = np.array([p for r in rows for p, _ in r], np.int32)
+    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
+    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
+    return Trajectories(offsets, location, at, start)
+
+
+LINE = Locations(1000.0 * np.arange(12), np.zeros(12))
+
+
+def state_from(*rows: list[tuple[int, float]]) -> State:
+    return State(side_of(*rows), LINE, np.arange(len(rows)))
+
+
+def test_nobody_meets() -> None:
+    state = state_from([(0, 0), (1, 6)], [(5, 0), (6, 6)], [])
+    draw, after = swap(state, swapping(200.0, 5 * MINUTE, 0, 0))
+    assert len(draw.stop) == 0
+    assert as_lists(after.trajectories) == as_lists(state.trajectories)
+    assert summary(state, draw)["objects_that_never_meet"] == 2
+    _, after = swap(state, swapping(200.0, 5 * MINUTE, 0, 0, drop_unmixed=True))
+    assert after.trajectories.samples == 0
+
+
+def test_only_who_never_meets_is_dropped() -> None:
+    state = state_from([(0, 0), (1, 6)], [(0, 1), (2, 7)], [(9, 0), (9, 6)])
+    _, after = swap(state, swapping(200.0, 5 * MINUTE, 0, 0, drop_unmixed=True))
+    assert sorted(np.unique(after.owners()).tolist()) == [0, 1]
+    assert after.trajectories.samples == 4
+
+
+def test_everybody_at_one_place_and_one_object() -> None:
+    rows = [[(3, 5.0 * k + 0.1 * t) for k in range(6)] for t in range(7)]
+    draw, _ = swap(state_from(*rows), swapping(200.0, 5 * MINUTE, 0, 0))
+    assert np.diff(draw.offsets).tolist() == [7] * 6
+    draw, after = swap(state_from(rows[0]), swapping(200.0, 5 * MINUTE, 0, 0))
+    assert len(draw.stop) == 0
+    assert as_lists(after.trajectories) == as_lists(side_of(rows[0]))
+
+
+def test_company_is_looked_for_in_wider_cells() -> None:
+    state = state_from([(0, 0), (0, 20)], [(2, 0), (2, 20)])
+    assert len(find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 0))) == 0
+    groups = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 4))
+    assert groups.doubled.tolist()[0] == 3  # 4 km hold both 0 and 2 km
+
+
+def test_courses_part_a_crowd() -> None:
+    """Two come from the west and two from the east; one of each rests where they meet."""
+    west = [[(0, 0), (3, 5), (6, 10.1), (9, 16)], [(0, 0.5), (3, 5.5), (6, 10.2), (8, 16)]]
+    east = [[(11, 0), (9, 5), (6, 10.3), (3, 16)], [(11, 0.5), (9, 5.5), (6, 10.4), (2, 16)]]
+    rest = [[(6, 3.0 * k + 0.05 * t) for k in range(12)] for t in range(2)]
+    state = state_from(*west, *east, *rest)
+    course = find_courses(state.trajectories, LINE, 4)
+    at_ten = [2, 6, 10, 14]
+    assert course[at_ten[0]] == course[at_ten[1]] != course[at_ten[2]] == course[at_ten[3]]
+    assert (course[16:] == AT_REST).all()
+    groups = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 4))
+    found = [
+        set(groups.stop[a:b].tolist())
+        for a, b in zip(groups.offsets, groups.offsets[1:], strict=False)
+    ]
+    assert {2, 6} in found and {10, 14} in found
+    assert any(g <= set(range(16, 40)) for g in found)
+    everybody = find_groups(state.trajectories, LINE, Meeting(500.0, 5 * MINUTE, 0, 0))
+    assert np.diff(everybody.offsets).max() == 6
+
+
+def test_the_lonely_meet_anybody() -> None:
+    """Two that never leave their places, a kilometre apart, would be found as they are."""
+    rows = [[(t, 4.0 * k + 0.1 * t) for k in range(20)] for t in range(2)]
+    side = side_of(*rows)
+    assert lonely_trajectories(side, np.zeros(0, np.int64)).all()
+    groups = find_groups(side, LINE, Meeting(500.0, 5 * MINUTE, 1, 6))
+    assert len(groups) > 4
+    assert groups.doubled.min() >= 1
+    assert not lonely_trajectories(side, groups.stop).any()
+    # half and no more is not lonely
+    assert not lonely_trajectories(side, np.array([9, 29])).any()
+    assert lonely_trajectories(side, np.array([8, 29])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_permutations_are_uniform(size: int) -> None:
+    groups = 24_000
+    rank = deal(np.arange(groups + 1) * size, SeededSource(7)).reshape(groups, size)
+    _, counts = np.unique(rank, axis=0, return_counts=True)
+    expected = groups / len(counts)
+    assert len(counts) == [2, 6, 24][size - 2]
+    assert ((counts - expected) ** 2 / expected).sum() < 3 * len(counts) + 20
+
+
+def test_equal_words_are_drawn_again() -> None:
+    class Repeats(SeededSource):
+        asked = 0
+
+        def uniform_words(self, count: int) -> np.ndarray:  # type: ignore[type-arg]
+            self.asked += 1
+            return np.zeros(count, np.int64) if self.asked == 1 else super().uniform_words(count)
+
+    source = Repeats(1)
+    assert sorted(deal(np.array([0, 3]), source).tolist()) == [0, 1, 2]
+    assert source.asked == 2
+
+
+cuts = st.builds(
+    cutting,
+    st.sampled_from([MINUTE, 5 * MINUTE]),
+    st.sampled_from([MINUTE, 10 * MINUTE]),
+    st.sampled_from([0, MINUTE]),
+    st.integers(1, 3),
+    st.sampled_from([MINUTE, 30 * MINUTE]),
+)
+
+
+def naive_pieces(state: State, parameters: CutOptions) -> list[list[int]]:
+    """Positions of each piece, by the words of the rule."""
+    side, places = state.trajectories, state.places
+    visitors: dict[int, set[int]] = {}
+    for place, who in zip(side.location, state.owners(), strict=True):
+        visitors.setdefault(int(place), set()).add(int(who))
+    pieces: list[list[int]] = []
+    for t in range(len(side)):
+        mine = list(range(side.offsets[t], side.offsets[t + 1]))
+        trips: list[list[int]] = [[]]
+        while mine:
+            i, near = mine[0], []
+            for j in mine:
+                p, q = side.location[i], side.location[j]
+                dx, dy = places.x[p] - places.x[q], places.y[p] - places.y[q]
+                if dx * dx + dy * dy > 150.0**2:
+                    break
+                near.append(j)
+            if side.at[near[-1]] - side.at[i] >= parameters.trips:
+                trips.append([])
+                mine = mine[len(near) :]
+                continue
+            if trips[-1] and side.at[i] - side.at[trips[-1][-1]] > parameters.gap:
+                trips.append([])
+            trips[-1].append(i)
+            mine = mine[1:]
+        for trip in trips:
+            while trip:
+                piece = [i for i in trip if side.at[i] - side.at[trip[0]] <= parameters.pieces]
+                rest = [i for i in trip if i > piece[-1]]
+                trip = [i for i in rest if side.at[i] - side.at[piece[-1]] >= parameters.quiet]
+                shared = [len(visitors[int(side.location[i])]) >= parameters.ends for i in piece]
+                if any(shared):
+                    first, last = shared.index(True), len(shared) - shared[::-1].index(True)
+                    pieces.append(piece[first:last])
+    return pieces
+
+
+@thorough
+@given(slowly, cuts)
+def test_cut_by_its_words(world: SmallWorld, parameters: CutOptions) -> None:
+    state = state_of(world)
+    pieces = find_pieces(state, parameters)
+    got = [list(range(a, b + 1)) for a, b in zip(pieces.first, pieces.last, strict=True)]
+    assert got == naive_pieces(state, parameters)
+    draw = CutStep().draw(WORLD, state, parameters, SeededSource(1))
+    log, after = CutStep().carry_out(WORLD, state, draw, parameters)
+    counts = CutStep().check(WORLD, state, draw, log, after, parameters)
+    assert counts["pieces"] == len(got) == len(after.trajectories)
+    assert after.key.tolist() == sorted(draw.key.tolist())
+    assert as_lists(CutStep().replay(WORLD, state, draw, log, parameters).trajectories) == as_lists(
+        after.trajectories
+    )
+
+
+def test_cut_after_swap_keeps_owners() -> None:
+    rows = [[(k % 3 + 3 * (k // 6 % 2), 3.0 * k + 0.1 * t) for k in range(30)] for t in range(5)]
+    state = state_from(*rows)
+    _, mixed = swap(state, swapping(500.0, 5 * MINUTE, 1))
+    parameters = cutting(ends=2)
+    draw = CutStep().draw(WORLD, mixed, parameters, SeededSource(2))
+    log, after = CutStep().carry_out(WORLD, mixed, draw, parameters)
+    counts = CutStep().check(WORLD, mixed, draw, log, after, parameters)
+    assert 0 < counts["largest_share_per_mille"] <= 1000
+    truth = {
+        (int(p), int(a), t) for t, row in enumerate(as_lists(state.trajectories)) for p, a in row
+    }
+    side = after.trajectories
+    got = zip(side.location.tolist(), side.at.tolist(), after.owners().tolist(), strict=True)
+    assert set(got) <= truth
+
+
+@pytest.mark.parametrize("fault", ["long", "gap", "ends", "quiet", "ids", "place"])
+def test_a_false_cut_is_found_out(fault: str) -> None:
+    rows = [[(k % 12, 4.0 * k) for k in range(12)] for _ in range(3)]
+    state, parameters = state_from(*rows), cutting(pieces=20 * MINUTE, ends=3)
+    draw = CutStep().draw(WORLD, state, parameters, SeededSource(1))
+    log, after = CutStep().carry_out(WORLD, state, draw, parameters)
+    CutStep().check(WORLD, state, draw, log, after, parameters)
+    if fault == "ids":
+        after = replace(after, key=after.key * 0)
+    elif fault == "place":
+        moved = after.trajectories.location.copy()
+        moved[1] += 1
+        after = replace(after, trajectories=replace(after.trajectories, location=moved))
+    stricter = {
+        "long": replace(parameters, pieces=10 * MINUTE),
+        "gap": replace(parameters, gap=3 * MINUTE),
+        "ends": replace(parameters, ends=4),
+        "quiet": replace(parameters, quiet=30 * MINUTE),
+    }
+    with pytest.raises(VerificationFailed):
+        CutStep().check(WORLD, state, draw, log, after, stricter.get(fault, parameters))
+
+
+def test_a_stay_lasts_across_gaps() -> None:
+    side = side_of([(0, 0), (1, 5), (1, 300), (2, 305)])
+    stays = find_stays(side, LINE, TripRule(20 * MINUTE, 30 * MINUTE))
+    assert stays.tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("swap", {"meet": "0.5m/5min"}),
+        ("swap", {"meet": "500m/10us"}),
+        ("swap", {"meet": "500m"}),
+        ("swap", {"widen": "9"}),
+        ("swap", {"courses": "37"}),
+        ("cut", {"trips": "0s"}),
+        ("cut", {"pieces": "-1"}),
+        ("cut", {"quiet": "-1s"}),
+        ("cut", {"gap": "400d"}),
+        ("cut", {"ends": "0"}),
+        ("cut+swap", {}),
+        ("swap+swap", {}),
+    ],
+)
+def test_bad_parameters_are_refused(method: str, given: dict[str, str]) -> None:
+    with pytest.raises(BadInput) as refused:
+        Request.parse(method, **given)
+    assert refused.value.remedy and "--" in refused.value.message
