@@ -45,7 +45,7 @@ _ENOUGH_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """One row of an audit: what was compared, and how much of epsilon the experiment could show."""
 
     artefact: str
@@ -70,7 +70,7 @@ class Finding:
 class Audit:
     dataset: str
     request: Request
-    findings: list[Finding]
+    findings: list[AuditFinding]
     confidence: float = 1 - _ALPHA
 
     def document(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Audit:
             )
 
 
-def _verdict(finding: Finding) -> str:
+def _verdict(finding: AuditFinding) -> str:
     if finding.within_claim is None:
         return "unbounded" if finding.unbounded else "nothing claimed"
     return "holds" if finding.within_claim else "EXCEEDED"
@@ -150,7 +150,7 @@ def audit_world(
     source: RandomSource,
     runs: int,
     progress: Progress,
-) -> list[Finding]:
+) -> list[AuditFinding]:
     frequencies = steps.count(trajectories, world)
     small = _cut(trajectories)
     mechanisms = sorted(request.method.steps)
@@ -173,8 +173,8 @@ def audit_world(
 def _finding(
     mechanism: Mechanism | None, artefact: str, lists: str, change: str, bound: Bound,
     *, unbounded: bool = False,
-) -> Finding:  # fmt: skip
-    return Finding(
+) -> AuditFinding:  # fmt: skip
+    return AuditFinding(
         artefact=artefact,
         lists=lists,
         change=change,
@@ -191,7 +191,7 @@ def _finding(
 
 def _held_tf(
     frequencies: Frequencies, request: Request, source: RandomSource, runs: int, alpha: float
-) -> Finding:
+) -> AuditFinding:
     """One incidence of a candidate removed. The most visited one has the most room on both sides."""
     epsilon = Fraction(request.epsilon_global)
     candidates = rank_places(frequencies, request.signature).candidates
@@ -208,7 +208,7 @@ def _held_tf(
 
 def _held_pf(
     frequencies: Frequencies, request: Request, source: RandomSource, runs: int, alpha: float
-) -> list[Finding]:
+) -> list[AuditFinding]:
     """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
     epsilon, size = Fraction(request.epsilon_local), request.signature
     drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
@@ -267,7 +267,7 @@ def _moving(
     request: Request,
     source: RandomSource,
     alpha: float,
-) -> list[Finding]:
+) -> list[AuditFinding]:
     """A listed place that is gone with one unit: it is in the vector of one world alone."""
     found = _only_visit(mechanism, trajectories, world, request, source)
     if found is None:
@@ -326,7 +326,7 @@ def _canary(
     request: Request,
     source: RandomSource,
     alpha: float,
-) -> Finding:
+) -> AuditFinding:
     """An object with a place of its own: is the place in the table? And without that sample?"""
     owner = neighbours.richest(steps.count(trajectories, world))
     here, locations, place = neighbours.with_canary(trajectories, world.locations, owner)
