@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from, rows_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.edits.applying import delete
@@ -31,10 +31,10 @@ from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
-from freqdp_db.search.best import Nearest
+from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.comparison.linear import search_linear
-from freqdp_db.search.comparison.local import NearestSegments
-from freqdp_db.search.comparison.rows import Rows, distinct_rows
+from freqdp_db.search.comparison.local import NearestSegments, SegmentQueries
+from freqdp_db.search.comparison.rows import SegmentRows, distinct_rows
 from freqdp_db.search.comparison.strategies import (
     DEFAULT,
     LOCAL_STRATEGIES,
@@ -47,7 +47,6 @@ from freqdp_db.storage.bench.gist import GistIndex, gist_index
 from freqdp_db.storage.connection.engine import Database
 
 GIST = "gist"
-Arguments: TypeAlias = tuple[np.typing.NDArray[Any], ...]
 _ENOUGH_S, _MOST_S = 1.0, 20.0
 _MOST_ROUNDS = 10
 _TRIAL = 10
@@ -105,11 +104,7 @@ class Workload:
     """Queries for the nearest trajectories, and the trajectories that they run on."""
 
     trajectories: Trajectories
-    x: Metres
-    y: Metres
-    k: Ints
-    skip_offsets: Ints
-    skip: Ids
+    queries: Queries
     rank: Ints
 
     @property
@@ -117,27 +112,15 @@ class Workload:
         """What `Strategy.build` takes besides trajectories and locations."""
         return (self.rank,)
 
-    def queries(self, chosen: Ints) -> Arguments:
-        """What `Strategy.query` takes besides the index."""
-        rows, offsets = rows_of(self.skip_offsets, chosen)
-        return self.x[chosen], self.y[chosen], self.k[chosen], offsets, self.skip[rows]
-
 
 @dataclass(frozen=True)
 class LocalWorkload:
     """Queries for the nearest segments of a trajectory."""
 
     trajectories: Trajectories
-    trajectory: Ids
-    x: Metres
-    y: Metres
-    k: Ints
+    queries: SegmentQueries
 
     built_from: ClassVar[tuple[Ints, ...]] = ()
-
-    def queries(self, chosen: Ints) -> Arguments:
-        """What `LocalStrategy.query` takes besides the index."""
-        return self.trajectory[chosen], self.x[chosen], self.y[chosen], self.k[chosen]
 
 
 def parse_names(text: str | None) -> list[str]:
@@ -178,7 +161,7 @@ def bench_search(
         ends = np.stack([rows.ax, rows.ay, rows.bx, rows.by], 1)
         with (
             gist_index(database, rows.owner, ends) as index,
-            progress.stage(f"search {GIST}", len(work.k), "queries") as stage,
+            progress.stage(f"search {GIST}", len(work.queries), "queries") as stage,
         ):
             result, found = _measure_gist(index, rows, work, stage.advance)
         measured.append(result)
@@ -192,7 +175,7 @@ def bench_search(
     return SearchRun(
         len(trajectories),
         len(rows.owner),
-        len(work.k),
+        len(work.queries),
         _agree(answers),
         measured,
         _agree(local_answers),
@@ -222,14 +205,8 @@ def _global_workload(
     targets = perturb_tf(frequencies, candidates, epsilon, SeededSource(seed, 1))
     runs = delete_globally(trajectories, locations, frequencies, targets, rank)
     thinned = delete(trajectories, runs).trajectories
-    asked = growing_places(thinned, locations, targets)
-    chosen = _sample(len(asked.place), queries, seed)
-    rows, offsets = rows_of(asked.skip_offsets, chosen)
-    place = asked.place[chosen]
-    return Workload(
-        thinned, locations.x[place], locations.y[place], asked.k[chosen], offsets,
-        asked.skip[rows], rank,
-    )  # fmt: skip
+    _, asked = growing_places(thinned, locations, targets)
+    return Workload(thinned, asked.take(_sample(len(asked), queries, seed)), rank)
 
 
 def _local_workload(
@@ -243,12 +220,10 @@ def _local_workload(
     growing = np.flatnonzero(targets.target > targets.pf)
     chosen = growing[_sample(len(growing), queries, seed)]
     place = targets.location[chosen]
+    wanted = (targets.target[chosen] - targets.pf[chosen]).astype(np.int64)
     return LocalWorkload(
         thinned,
-        targets.trajectory[chosen],
-        locations.x[place],
-        locations.y[place],
-        (targets.target[chosen] - targets.pf[chosen]).astype(np.int64),
+        SegmentQueries(targets.trajectory[chosen], locations.x[place], locations.y[place], wanted),
     )
 
 
@@ -256,6 +231,8 @@ def _measure(
     strategy: Strategy | LocalStrategy, work: Workload | LocalWorkload, locations: Locations
 ) -> tuple[Measured, Answers]:
     """Build the index, then ask the queries again and again until they took long enough."""
+    # mypy cannot see that a strategy gets queries of its own kind
+    query: Callable[[Any, Any], Nearest | NearestSegments] = strategy.query
     with one_core():
         # compiles; not measured
         strategy.build(part_of(work.trajectories, 1, 0), locations, *work.built_from)
@@ -263,13 +240,13 @@ def _measure(
         index = strategy.build(work.trajectories, locations, *work.built_from)
         build_s = time.perf_counter() - start
         chosen = _affordable(
-            len(work.k), lambda few: strategy.query(index, *work.queries(few)).distances
+            len(work.queries), lambda few: query(index, work.queries.take(few)).distances
         )
-        queries = work.queries(chosen)
+        queries = work.queries.take(chosen)
         took: list[float] = []
         while not took or (sum(took) < _ENOUGH_S and len(took) < _MOST_ROUNDS):
             start = time.perf_counter()
-            found = strategy.query(index, *queries)
+            found = query(index, queries)
             took.append(time.perf_counter() - start)
     each = max(len(chosen), 1)
     return (
@@ -297,20 +274,19 @@ def _affordable(count: int, ask: Callable[[Ints], object]) -> Ints:
 
 
 def _measure_gist(
-    index: GistIndex, rows: Rows, work: Workload, advance: Callable[[int], None]
+    index: GistIndex, rows: SegmentRows, work: Workload, advance: Callable[[int], None]
 ) -> tuple[Measured, Answers]:
     """The cursor's time; what it read is then ranked as every strategy ranks."""
 
     def ask(few: Ints) -> list[Ints]:
-        x, y, k, skip_offsets, skip = work.queries(few)
+        asked = work.queries.take(few)
+        skip = np.split(asked.skip, asked.skip_offsets[1:-1])
         return [
-            index.nearest(
-                float(x[i]), float(y[i]), int(k[i]), skip[skip_offsets[i] : skip_offsets[i + 1]]
-            )
+            index.nearest(float(asked.x[i]), float(asked.y[i]), int(asked.k[i]), skip[i])
             for i in range(len(few))
         ]
 
-    chosen = _affordable(len(work.k), ask)
+    chosen = _affordable(len(work.queries), ask)
     seconds, near = 0.0, []
     for q in chosen:
         start = time.perf_counter()
@@ -319,8 +295,8 @@ def _measure_gist(
         advance(1)
     parts = []
     for q, read in zip(chosen, near, strict=True):
-        x, y, k, skip_offsets, skip = work.queries(np.array([q]))
-        parts.append(search_linear(rows.take(read), x, y, k, skip_offsets, skip, work.rank))
+        asked = work.queries.take(np.array([q]))
+        parts.append(search_linear(rows.take(read), asked, work.rank))
     each, given = max(len(chosen), 1), sum(len(read) for read in near)
     return (
         Measured(
@@ -335,7 +311,7 @@ def _measure_gist(
         Answers(
             chosen,
             Nearest(
-                offsets_from(work.k[chosen]),
+                offsets_from(work.queries.k[chosen]),
                 np.concatenate([np.zeros(0, np.int32), *(part.trajectory for part in parts)]),
                 np.concatenate([np.zeros(0, np.int32), *(part.position for part in parts)]),
                 np.concatenate([np.zeros(0, np.int64), *(part.loss_mm for part in parts)]),

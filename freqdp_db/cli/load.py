@@ -15,7 +15,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.names import format_relation, parse_relation
 
 if TYPE_CHECKING:
-    from freqdp_db.loading.rows import Samples
+    from freqdp_db.loading.rows import SourceSamples
     from freqdp_db.storage.source.plain_tables import Chunk, Mode, PlainTable
 
 app = typer.Typer(name="load", help="Load files into plain tables.", no_args_is_help=True)
@@ -236,7 +236,7 @@ def _load_files(
     table: PlainTable,
     mode: Mode,
     files: int,
-    read: Callable[[Callable[[int], None]], Iterable[Samples]],
+    read: Callable[[Callable[[int], None]], Iterable[SourceSamples]],
     key: str,
     check: Callable[[], None] | None = None,
 ) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from freqdp_db.loading.city import City
-from freqdp_db.loading.rows import Samples
+from freqdp_db.loading.rows import SourceSamples
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.source.plain_tables import Chunk, Column, Kind, PlainTable, load_table
@@ -73,7 +73,7 @@ def samples_table(
     return PlainTable(relation, columns, comment, srid)
 
 
-def sample_columns(samples: Samples, key: str) -> Chunk:
+def sample_columns(samples: SourceSamples, key: str) -> Chunk:
 
     point = np.column_stack([samples.x, samples.y])
     return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}

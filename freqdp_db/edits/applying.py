@@ -13,7 +13,7 @@ from freqdp_db.columns.edits import EditRuns, Edits
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.sorting import sortable, stable_order
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.search.distance import projection
 
 
@@ -26,21 +26,36 @@ class Thinned:
     """Where each remaining sample stood in the mechanism's input."""
 
 
+@njit(nogil=True, cache=True)
+def _delete_range(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, run_offsets, slots, position, out_offsets
+):
+    size = out_offsets[last] - out_offsets[first]
+    left_location, left_at = np.empty(size, np.int32), np.empty(size, np.int64)
+    left_position = np.empty(size, np.int32)
+    k = 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        gone = np.zeros(hi - lo, np.bool_)
+        for e in range(slots[run_offsets[t]], slots[run_offsets[t + 1]]):
+            gone[position[e]] = True
+        for i in range(hi - lo):
+            if not gone[i]:
+                left_location[k], left_at[k], left_position[k] = location[lo + i], at[lo + i], i
+                k += 1
+    return left_location, left_at, left_position
+
+
 def delete(trajectories: Trajectories, deletions: EditRuns) -> Thinned:
     """Take the deleted samples out."""
-    keep = np.ones(trajectories.samples, np.bool_)
-    owner = np.repeat(deletions.trajectory, np.diff(deletions.offsets))
-    keep[trajectories.offsets[owner] + deletions.position] = False
-    kept = np.flatnonzero(keep)
-    lost = np.bincount(owner, minlength=len(trajectories))
-    offsets = offsets_from(trajectories.lengths - lost)
-    before = np.repeat(trajectories.offsets[:-1], np.diff(offsets))
-    return Thinned(
-        Trajectories(
-            offsets, trajectories.location[kept], trajectories.at[kept], trajectories.start
-        ),
-        (kept - before).astype(np.int32),
-    )
+    run_offsets = deletions.by_trajectory(len(trajectories))
+    offsets = offsets_from(trajectories.lengths - np.diff(deletions.offsets[run_offsets]))
+    parts = map_ranges(
+        _delete_range, trajectories.offsets, trajectories.offsets, trajectories.location,
+        trajectories.at, run_offsets, deletions.offsets, deletions.position, offsets,
+    )  # fmt: skip
+    location, at, position = joined(parts)
+    return Thinned(Trajectories(offsets, location, at, trajectories.start), position)
 
 
 @njit(cache=True)
@@ -63,15 +78,18 @@ def _time_between(a, b, share, step):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _insert_range(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, start, kept, x, y, step, gap,
-    run_offsets, run_place, slots, position, out_offsets, out_location, out_at,
+    run_offsets, run_place, slots, position, out_offsets,
 ):  # fmt: skip
+    size = out_offsets[last] - out_offsets[first]
+    out_location, out_at = np.empty(size, np.int32), np.empty(size, np.int64)
+    k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         r0, r1 = run_offsets[t], run_offsets[t + 1]
-        k = out_offsets[t]
         if r0 == r1:
             for i in range(lo, hi):
-                out_location[k + i - lo], out_at[k + i - lo] = location[i], at[i]
+                out_location[k], out_at[k] = location[i], at[i]
+                k += 1
             continue
         new = slots[r1] - slots[r0]
         place = np.empty(new, np.int32)
@@ -123,6 +141,7 @@ def _insert_range(  # type: ignore[no-untyped-def]
                     out_at[k] = _time_between(at[lo + i], at[lo + i + 1], fraction, step)
                 k += 1
             e = end
+    return out_location, out_at
 
 
 def insert(
@@ -131,11 +150,8 @@ def insert(
     """Put the inserted samples in, with their times."""
     state = thinned.trajectories
     run_offsets = insertions.by_trajectory(len(state))
-    gained = insertions.offsets[run_offsets[1:]] - insertions.offsets[run_offsets[:-1]]
-    offsets = offsets_from(state.lengths + gained)
-    location = np.empty(offsets[-1], np.int32)
-    at = np.empty(offsets[-1], np.int64)
-    over_ranges(
+    offsets = offsets_from(state.lengths + np.diff(insertions.offsets[run_offsets]))
+    parts = map_ranges(
         _insert_range,
         offsets,
         state.offsets,
@@ -152,9 +168,8 @@ def insert(
         insertions.offsets,
         insertions.position,
         offsets,
-        location,
-        at,
     )
+    location, at = joined(parts)
     return Trajectories(offsets, location, at, _starts(offsets, at, state.start))
 
 

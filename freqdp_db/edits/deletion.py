@@ -8,15 +8,17 @@ delete: the neighbours of its inner samples are q itself.)
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
-from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
+from freqdp_db.columns.ragged import offsets_from, offsets_of
 from freqdp_db.columns.sorting import find, stable_order
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.search.distance import squared_distance, to_mm
 
@@ -37,8 +39,10 @@ def _stay_loss(lo, hi, begin, end, location, x, y):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, wanted, total):  # type: ignore[no-untyped-def]
-    """Total loss of all occurrences of each wanted (trajectory, location) pair."""
+def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, wanted):  # type: ignore[no-untyped-def]
+    """The wanted pairs (trajectory, location), whose they are, and their occurrences' total loss."""
+    begin_pair = pair_offsets[first]
+    total = np.zeros(pair_offsets[last] - begin_pair, np.int64)
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         begin = lo
@@ -50,15 +54,30 @@ def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, 
             if wanted[place]:
                 pair = find(pair_place, pair_offsets[t], pair_offsets[t + 1], place)
                 loss = _stay_loss(lo, hi, begin, end, location, x, y)
-                total[pair] += loss * (end - begin)
+                total[pair - begin_pair] += loss * (end - begin)
             begin = end
+    count = 0
+    for i in range(len(total)):
+        count += wanted[pair_place[begin_pair + i]]
+    pair_of, owner = np.empty(count, np.int64), np.empty(count, np.int32)
+    loss_of = np.empty(count, np.int64)
+    count = 0
+    for t in range(first, last):
+        for i in range(pair_offsets[t], pair_offsets[t + 1]):
+            if wanted[pair_place[i]]:
+                pair_of[count], owner[count], loss_of[count] = i, t, total[i - begin_pair]
+                count += 1
+    return pair_of, owner, loss_of
 
 
 @njit(nogil=True, cache=True)
 def _cheapest(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, x, y, run_offsets, run_place, slots, position, loss
+    first, last, offsets, location, x, y, run_offsets, run_place, slots
 ):
     """For each run: its cheapest occurrences, as many as it has slots; ties by position."""
+    begin_slot = slots[run_offsets[first]]
+    size = slots[run_offsets[last]] - begin_slot
+    position, loss = np.empty(size, np.int32), np.empty(size, np.int64)
     for t in range(first, last):
         r0, r1 = run_offsets[t], run_offsets[t + 1]
         if r0 == r1:
@@ -97,13 +116,14 @@ def _cheapest(  # type: ignore[no-untyped-def]
             go = np.zeros(j - i, np.bool_)
             for s in range(taken):
                 go[cheapest[s]] = True
-            k = slots[run]
+            k = slots[run] - begin_slot
             for s in range(j - i):
                 if go[s]:
                     position[k] = where[by_run[i + s]]
                     loss[k] = price_of[s]
                     k += 1
             i = j
+    return position, loss
 
 
 def _fill(
@@ -114,9 +134,7 @@ def _fill(
     count: Ints,
 ) -> EditRuns:
     slots = offsets_from(count)
-    position = np.empty(slots[-1], np.int32)
-    loss = np.empty(slots[-1], np.int64)
-    over_ranges(
+    parts = map_ranges(
         _cheapest,
         trajectories.offsets,
         trajectories.offsets,
@@ -126,9 +144,8 @@ def _fill(
         offsets_of(trajectory, len(trajectories)),
         location,
         slots,
-        position,
-        loss,
     )
+    position, loss = joined(parts)
     return EditRuns("d", trajectory, location, slots, position, loss)
 
 
@@ -142,6 +159,26 @@ def delete_locally(
     return _fill(trajectories, locations, targets.trajectory[order], targets.location[order], count)
 
 
+def _cheapest_carriers(
+    first: int, last: int, places: tuple[Ids, Ints, Ints], *samples: Any
+) -> tuple[Ints, Ids, Ints]:
+    """Of the trajectories of a range, those that may be the ones to lose a place."""
+    pair, owner, loss = _sum_losses(first, last, *samples)
+    return _least(pair, owner, loss, *places)
+
+
+def _least(
+    pair: Ints, owner: Ids, loss: Ints, location: Ids, drop: Ints, rank: Ints
+) -> tuple[Ints, Ids, Ints]:
+    """As many pairs of each place as must go: those with the least loss, ties by rank."""
+    place = location[pair]
+    order = np.lexsort((rank[owner], loss, place))
+    place = place[order]
+    nth = np.arange(len(order)) - np.searchsorted(place, place)
+    kept = np.sort(order[nth < drop[place]])
+    return pair[kept], owner[kept], loss[kept]
+
+
 def delete_globally(
     trajectories: Trajectories,
     locations: Locations,
@@ -152,10 +189,11 @@ def delete_globally(
     """Inter-trajectory: every occurrence from the |delta| trajectories with the least total loss."""
     drop = np.zeros(len(locations), np.int64)
     drop[targets.location] = np.maximum(targets.tf.astype(np.int64) - targets.target, 0)
-    total = np.zeros(len(frequencies.location), np.int64)
-    over_ranges(
-        _sum_losses,
+    places = (frequencies.location, drop, rank)
+    parts = map_ranges(
+        _cheapest_carriers,
         trajectories.offsets,
+        places,
         trajectories.offsets,
         trajectories.location,
         locations.x,
@@ -163,19 +201,14 @@ def delete_globally(
         frequencies.offsets,
         frequencies.location,
         drop > 0,
-        total,
     )
-    owner = owners(frequencies.offsets)
-    pairs = np.flatnonzero(drop[frequencies.location] > 0)
-    place = frequencies.location[pairs]
-    order = np.lexsort((rank[owner[pairs]], total[pairs], place))
-    pairs, place = pairs[order], place[order]
-    begin = np.searchsorted(place, place)
-    chosen = np.sort(pairs[np.arange(len(pairs)) - begin < drop[place]])
+    # the least of all are among the least of each range
+    pair, owner, loss = joined(parts)
+    chosen, owner, _ = _least(pair, owner, loss, *places)
     return _fill(
         trajectories,
         locations,
-        owner[chosen],
+        owner,
         frequencies.location[chosen],
         frequencies.pf[chosen].astype(np.int64),
     )

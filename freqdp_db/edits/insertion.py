@@ -6,21 +6,20 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import Thinned, has_room
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.search.best import Nearest
+from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.distance import squared_distance, to_mm
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 
@@ -31,16 +30,19 @@ PAPER_SPREAD_MM = -1
 @njit(nogil=True, cache=True)
 def _spread_out(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, kept, x, y, step, spread_mm,
-    run_offsets, run_place, slots, position, loss,
+    run_offsets, run_place, slots,
 ):  # fmt: skip
     """Choose the segments for every run of each trajectory."""
+    begin = slots[run_offsets[first]]
+    size = slots[run_offsets[last]] - begin
+    position, loss = np.empty(size, np.int32), np.empty(size, np.int64)
     for t in range(first, last):
         r0, r1 = run_offsets[t], run_offsets[t + 1]
         if r0 == r1:
             continue
         lo, hi = offsets[t], offsets[t + 1]
         if hi == lo:
-            for k in range(slots[r0], slots[r1]):
+            for k in range(slots[r0] - begin, slots[r1] - begin):
                 position[k], loss[k] = -1, 0
             continue
         segments = max(hi - lo - 1, 1)
@@ -59,12 +61,13 @@ def _spread_out(  # type: ignore[no-untyped-def]
             times = np.zeros(segments, np.int64)
             for j in range(min(len(chosen), wanted)):
                 times[chosen[j]] = rounds + (1 if j < more else 0)
-            k = slots[run]
+            k = slots[run] - begin
             for i in range(segments):
                 for _ in range(times[i]):
                     position[k] = kept[lo + i]
                     loss[k] = cost[i]
                     k += 1
+    return position, loss
 
 
 @njit(cache=True)
@@ -108,10 +111,8 @@ def insert_locally(
     growing = np.flatnonzero(targets.target > targets.pf)
     order = growing[np.lexsort((targets.location[growing], targets.trajectory[growing]))]
     slots = offsets_from(targets.target[order].astype(np.int64) - targets.pf[order])
-    position = np.empty(slots[-1], np.int32)
-    loss = np.empty(slots[-1], np.int64)
     state = thinned.trajectories
-    over_ranges(
+    parts = map_ranges(
         _spread_out,
         state.offsets,
         state.offsets,
@@ -125,27 +126,15 @@ def insert_locally(
         offsets_of(targets.trajectory[order], len(state)),
         targets.location[order],
         slots,
-        position,
-        loss,
     )
+    position, loss = joined(parts)
     return EditRuns("i", targets.trajectory[order], targets.location[order], slots, position, loss)
-
-
-@dataclass(frozen=True)
-class GrowingPlaces:
-    """What the global insertion asks for: trajectories near a place that do not contain it."""
-
-    place: Ids
-    k: Ints
-    skip_offsets: Ints
-    skip: Ids
-    """Trajectories that contain place i: skip_offsets[i] to skip_offsets[i + 1] - 1."""
 
 
 def growing_places(
     thinned: Trajectories, locations: Locations, targets: TfTargets
-) -> GrowingPlaces:
-    """The places whose TF must grow, by how many trajectories, and who contains them already."""
+) -> tuple[Ids, Queries]:
+    """The places whose TF must grow; and for each: so many trajectories near it that lack it."""
     growing = np.flatnonzero(targets.target > targets.tf)
     place = targets.location[growing]
     frequencies = count_frequencies(thinned, len(locations))
@@ -155,8 +144,9 @@ def growing_places(
     query = query_of[frequencies.location]
     pairs = np.flatnonzero(query >= 0)
     pairs = pairs[np.argsort(query[pairs], kind="stable")]
-    return GrowingPlaces(
-        place,
+    return place, Queries(
+        locations.x[place],
+        locations.y[place],
         (targets.target[growing] - targets.tf[growing]).astype(np.int64),
         offsets_of(query[pairs], len(place)),
         owner[pairs],
@@ -167,31 +157,15 @@ class Search(Protocol):
     """Finds the K nearest trajectories of every query, without those that it is to skip."""
 
     def __call__(
-        self,
-        trajectories: Trajectories,
-        locations: Locations,
-        rank: Ints,
-        x: Metres,
-        y: Metres,
-        k: Ints,
-        skip_offsets: Ints,
-        skip: Ids,
+        self, trajectories: Trajectories, locations: Locations, rank: Ints, queries: Queries
     ) -> Nearest: ...
 
 
 def search_in_memory(
-    trajectories: Trajectories,
-    locations: Locations,
-    rank: Ints,
-    x: Metres,
-    y: Metres,
-    k: Ints,
-    skip_offsets: Ints,
-    skip: Ids,
+    trajectories: Trajectories, locations: Locations, rank: Ints, queries: Queries
 ) -> Nearest:
     """Over one index of all segments."""
-    index = index_segments(trajectories, locations, rank)
-    return nearest_trajectories(index, x, y, k, skip_offsets, skip)
+    return nearest_trajectories(index_segments(trajectories, locations, rank), queries)
 
 
 def insert_globally(
@@ -206,24 +180,15 @@ def insert_globally(
     One search per candidate, over the segments of all trajectories.
     """
     state = thinned.trajectories
-    growing = growing_places(state, locations, targets)
-    found = search(
-        state,
-        locations,
-        rank,
-        locations.x[growing.place],
-        locations.y[growing.place],
-        growing.k,
-        growing.skip_offsets,
-        growing.skip,
-    )
-    query = owners(offsets_from(growing.k)).astype(np.int64)
+    places, queries = growing_places(state, locations, targets)
+    found = search(state, locations, rank, queries)
+    query = owners(found.offsets)
     trajectory = found.trajectory.copy()
     _use_empty(trajectory, query, state.lengths, rank)
     position = np.full(len(trajectory), -1, np.int32)
     hit = found.position >= 0
     position[hit] = thinned.position[state.offsets[found.trajectory[hit]] + found.position[hit]]
-    place = growing.place[query]
+    place = places[query]
     order = np.lexsort((place, trajectory))
     return EditRuns(
         "i",
@@ -235,7 +200,7 @@ def insert_globally(
     )
 
 
-def _use_empty(trajectory: Ids, query: Ints, lengths: Ints, rank: Ints) -> None:
+def _use_empty(trajectory: Ids, query: Ids, lengths: Ints, rank: Ints) -> None:
     """Last resort: what found no trajectory goes to the empty ones, in order of rank."""
     empty = np.flatnonzero(lengths == 0)
     empty = empty[np.argsort(rank[empty], kind="stable")].astype(np.int32)

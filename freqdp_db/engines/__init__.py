@@ -1,1 +1,1 @@
-"""Where kernels run: over ranges of whole trajectories, on all cores."""
+"""Engines run functions over ranges of whole trajectories; what they give is merged in order."""

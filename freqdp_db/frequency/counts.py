@@ -14,7 +14,7 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.sorting import sort_ids
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import add, join, map_ranges, merged
 
 
 @dataclass(frozen=True)
@@ -29,41 +29,38 @@ class Frequencies:
 
 
 @njit(nogil=True, cache=True)
-def _sort_places(first, last, offsets, ordered, distinct):  # type: ignore[no-untyped-def]
-    """Sort each trajectory's places in place and count the distinct ones."""
+def _count(first, last, offsets, location, locations):  # type: ignore[no-untyped-def]
+    """Distinct places of each trajectory, how many they are, their PF; and TF in this range."""
+    begin = offsets[first]
+    ordered = location[begin : offsets[last]].copy()
+    distinct = np.zeros(last - first, np.int64)
+    total = 0
     for t in range(first, last):
-        part = ordered[offsets[t] : offsets[t + 1]]
+        part = ordered[offsets[t] - begin : offsets[t + 1] - begin]
         sort_ids(part)
-        count = 0
         for i in range(len(part)):
             if i == 0 or part[i] != part[i - 1]:
-                count += 1
-        distinct[t] = count
-
-
-@njit(nogil=True, cache=True)
-def _count_runs(first, last, offsets, ordered, out_offsets, place, pf):  # type: ignore[no-untyped-def]
+                distinct[t - first] += 1
+        total += distinct[t - first]
+    place, pf = np.empty(total, np.int32), np.empty(total, np.int32)
+    tf = np.zeros(locations, np.int32)
+    k = -1
     for t in range(first, last):
-        k = out_offsets[t] - 1
-        for i in range(offsets[t], offsets[t + 1]):
-            if i == offsets[t] or ordered[i] != ordered[i - 1]:
+        for i in range(offsets[t] - begin, offsets[t + 1] - begin):
+            if i == offsets[t] - begin or ordered[i] != ordered[i - 1]:
                 k += 1
                 place[k] = ordered[i]
                 pf[k] = 1
+                tf[ordered[i]] += 1
             else:
                 pf[k] += 1
+    return distinct, place, pf, tf
 
 
 def count_frequencies(trajectories: Trajectories, locations: int) -> Frequencies:
     """Count every location of every trajectory."""
-    ordered = trajectories.location.copy()
-    distinct = np.zeros(len(trajectories), np.int64)
-    over_ranges(_sort_places, trajectories.offsets, trajectories.offsets, ordered, distinct)
-    offsets = offsets_from(distinct)
-    place = np.empty(offsets[-1], np.int32)
-    pf = np.empty(offsets[-1], np.int32)
-    over_ranges(
-        _count_runs, trajectories.offsets, trajectories.offsets, ordered, offsets, place, pf
+    parts = map_ranges(
+        _count, trajectories.offsets, trajectories.offsets, trajectories.location, locations
     )
-    tf = np.bincount(place, minlength=locations).astype(np.int32)
-    return Frequencies(offsets, place, pf, tf)
+    distinct, place, pf, tf = merged(parts, join, join, join, add)
+    return Frequencies(offsets_from(distinct), place, pf, tf)

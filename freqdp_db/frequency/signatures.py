@@ -12,9 +12,8 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.columns.ragged import within
 from freqdp_db.columns.sorting import stable_order
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import either, join, map_ranges, merged
 from freqdp_db.frequency.counts import Frequencies
 
 # Scores are compared in whole units of 1e-9, so that mathematically equal weights are ties
@@ -35,8 +34,11 @@ class Signatures:
 
 
 @njit(nogil=True, cache=True)
-def _rank(first, last, offsets, place, pf, tf, order):  # type: ignore[no-untyped-def]
-    trajectories = len(offsets) - 1
+def _rank(first, last, offsets, place, pf, tf, trajectories, size):  # type: ignore[no-untyped-def]
+    """The order of each trajectory's places, and which are in a signature of this range."""
+    begin = offsets[first]
+    order = np.empty(offsets[last] - begin, np.int64)
+    candidates = np.zeros(len(tf), np.bool_)
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         score = np.empty(hi - lo, np.int64)
@@ -46,22 +48,18 @@ def _rank(first, last, offsets, place, pf, tf, order):  # type: ignore[no-untype
         # stable, and the places are in ascending order: ties by location id
         ranked = stable_order(score)
         for i in range(hi - lo):
-            order[lo + i] = lo + ranked[i]
+            order[lo - begin + i] = lo + ranked[i]
+            if i < size:
+                candidates[place[lo + ranked[i]]] = True
+    return order, candidates
 
 
 def rank_places(frequencies: Frequencies, size: int) -> Signatures:
     """Order each trajectory's locations by pf/|tau| * ln(|D|/tf); the first `size` are its signature."""
-    order = np.empty(len(frequencies.location), np.int64)
-    over_ranges(
-        _rank,
-        frequencies.offsets,
-        frequencies.offsets,
-        frequencies.location,
-        frequencies.pf,
-        frequencies.tf,
-        order,
-    )
-    rank = within(frequencies.offsets)
-    candidates = np.zeros(len(frequencies.tf), np.bool_)
-    candidates[frequencies.location[order[rank < size]]] = True
+    offsets = frequencies.offsets
+    parts = map_ranges(
+        _rank, offsets, offsets, frequencies.location, frequencies.pf, frequencies.tf,
+        len(offsets) - 1, size,
+    )  # fmt: skip
+    order, candidates = merged(parts, join, either)
     return Signatures(order, size, candidates)

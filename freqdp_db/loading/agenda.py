@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.loading.network import Floats, Ints, Network
+from freqdp_db.loading.network import Floats, Ints, StreetNetwork
 from freqdp_db.loading.routing import Router
 
 HOUR = 3_600.0
@@ -57,7 +57,7 @@ class Trips:
     pace: Floats
 
 
-def make_places(network: Network, rng: np.random.Generator) -> Places:
+def make_places(network: StreetNetwork, rng: np.random.Generator) -> Places:
     radius = np.hypot(network.x, network.y)
     nodes = len(radius)
     main = np.zeros(nodes, bool)

@@ -20,7 +20,7 @@ from freqdp_db.loading.agenda import DAY, Trips, carry_out, make_places, plan_pe
 from freqdp_db.loading.dirt import soil
 from freqdp_db.loading.network import Floats, Ints, make_network, to_degrees
 from freqdp_db.loading.routing import Paths, Router
-from freqdp_db.loading.rows import Samples
+from freqdp_db.loading.rows import SourceSamples
 
 BATCH = 400
 TAXI_SHARE = 0.1
@@ -33,7 +33,7 @@ _ASLEEP_AFTER_S = (1_200.0, 3_600.0)
 
 
 @dataclass(frozen=True)
-class Truth:
+class DrivenRoads:
     """The roads that were really driven, one row per road and passage, by object and time."""
 
     object_id: NDArray[np.bytes_]
@@ -51,10 +51,10 @@ class Chunk:
     """Some objects' rows, in the order of the table, and what is known about them."""
 
     objects: int
-    samples: Samples
+    samples: SourceSamples
     dirt: dict[str, int]
     """How many unusable rows were put in, by reason."""
-    truth: Truth
+    truth: DrivenRoads
 
 
 class City:
@@ -91,8 +91,8 @@ class City:
     ) -> Chunk:
         people = plan_people(self.places, int((~taxi).sum()), self.days, rng)
         taxis = plan_taxis(self.places, int(taxi.sum()), self.days, rng)
-        parts: list[Samples] = []
-        truths: list[Truth] = []
+        parts: list[SourceSamples] = []
+        truths: list[DrivenRoads] = []
         for plans, who in ((people, np.flatnonzero(~taxi)), (taxis, np.flatnonzero(taxi))):
             if not len(who):
                 continue
@@ -109,12 +109,14 @@ class City:
             lon, lat = np.round(lon, 7), np.round(lat, 7)
             at_us = (at[kept].astype(np.int64) + _START_S) * 1_000_000
             parts.append(
-                Samples(who[owner[kept]], at_us, lon, lat, {"speed_kmh": np.round(speed[kept], 1)})
+                SourceSamples(
+                    who[owner[kept]], at_us, lon, lat, {"speed_kmh": np.round(speed[kept], 1)}
+                )
             )
             truths.append(self._truth(trips, paths, names[who]))
         samples = _in_order(parts)
         samples, dirt = soil(samples, rng)
-        named = Samples(
+        named = SourceSamples(
             names[samples.object_id], samples.at_us, samples.x, samples.y, samples.extra
         )
         return Chunk(len(names), named, dirt, _join_truths(truths))
@@ -161,13 +163,13 @@ class City:
             np.concatenate([speed, np.zeros(len(stay))]),
         )
 
-    def _truth(self, trips: Trips, paths: Paths, names: NDArray[np.bytes_]) -> Truth:
+    def _truth(self, trips: Trips, paths: Paths, names: NDArray[np.bytes_]) -> DrivenRoads:
         lengths = np.diff(paths.first)
         trip = owners(offsets_from(lengths))
         clock = np.concatenate([[0.0], np.cumsum(paths.seconds)])
         since = clock[:-1] - clock[paths.first[trip]]
         begin = _START_S + trips.leave[trip]
-        return Truth(
+        return DrivenRoads(
             names[trips.object[trip]],
             self._router.road[paths.arc] + 1,
             self._router.forward[paths.arc],
@@ -211,10 +213,10 @@ def _without_outages(
     return ~dark & (rng.random(len(at)) > 0.01)
 
 
-def _in_order(parts: list[Samples]) -> Samples:
+def _in_order(parts: list[SourceSamples]) -> SourceSamples:
     """Both kinds of objects together, by object, each in time order as before."""
     owner = np.concatenate([p.object_id for p in parts])
-    joined = Samples(
+    joined = SourceSamples(
         owner,
         np.concatenate([p.at_us for p in parts]),
         np.concatenate([p.x for p in parts]),
@@ -224,8 +226,8 @@ def _in_order(parts: list[Samples]) -> Samples:
     return joined.take(np.argsort(owner, kind="stable"))
 
 
-def _join_truths(parts: list[Truth]) -> Truth:
-    return Truth(
+def _join_truths(parts: list[DrivenRoads]) -> DrivenRoads:
+    return DrivenRoads(
         np.concatenate([p.object_id for p in parts]),
         np.concatenate([p.road_id for p in parts]),
         np.concatenate([p.forward for p in parts]),

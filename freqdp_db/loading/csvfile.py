@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.clock import numbers, parser, time_zone
 from freqdp_db.loading.files import BadRows
-from freqdp_db.loading.rows import NO_TIME, Samples
+from freqdp_db.loading.rows import NO_TIME, SourceSamples
 
 _BLOCK_BYTES = 1 << 24
 _LONGEST_ID = 200
@@ -53,7 +53,7 @@ def read_csv(
     layout: CsvFormat,
     bad: BadRows,
     on_file: Callable[[int], None] | None = None,
-) -> Iterator[Samples]:
+) -> Iterator[SourceSamples]:
     """Yield the readable rows; `bad` learns about the others, by line and reason.
 
     The header is line 1; blank lines and line breaks within quotes do not count.
@@ -76,7 +76,7 @@ def _read_file(
     delimiter: str,
     times: Callable[[pa.Array], NDArray[np.int64]],
     bad: BadRows,
-) -> Iterator[Samples]:
+) -> Iterator[SourceSamples]:
     names = _names(path, layout, delimiter)
     skipped: list[int] = []
 
@@ -183,7 +183,7 @@ def _convert(
     names: Sequence[str],
     times: Callable[[pa.Array], NDArray[np.int64]],
     bad: BadRows,
-) -> Samples:
+) -> SourceSamples:
     who, when, lon, lat = (block.column(name) for name in names)
     ids, lengths = text_bytes(who)
     at = times(when)
@@ -197,7 +197,7 @@ def _convert(
     ):
         bad.add(path, reason, lines[wrong & fine].tolist())
         fine &= ~wrong
-    samples = Samples(ids, at, x, y)
+    samples = SourceSamples(ids, at, x, y)
     return samples if fine.all() else samples.take(fine)
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.loading.rows import NO_TIME, Samples
+from freqdp_db.loading.rows import NO_TIME, SourceSamples
 
 SHARES = {
     "no place": 0.002,
@@ -20,7 +20,7 @@ SHARES = {
 """Share of the clean rows that get a dirty row right after them, by kind of dirt."""
 
 
-def soil(samples: Samples, rng: np.random.Generator) -> tuple[Samples, dict[str, int]]:
+def soil(samples: SourceSamples, rng: np.random.Generator) -> tuple[SourceSamples, dict[str, int]]:
     """Put dirty rows in between. The clean ones all stay, so the truth stays complete."""
     clean = len(samples)
     draw = rng.random(clean)
@@ -49,4 +49,4 @@ def soil(samples: Samples, rng: np.random.Generator) -> tuple[Samples, dict[str,
     x[of("same instant")] += 0.0004
     names = list(SHARES)
     counts = {name: len(pick) for name, pick in zip(names, picks, strict=True)}
-    return Samples(mixed.object_id, at, x, y, mixed.extra), counts
+    return SourceSamples(mixed.object_id, at, x, y, mixed.extra), counts

@@ -40,7 +40,7 @@ def to_degrees(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class Network:
+class StreetNetwork:
     """Junctions in metres around the middle, and the straight roads between them."""
 
     x: Floats
@@ -69,14 +69,14 @@ class Network:
         return [f"{words[k]} {n}" for k, n in zip(self.kind, self.line, strict=True)]
 
 
-def make_network(rng: np.random.Generator) -> Network:
+def make_network(rng: np.random.Generator) -> StreetNetwork:
     """Lay out the city. Every junction can be reached from every other one."""
     network = _grid(rng)
     for kind, line, path in _overlays(rng):
         network = _lay(network, path, kind, line)
     oneway = (network.kind == 0) & (rng.random(len(network.kind)) < _ONEWAY_SHARE)
     turned = oneway & (rng.random(len(oneway)) < 0.5)
-    network = Network(
+    network = StreetNetwork(
         network.x,
         network.y,
         np.where(turned, network.target, network.source),
@@ -88,7 +88,7 @@ def make_network(rng: np.random.Generator) -> Network:
     return _largest_component(network)
 
 
-def _grid(rng: np.random.Generator) -> Network:
+def _grid(rng: np.random.Generator) -> StreetNetwork:
     """The street grid: finer in the middle, turned and bent a little, with parks and a river."""
     side = 2 * _BLOCKS + 1
     column, row = np.divmod(np.arange(side * side), side)
@@ -125,7 +125,7 @@ def _grid(rng: np.random.Generator) -> Network:
     keep &= (river[source] * river[target] > 0) | avenue
     # Some blocks were never cut through.
     keep &= avenue | (rng.random(len(source)) > 0.06)
-    network = Network(
+    network = StreetNetwork(
         x,
         y,
         source[keep],
@@ -167,7 +167,7 @@ def _overlays(rng: np.random.Generator) -> list[tuple[int, int, Floats]]:
     return paths
 
 
-def _lay(network: Network, path: Floats, kind: int, line: int) -> Network:
+def _lay(network: StreetNetwork, path: Floats, kind: int, line: int) -> StreetNetwork:
     """Lay one road over the others, with a junction at every crossing."""
     x, y = network.x.copy(), network.y.copy()
     start, step = path[:-1], np.diff(path, axis=0)
@@ -217,7 +217,7 @@ def _lay(network: Network, path: Floats, kind: int, line: int) -> Network:
     source = np.concatenate([network.source[keep], chains_from, stops[:-1]])
     target = np.concatenate([network.target[keep], chains_to, stops[1:]])
     laid = len(stops) - 1
-    return Network(
+    return StreetNetwork(
         x,
         y,
         source,
@@ -239,7 +239,7 @@ def _nearest(x: Floats, y: Floats, start: Floats, step: Floats) -> tuple[Ints, F
 
 
 def _crossings(
-    network: Network,
+    network: StreetNetwork,
     x: Floats,
     y: Floats,
     start: Floats,
@@ -262,7 +262,7 @@ def _crossings(
     return road, share[road, piece], piece + along[road, piece]
 
 
-def _split(network: Network, road: Ints, share: Floats, new: Ints) -> tuple[Ints, Ints, Ints]:
+def _split(network: StreetNetwork, road: Ints, share: Floats, new: Ints) -> tuple[Ints, Ints, Ints]:
     """Cut roads at their new junctions: sources, targets and the road each piece came from."""
     order = np.lexsort((share, road))
     road, new = road[order], new[order]
@@ -277,7 +277,7 @@ def _split(network: Network, road: Ints, share: Floats, new: Ints) -> tuple[Ints
     )
 
 
-def _largest_component(network: Network) -> Network:
+def _largest_component(network: StreetNetwork) -> StreetNetwork:
     """Keep the junctions that all reach each other, numbered anew."""
     back = ~network.oneway
     source = np.concatenate([network.source, network.target[back]])
@@ -288,7 +288,7 @@ def _largest_component(network: Network) -> Network:
     keep = label == np.bincount(label).argmax()
     number = np.cumsum(keep) - 1
     roads = keep[network.source] & keep[network.target] & (network.source != network.target)
-    return Network(
+    return StreetNetwork(
         network.x[keep],
         network.y[keep],
         number[network.source[roads]],

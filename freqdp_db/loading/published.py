@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.files import batches, folder, read_bytes
-from freqdp_db.loading.rows import Samples
+from freqdp_db.loading.rows import SourceSamples
 
 _BATCH_BYTES = 1 << 25
 _BEIJING_S = 8 * 3_600
@@ -56,12 +56,12 @@ def tdrive_files(path: str, limit: int | None = None, min_samples: int = 0) -> l
 
 def read_tdrive(
     files: list[Path], on_files: Callable[[int], None] | None = None
-) -> Iterator[Samples]:
+) -> Iterator[SourceSamples]:
     """Rows `id,YYYY-mm-dd HH:MM:SS,lon,lat` in Beijing time, many files at a time."""
     for paths, parts in batches(files, _BATCH_BYTES):
         table = _parse(paths, parts, _TDRIVE, 1)
         at = _numpy(table, "at").astype("datetime64[s]").astype(np.int64)
-        yield Samples(
+        yield SourceSamples(
             _numpy(table, "id"),
             (at - _BEIJING_S) * 1_000_000,
             _numpy(table, "lon"),
@@ -86,7 +86,7 @@ def geolife_files(path: str) -> list[Path]:
 
 def read_geolife(
     files: list[Path], on_files: Callable[[int], None] | None = None
-) -> Iterator[Samples]:
+) -> Iterator[SourceSamples]:
     """Six header lines, then `lat,lon,0,altitude,days,date,time` in GMT; altitude in feet."""
     for paths, parts in batches(files, _BATCH_BYTES, skip_lines=_GEOLIFE_HEADER):
         table = _parse(paths, parts, _GEOLIFE, _GEOLIFE_HEADER + 1)
@@ -101,7 +101,7 @@ def read_geolife(
         day = _numpy(table, "date").astype("datetime64[D]").astype(np.int64)
         second = table["time"].cast(pa.int32()).to_numpy().astype(np.int64)
         altitude = _numpy(table, "altitude")
-        yield Samples(
+        yield SourceSamples(
             np.repeat(users, lines),
             (day * 86_400 + second) * 1_000_000,
             _numpy(table, "lon"),

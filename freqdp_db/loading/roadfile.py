@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.files import BadRows
-from freqdp_db.loading.network import KINDS, Network, to_degrees
+from freqdp_db.loading.network import KINDS, StreetNetwork, to_degrees
 
 _LINESTRING = re.compile(r"\s*(?:SRID=4326;)?LINESTRING\s*\(([-+0-9.eE,\s]+)\)\s*", re.IGNORECASE)
 
@@ -53,7 +53,7 @@ class Road:
         )
 
 
-def city_roads(network: Network) -> Iterator[Road]:
+def city_roads(network: StreetNetwork) -> Iterator[Road]:
     """The city's roads, numbered from 1 like its junctions."""
     lon, lat = to_degrees(network.x, network.y)
     names, lengths, speeds = network.names(), network.length_m, network.speed_kmh

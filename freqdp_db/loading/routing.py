@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from freqdp_db.loading.network import Floats, Ints, Network
+from freqdp_db.loading.network import Floats, Ints, StreetNetwork
 
 _JUNCTION_S = 5.0
 """Slowing down and waiting at the end of each road."""
@@ -27,7 +27,7 @@ class Paths:
 class Router:
     """Directed arcs over a network's roads, and for each destination the next arc from anywhere."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: StreetNetwork) -> None:
         back = np.flatnonzero(~network.oneway)
         self.road = np.concatenate([np.arange(len(network.source)), back])
         self.forward = np.arange(len(self.road)) < len(network.source)

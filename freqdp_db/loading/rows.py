@@ -14,7 +14,7 @@ NO_TIME = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Samples:
+class SourceSamples:
     """Rows in file order. NaN stands for a missing coordinate or number."""
 
     object_id: NDArray[Any]
@@ -28,9 +28,9 @@ class Samples:
     def __len__(self) -> int:
         return len(self.at_us)
 
-    def take(self, rows: NDArray[Any]) -> Samples:
+    def take(self, rows: NDArray[Any]) -> SourceSamples:
         """Some of the rows, by index or mask."""
-        return Samples(
+        return SourceSamples(
             self.object_id[rows],
             self.at_us[rows],
             self.x[rows],

@@ -8,7 +8,7 @@ from numba import njit
 from freqdp_db.columns.edits import PfTargets
 from freqdp_db.columns.ragged import offsets_of, owners, within
 from freqdp_db.columns.trajectories import Locations
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import Signatures
 
@@ -17,13 +17,15 @@ _SIGNATURE, _NEARBY = 1, 2
 
 
 @njit(nogil=True, cache=True)
-def _mark(first, last, offsets, order, place, size, x, y, radius2, stage):  # type: ignore[no-untyped-def]
+def _mark(first, last, offsets, order, place, size, x, y, radius2):  # type: ignore[no-untyped-def]
     """Stage 1: the signature; stage 2: other places within the radius of one of it."""
+    begin = offsets[first]
+    stage = np.zeros(offsets[last] - begin, np.int16)
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         signature = min(size, hi - lo)
         for i in range(lo, lo + signature):
-            stage[order[i]] = _SIGNATURE
+            stage[order[i] - begin] = _SIGNATURE
         if radius2 <= 0.0:
             continue
         for i in range(lo + signature, hi):
@@ -32,8 +34,9 @@ def _mark(first, last, offsets, order, place, size, x, y, radius2, stage):  # ty
                 q = place[order[j]]
                 dx, dy = x[p] - x[q], y[p] - y[q]
                 if dx * dx + dy * dy <= radius2:
-                    stage[order[i]] = _NEARBY
+                    stage[order[i] - begin] = _NEARBY
                     break
+    return (stage,)
 
 
 def close_signatures(
@@ -47,11 +50,11 @@ def close_signatures(
     Guarantee: none; a heuristic.
     Paper: the methods SC and RSC of its comparison.
     """
-    stage = np.zeros(len(frequencies.location), np.int16)
-    over_ranges(
+    parts = map_ranges(
         _mark, frequencies.offsets, frequencies.offsets, signatures.order, frequencies.location,
-        signatures.size, locations.x, locations.y, radius_m * radius_m, stage,
+        signatures.size, locations.x, locations.y, radius_m * radius_m,
     )  # fmt: skip
+    (stage,) = joined(parts)
     # in order of rank within each trajectory, as point lists are
     entry = signatures.order[stage[signatures.order] > 0]
     trajectory = owners(frequencies.offsets)[entry]

@@ -11,7 +11,7 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import PfTargets
 from freqdp_db.columns.ragged import offsets_from, owners, within
 from freqdp_db.columns.sorting import stable_order
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import Signatures
 from freqdp_db.mechanisms.mechanism import Mechanism
@@ -36,27 +36,31 @@ def pf_mechanism(epsilon: Fraction, size: int) -> Mechanism:
 
 
 @njit(nogil=True, cache=True)
-def _split(first, last, offsets, order, place, candidates, size, listed, others):  # type: ignore[no-untyped-def]
+def _split(first, last, offsets, order, place, candidates, size):  # type: ignore[no-untyped-def]
     """Size of each point list, and from how many other places the rest of it must be picked."""
+    listed, others = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         known = 0
         for i in range(lo + size, hi):
             if candidates[place[order[i]]]:
                 known += 1
-        listed[t] = min(hi - lo, 2 * size)
+        listed[t - first] = min(hi - lo, 2 * size)
         # more candidates than fit leave nothing to pick
         if hi - lo > size + known and known < size:
-            others[t] = hi - lo - size - known
+            others[t - first] = hi - lo - size - known
+    return listed, others
 
 
 @njit(nogil=True, cache=True)
 def _fill_lists(  # type: ignore[no-untyped-def]
-    first, last, offsets, order, place, candidates, size, keys, key_offsets, out_offsets, entry
+    first, last, offsets, order, place, candidates, size, keys, key_offsets, out_offsets
 ):
+    begin = out_offsets[first]
+    entry = np.empty(out_offsets[last] - begin, np.int64)
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
-        k, end = out_offsets[t], out_offsets[t + 1]
+        k, end = out_offsets[t] - begin, out_offsets[t + 1] - begin
         # the signature, then the next-ranked places that are in anybody's signature
         i = lo
         while i < hi and k < end:
@@ -75,6 +79,7 @@ def _fill_lists(  # type: ignore[no-untyped-def]
             picked = stable_order(keys[key_offsets[t] : key_offsets[t + 1]])
             for j in range(end - k):
                 entry[k + j] = rest[picked[j]]
+    return (entry,)
 
 
 def perturb_pf(
@@ -114,7 +119,6 @@ def _point_lists(
     frequencies: Frequencies, signatures: Signatures, source: RandomSource
 ) -> tuple[Ints, Ints]:
     """Each trajectory's point list, as positions in the frequency columns."""
-    trajectories = len(frequencies.offsets) - 1
     ranking = (
         frequencies.offsets,
         signatures.order,
@@ -122,15 +126,11 @@ def _point_lists(
         signatures.candidates,
         signatures.size,
     )
-    listed = np.zeros(trajectories, np.int64)
-    others = np.zeros(trajectories, np.int64)
-    over_ranges(_split, frequencies.offsets, *ranking, listed, others)
-    offsets = offsets_from(listed)
-    entry = np.empty(offsets[-1], np.int64)
-    keys = source.uniform_words(int(others.sum()))
-    over_ranges(
-        _fill_lists, frequencies.offsets, *ranking, keys, offsets_from(others), offsets, entry
-    )
+    listed, others = joined(map_ranges(_split, frequencies.offsets, *ranking))
+    offsets, key_offsets = offsets_from(listed), offsets_from(others)
+    keys = source.uniform_words(int(key_offsets[-1]))
+    filling = map_ranges(_fill_lists, frequencies.offsets, *ranking, keys, key_offsets, offsets)
+    (entry,) = joined(filling)
     return offsets, entry
 
 

@@ -17,7 +17,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import add, join, joined, map_each, map_ranges, merged
 from freqdp_db.progress import Progress
 from freqdp_db.roads.network import CANDIDATES, Candidates, Network
 from freqdp_db.roads.routes import longest_route, make_scratch, routes, search
@@ -99,8 +99,10 @@ def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, sta
 
 
 @njit(nogil=True, cache=True)
-def _match(first, last, offsets, location, at, x, y, beta, near, graph, road, driven_count):  # type: ignore[no-untyped-def]
-    """Match trajectories; returns the roads that they drove, one after the other, and the breaks."""
+def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type: ignore[no-untyped-def]
+    """The road of each sample; how many each trajectory drove, and which; and the breaks."""
+    road = np.full(offsets[last] - offsets[first], -1, np.int32)
+    driven_count = np.zeros(last - first, np.int64)
     source, target = graph[0], graph[1]
     roads = near[0]
     scratch = make_scratch(graph)
@@ -133,7 +135,7 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph, road, dr
             v = location[stays[k]]
             r = roads[v, chosen[k]]
             for i in range(stays[k], stays[k + 1]):
-                road[i] = r
+                road[i - offsets[first]] = r
             driven, total = _mark(r, t, marked, driven, total)
             if not linked[k]:
                 continue
@@ -153,8 +155,8 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph, road, dr
                 r = came_by[n]
                 driven, total = _mark(r, t, marked, driven, total)
                 n = source[r] if target[r] == n else target[r]
-        driven_count[t] = total - begun
-    return driven[:total].copy(), breaks
+        driven_count[t - first] = total - begun
+    return road, driven_count, driven[:total], breaks
 
 
 @njit(nogil=True, cache=True)
@@ -173,12 +175,13 @@ def _mark(road, trajectory, marked, driven, total):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def _detours(first, last, move_from, move_to, gap_us, x, y, near, graph, detour):  # type: ignore[no-untyped-def]
+def _detours(first, last, move_from, move_to, gap_us, x, y, near, graph):  # type: ignore[no-untyped-def]
     """|route - straight| between the nearest roads of two places; -1 if there is no route.
 
     The two directions of a street may be two roads: of those as near as the nearest, the best pair.
     """
     roads, _, away = near
+    detour = np.empty(last - first, np.float64)
     scratch = make_scratch(graph)
     route = np.empty((CANDIDATES, CANDIDATES), np.float64)
     leave = np.empty((CANDIDATES, CANDIDATES), np.int64)
@@ -196,7 +199,8 @@ def _detours(first, last, move_from, move_to, gap_us, x, y, near, graph, detour)
                 nearest = nearest and away[v, j] <= away[v, 0] + _AS_NEAR_M
                 if nearest and roads[u, i] >= 0 and roads[v, j] >= 0:
                     best = min(best, abs(route[i, j] - straight))
-        detour[m] = best if best < np.inf else -1.0
+        detour[m - first] = best if best < np.inf else -1.0
+    return (detour,)
 
 
 def match(
@@ -210,26 +214,14 @@ def match(
     """Put every trajectory on the roads."""
     near = (candidates.road, candidates.along, candidates.away)
     beta = _beta(trajectories, locations, near, network.graph)
-    road = np.full(trajectories.samples, -1, np.int32)
-    count = np.zeros(len(trajectories), np.int64)
     with progress.stage(name, len(trajectories), "trajectories") as stage:
-
-        def part(first: int, last: int, *arguments: Any) -> tuple[Ids, int]:
-            found: tuple[Ids, int] = _match(first, last, *arguments)
-            stage.advance(last - first)
-            return found
-
-        parts = over_ranges(
-            part, trajectories.offsets, trajectories.offsets, trajectories.location,
-            trajectories.at, locations.x, locations.y, beta, near, network.graph, road, count,
+        parts = map_ranges(
+            _match, trajectories.offsets, trajectories.offsets, trajectories.location,
+            trajectories.at, locations.x, locations.y, beta, near, network.graph,
+            advance=stage.advance,
         )  # fmt: skip
-    return Matched(
-        road,
-        offsets_from(count),
-        np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int32),
-        sum(p[1] for p in parts),
-        beta,
-    )
+    road, count, driven, breaks = merged(parts, join, join, join, add)
+    return Matched(road, offsets_from(count), driven, breaks, beta)
 
 
 def _beta(
@@ -246,11 +238,11 @@ def _beta(
     if not len(moves):
         return _LEAST_BETA_M
     some = moves[np.unique(np.linspace(0, len(moves) - 1, _BETA_MOVES).astype(np.int64))]
-    detour = np.empty(len(some), np.float64)
-    over_ranges(
-        _detours, np.arange(len(some) + 1), a[some], b[some], np.diff(trajectories.at)[some],
-        locations.x, locations.y, near, graph, detour,
+    parts = map_each(
+        _detours, len(some), a[some], b[some], np.diff(trajectories.at)[some],
+        locations.x, locations.y, near, graph,
     )  # fmt: skip
+    (detour,) = joined(parts)
     found = detour[detour >= 0]
     if not len(found):
         return _LEAST_BETA_M

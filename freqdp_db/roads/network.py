@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.trajectories import Locations
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_each
 
 REACH_M = 100.0
 CANDIDATES = 8
@@ -157,13 +157,16 @@ def _file(piece: NDArray[np.float64]) -> tuple[Ints, Ids]:
 
 @njit(nogil=True, cache=True)
 def _near(  # type: ignore[no-untyped-def]
-    first, last, x, y, cell_key, cell_offsets, cell_piece, piece, piece_road, road, along, away
+    first, last, x, y, cell_key, cell_offsets, cell_piece, piece, piece_road
 ):
     """The nearest roads within reach of each place, by (distance, road)."""
-    most = road.shape[1]
-    for p in range(first, last):
+    most = CANDIDATES
+    road = np.full((last - first, most), -1, np.int32)
+    along, away = np.zeros((last - first, most)), np.zeros((last - first, most))
+    for p in range(last - first):
+        px, py = x[first + p], y[first + p]
         found = 0
-        column, row = math.floor(x[p] / REACH_M), math.floor(y[p] / REACH_M)
+        column, row = math.floor(px / REACH_M), math.floor(py / REACH_M)
         for cell in range(9):
             key = (row + cell // 3 - 1 + _FAR) * (2 * _FAR) + column + cell % 3 - 1 + _FAR
             k = np.searchsorted(cell_key, key)
@@ -175,9 +178,9 @@ def _near(  # type: ignore[no-untyped-def]
                 dx, dy = piece[s, 2] - ax, piece[s, 3] - ay
                 t = 0.0
                 if metres > 0.0:
-                    t = ((x[p] - ax) * dx + (y[p] - ay) * dy) / (metres * metres)
+                    t = ((px - ax) * dx + (py - ay) * dy) / (metres * metres)
                     t = min(max(t, 0.0), 1.0)
-                apart = math.hypot(x[p] - ax - t * dx, y[p] - ay - t * dy)
+                apart = math.hypot(px - ax - t * dx, py - ay - t * dy)
                 if apart > REACH_M:
                     continue
                 r = piece_road[s]
@@ -200,16 +203,13 @@ def _near(  # type: ignore[no-untyped-def]
                     at -= 1
                 road[p, at], along[p, at] = r, piece[s, 4] + t * metres
                 away[p, at] = apart
+    return road, along, away
 
 
 def find_candidates(network: Network, locations: Locations) -> Candidates:
     """The roads that a sample at each location may lie on."""
-    shape = (len(locations), CANDIDATES)
-    road = np.full(shape, -1, np.int32)
-    along, away = np.zeros(shape), np.zeros(shape)
-    over_ranges(
-        _near, np.arange(len(locations) + 1), locations.x, locations.y, network.cell_key,
+    parts = map_each(
+        _near, len(locations), locations.x, locations.y, network.cell_key,
         network.cell_offsets, network.cell_piece, network.piece, network.piece_road,
-        road, along, away,
     )  # fmt: skip
-    return Candidates(road, along, away)
+    return Candidates(*joined(parts))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.columns.ragged import offsets_from, rows_of
+from freqdp_db.engines.ranges import add, join, map_ranges, merged
 
 ANYWHERE = 1e300
 """Squared metres: the limit while the list is not full. Finite, so that what is infinitely far
@@ -37,52 +37,55 @@ class Nearest:
     """How many cells of the index were visited, over all queries."""
 
 
-class Asked(NamedTuple):
-    """The queries, as kernels get them."""
+@dataclass(frozen=True)
+class Queries:
+    """Points to find the nearest trajectories of, how many, and whom each is to leave out."""
 
     x: Metres
     y: Metres
-    offsets: Ints
-    """Running sum of K: the best list of query i is offsets[i] to offsets[i + 1] - 1."""
+    k: Ints
     skip_offsets: Ints
     skip: Ids
-    """Trajectories that query i leaves out (they contain it)."""
-    rank: Ints
-    """Order of the trajectories among equals."""
+    """Trajectories that query i leaves out: skip_offsets[i] to skip_offsets[i + 1] - 1."""
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def take(self, chosen: Ints) -> Queries:
+        """Some of the queries, in this order."""
+        rows, offsets = rows_of(self.skip_offsets, chosen)
+        return Queries(self.x[chosen], self.y[chosen], self.k[chosen], offsets, self.skip[rows])
 
 
-class Lists(NamedTuple):
-    """The best lists of all queries. Each is a heap with the worst on top."""
+def as_asked(queries: Queries, rank: Ints) -> tuple[Metres, Metres, Ints, Ints, Ids, Ints]:
+    """Queries as kernels get them: x, y, offsets, skip_offsets, skip and rank.
 
-    trajectory: Ids
-    position: Ids
-    loss: Ints
-
-
-def search(kernel: Callable[..., tuple[int, int]], index: tuple[Any, ...], x: Metres, y: Metres,
-           k: Ints, skip_offsets: Ints, skip: Ids, rank: Ints) -> Nearest:  # fmt: skip
-    """Run kernel(first, last, asked, lists, *index) over ranges of the queries, on all cores.
-
-    The kernel returns how many distances it computed and how many cells it visited.
+    offsets: running sum of K, where each query's best list begins; rank: order of the trajectories
+    among equals.
     """
-    offsets = offsets_from(k)
-    size = int(offsets[-1])
-    lists = Lists(
-        np.full(size, -1, np.int32), np.full(size, -1, np.int32), np.zeros(size, np.int64)
-    )
-    asked = Asked(x, y, offsets, skip_offsets, skip, rank)
-    counts = over_ranges(kernel, offsets, asked, lists, *index)
-    return Nearest(
-        offsets,
-        lists.trajectory,
-        lists.position,
-        lists.loss,
-        sum(int(distances) for distances, _ in counts),
-        sum(int(cells) for _, cells in counts),
-    )
+    return (
+        queries.x, queries.y, offsets_from(queries.k), queries.skip_offsets, queries.skip, rank
+    )  # fmt: skip
 
 
-# Kernels unpack `Asked` and `Lists` once and hand plain arrays on: an array taken out of a tuple
+def search(
+    kernel: Callable[..., tuple[Ids, Ids, Ints, int, int]],
+    index: tuple[Any, ...],
+    queries: Queries,
+    rank: Ints,
+) -> Nearest:
+    """Run kernel(first, last, asked, *index) over ranges of the queries.
+
+    It gives their best lists (trajectory, position and loss), and how many distances it computed and
+    how many cells it visited.
+    """
+    asked = as_asked(queries, rank)
+    offsets = asked[2]
+    parts = map_ranges(kernel, offsets, asked, *index)
+    return Nearest(offsets, *merged(parts, join, join, join, add, add))
+
+
+# Kernels unpack what is asked once and hand plain arrays on: an array taken out of a tuple
 # counts a reference each time, with an atomic operation, which costs more than a distance.
 # What a kernel knows of each trajectory t, where the number of a query saves clearing:
 #   skipped[t]  the last query that left it out
@@ -97,6 +100,19 @@ def unmarked(trajectories):  # type: ignore[no-untyped-def]
     for t in range(trajectories):
         marks[t] = -1
     return marks
+
+
+@njit(cache=True)
+def empty_lists(size):  # type: ignore[no-untyped-def]
+    """Best lists of nobody, one after the other: trajectory, position and loss of each place.
+
+    Each list is a heap with the worst on top.
+    """
+    trajectory, position = np.empty(size, np.int32), np.empty(size, np.int32)
+    loss = np.zeros(size, np.int64)
+    for i in range(size):
+        trajectory[i] = position[i] = -1
+    return trajectory, position, loss
 
 
 @njit(cache=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, within
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import join, joined, map_each, map_ranges, merged
 from freqdp_db.search.filing import Filed
 from freqdp_db.search.grid import piece_of
 from freqdp_db.search.lanes import WIDTH, aligned, constant, rows_of, splat
@@ -85,9 +85,8 @@ def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
     bundles = -(-np.diff(rows) // SIZE)
     first_bundle = offsets_from(bundles)
     lattice = _choose_lattice(filed)
-    row = np.full(first_bundle[-1] + 1, len(filed))
-    ends = aligned((int(first_bundle[-1]), 4, SIZE))
-    over_ranges(_lay_out, rows, rows, first_bundle, filed.ends, lattice, row, ends)
+    parts = map_ranges(_lay_out, rows, rows, first_bundle, filed.ends, tuple(lattice))
+    row, ends = merged(parts, join, _join_aligned)
     top = np.where(bundles > 0, first_bundle[:-1], -1)
     height = np.zeros(len(bundles), np.int8)
     level, member, begin, end = [0], [], [], []
@@ -105,16 +104,20 @@ def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
         top[high], height[high] = first[high], h + 1
         level.append(level[-1] + int(sheaves.sum()))
         below, h, width = first, h + 1, width * SIZE
-    box = aligned((level[-1], 8, SIZE))
+    box = aligned((level[-1], 8, SIZE), np.int32)
     for h in range(len(member)):
         part = box[level[h] : level[h + 1]]
-        part[:, MEMBER, 0] = member[h]
-        everything = np.arange(len(part) + 1) * SIZE ** (h + 2)
-        over_ranges(
-            _fit, everything, begin[h], end[h], SIZE ** (h + 1), filed.ends, filed.part, best_rank,
-            lattice, part[:, :_STRIP], part[:, _STRIP:MEMBER].view(np.float32),
+        fitted = map_each(
+            _fit, len(part), begin[h], end[h], SIZE ** (h + 1), filed.ends, filed.part, best_rank,
+            tuple(lattice),
         )  # fmt: skip
-    return Bundles(top, height, lattice, row, ends, box)
+        part[:, :_STRIP], part[:, _STRIP:MEMBER].view(np.float32)[:] = joined(fitted)
+        part[:, MEMBER, 0] = member[h]
+    return Bundles(top, height, lattice, np.append(row, len(filed)), ends, box)
+
+
+def _join_aligned(column: list[Any]) -> NDArray[Any]:
+    return join(column, aligned)
 
 
 def _choose_lattice(filed: Filed) -> Lattice:
@@ -135,15 +138,21 @@ def in_quanta(metres, origin, quantum):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _lay_out(first, last, rows, first_bundle, ends, lattice, out_row, out_ends):  # type: ignore[no-untyped-def]
+def _lay_out(first, last, rows, first_bundle, ends, lattice):  # type: ignore[no-untyped-def]
+    """The first row of each bundle, and its ends."""
     x, y, quantum = lattice
+    size = first_bundle[last] - first_bundle[first]
+    out_row, out_ends = np.empty(size, np.int64), np.empty((size, 4, SIZE), np.int32)
+    b = 0
     for cell in range(first, last):
-        for b in range(first_bundle[cell], first_bundle[cell + 1]):
-            out_row[b] = rows[cell] + (b - first_bundle[cell]) * SIZE
+        for nth in range(first_bundle[cell + 1] - first_bundle[cell]):
+            out_row[b] = rows[cell] + nth * SIZE
             for place in range(SIZE):
                 r = min(out_row[b] + place, rows[cell + 1] - 1)
                 for i in range(4):
                     out_ends[b, i, place] = in_quanta(ends[r, i], x if i % 2 == 0 else y, quantum)
+            b += 1
+    return out_row, out_ends
 
 
 @njit(cache=True, inline="always")
@@ -156,15 +165,15 @@ def _forward(ax, ay, bx, by):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _fit(  # type: ignore[no-untyped-def]
-    first, last, begin, end, width, ends, part, best_rank, lattice, middle, strip
-):
+def _fit(first, last, begin, end, width, ends, part, best_rank, lattice):  # type: ignore[no-untyped-def]
     """Boxes of the members of each sheaf: `width` rows each, the last one what is left."""
     origin_x, origin_y, quantum = lattice
-    for sheaf in range(first, last):
+    middle = np.empty((last - first, _STRIP, SIZE), np.int32)
+    strip = np.empty((last - first, MEMBER - _STRIP, SIZE), np.float32)
+    for sheaf in range(last - first):
         for place in range(SIZE):
-            lo = begin[sheaf] + place * width
-            hi = min(lo + width, end[sheaf])
+            lo = begin[first + sheaf] + place * width
+            hi = min(lo + width, end[first + sheaf])
             ux, uy = 0.0, 0.0
             for s in range(lo, hi):
                 dx, dy = _forward(ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3])
@@ -201,6 +210,7 @@ def _fit(  # type: ignore[no-untyped-def]
             error = _ERROR * (half_along + half_across) + _QUANTA
             strip[sheaf, 2, place] = half_along + error
             strip[sheaf, 3, place] = half_across + error
+    return middle, strip
 
 
 @njit(cache=True)

@@ -8,10 +8,10 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.ragged import offsets_from, owners, within
+from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.sorting import find, stable_order
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.search.segments import Segments
 
 
@@ -27,21 +27,20 @@ class SortedSegments:
 
 def sort_segments(trajectories: Trajectories) -> SortedSegments:
     """The distinct segments with their first positions, to be looked up by their ends."""
-    lengths = trajectories.lengths
-    room = offsets_from(np.where(lengths > 1, lengths - 1, lengths))
-    key, position = np.empty(room[-1], np.int64), np.empty(room[-1], np.int32)
-    found = np.zeros(len(trajectories), np.int64)
-    over_ranges(
-        _sort_range, trajectories.offsets, trajectories.offsets, trajectories.location, room, key,
-        position, found,
-    )  # fmt: skip
-    nth = within(room)
-    used = nth < np.repeat(found, np.diff(room))
-    return SortedSegments(offsets_from(found), key[used], position[used])
+    parts = map_ranges(
+        _sort_range, trajectories.offsets, trajectories.offsets, trajectories.location
+    )
+    found, key, position = joined(parts)
+    return SortedSegments(offsets_from(found), key, position)
 
 
 @njit(nogil=True, cache=True)
-def _sort_range(first, last, offsets, location, room, key, position, found):  # type: ignore[no-untyped-def]
+def _sort_range(first, last, offsets, location):  # type: ignore[no-untyped-def]
+    """How many distinct segments each trajectory has, their keys and first positions."""
+    room = offsets[last] - offsets[first]
+    key, position = np.empty(room, np.int64), np.empty(room, np.int32)
+    found = np.zeros(last - first, np.int64)
+    k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         if hi == lo:
@@ -52,41 +51,43 @@ def _sort_range(first, last, offsets, location, room, key, position, found):  # 
             tail, head = location[lo + i], location[min(lo + i + 1, hi - 1)]
             unsorted[i] = (np.int64(tail) << 32) | np.int64(head)
         order = stable_order(unsorted)
-        k = room[t]
         for j in range(steps):
             if j == 0 or unsorted[order[j]] != unsorted[order[j - 1]]:
                 key[k], position[k] = unsorted[order[j]], order[j]
+                found[t - first] += 1
                 k += 1
-        found[t] = k - room[t]
+    return found, key[:k], position[:k]
 
 
 def first_positions(current: SortedSegments, trajectory: Ids, tail: Ids, head: Ids) -> Ids:
     """Where each segment begins in its trajectory as it is now; -1: it is not there any more."""
-    position = np.empty(len(trajectory), np.int32)
-    over_ranges(
-        _look_up, np.arange(len(position) + 1), trajectory, tail, head,
-        current.offsets, current.key, current.position, position,
+    parts = map_each(
+        _look_up, len(trajectory), trajectory, tail, head,
+        current.offsets, current.key, current.position,
     )  # fmt: skip
+    (position,) = joined(parts)
     return position
 
 
 @njit(nogil=True, cache=True)
-def _look_up(first, last, trajectory, tail, head, offsets, key, positions, position):  # type: ignore[no-untyped-def]
+def _look_up(first, last, trajectory, tail, head, offsets, key, positions):  # type: ignore[no-untyped-def]
+    position = np.empty(last - first, np.int32)
     for i in range(first, last):
         t = trajectory[i]
         wanted = (np.int64(tail[i]) << 32) | np.int64(head[i])
         at = find(key, offsets[t], offsets[t + 1], wanted)
-        position[i] = positions[at] if at >= 0 else -1
+        position[i - first] = positions[at] if at >= 0 else -1
+    return (position,)
 
 
 def changed_segments(
     trajectories: Trajectories, current: SortedSegments, built: SortedSegments
 ) -> Segments:
     """What the trajectories have now and the build has not."""
-    new = np.empty(len(current.key), np.bool_)
-    over_ranges(
-        _is_new, current.offsets, current.offsets, current.key, built.offsets, built.key, new
+    parts = map_ranges(
+        _is_new, current.offsets, current.offsets, current.key, built.offsets, built.key
     )
+    (new,) = joined(parts)
     owner = owners(current.offsets)[new]
     key = current.key[new]
     return Segments(
@@ -99,10 +100,12 @@ def changed_segments(
 
 
 @njit(nogil=True, cache=True)
-def _is_new(first, last, offsets, key, built_offsets, built_key, new):  # type: ignore[no-untyped-def]
+def _is_new(first, last, offsets, key, built_offsets, built_key):  # type: ignore[no-untyped-def]
+    new = np.empty(offsets[last] - offsets[first], np.bool_)
     for t in range(first, last):
         at, end = built_offsets[t], built_offsets[t + 1]
         for i in range(offsets[t], offsets[t + 1]):
             while at < end and built_key[at] < key[i]:
                 at += 1
-            new[i] = at == end or built_key[at] != key[i]
+            new[i - offsets[first]] = at == end or built_key[at] != key[i]
+    return (new,)

@@ -16,9 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.search.grid import Frame, Grid, build_directory, choose_frame, interleave, piece_of
 from freqdp_db.search.segments import Segments, distinct_segments
 
@@ -55,24 +54,12 @@ def file_trajectories(trajectories: Trajectories, locations: Locations, *, cut: 
 def file_segments(segments: Segments, locations: Locations, frame: Frame, *, cut: bool) -> Filed:
     """File these segments in a frame that covers them."""
     plane = (segments.tail, segments.head, locations.x, locations.y)
-    everything = np.arange(len(segments) + 1)
-    count = np.ones(len(segments), np.int16)
-    if cut:
-        longest = frame.side / 2**frame.levels * _LONGEST_CELLS
-        over_ranges(_count_pieces, everything, *plane, longest, count)
-    offsets = offsets_from(count)
-    row = owners(offsets_from(count))
-    part = np.empty((len(row), 2), np.int16)
-    part[:, 0] = np.arange(len(row)) - offsets[row]
-    part[:, 1] = count[row]
-    rows = np.arange(len(row) + 1)
-    key = np.empty(len(row), np.int64)
+    longest = frame.side / 2**frame.levels * _LONGEST_CELLS if cut else math.inf
+    row, part = joined(map_each(_cut_up, len(segments), *plane, longest))
     box = (frame.x, frame.y, frame.side, frame.levels)
-    over_ranges(_keys, rows, row, part, *plane, *box, key)
+    (key,) = joined(map_each(_keys, len(row), row, part, *plane, *box))
     order = np.argsort(key)
-    ends = np.empty((len(row), 4))
-    filed_row, filed_part = np.empty_like(row), np.empty_like(part)
-    over_ranges(_lay_out, rows, order, row, part, *plane, filed_row, filed_part, ends)
+    filed_row, filed_part, ends = joined(map_each(_lay_out, len(row), order, row, part, *plane))
     cell = key[order] >> (2 * _LINE_BITS)
     return Filed(
         build_directory(frame, cell, ends, filed_part), segments, filed_row, filed_part, ends
@@ -80,11 +67,22 @@ def file_segments(segments: Segments, locations: Locations, frame: Frame, *, cut
 
 
 @njit(nogil=True, cache=True)
-def _count_pieces(first, last, tail, head, x, y, longest, count):  # type: ignore[no-untyped-def]
+def _cut_up(first, last, tail, head, x, y, longest):  # type: ignore[no-untyped-def]
+    """Segments in pieces that are not too long: which segment, and which piece of how many."""
+    count = np.ones(last - first, np.int16)
+    total = 0
     for i in range(first, last):
         extent = max(abs(x[tail[i]] - x[head[i]]), abs(y[tail[i]] - y[head[i]]))
         if extent > longest:
-            count[i] = min(math.ceil(extent / longest), _MOST_PIECES)
+            count[i - first] = min(math.ceil(extent / longest), _MOST_PIECES)
+        total += count[i - first]
+    row, part = np.empty(total, np.int32), np.empty((total, 2), np.int16)
+    k = 0
+    for i in range(first, last):
+        for piece in range(count[i - first]):
+            row[k], part[k, 0], part[k, 1] = i, piece, count[i - first]
+            k += 1
+    return row, part
 
 
 @njit(cache=True)
@@ -95,9 +93,10 @@ def clamp(share, steps):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _keys(  # type: ignore[no-untyped-def]
-    first, last, row, part, tail, head, x, y, frame_x, frame_y, side, levels, key
+    first, last, row, part, tail, head, x, y, frame_x, frame_y, side, levels
 ):
     """Cell id, then direction and offset of the line by turns of their bits."""
+    key = np.empty(last - first, np.int64)
     steps = 1 << _LINE_BITS
     for i in range(first, last):
         a, b = tail[row[i]], head[row[i]]
@@ -132,20 +131,23 @@ def _keys(  # type: ignore[no-untyped-def]
         z = np.int64(0)
         for bit in range(_LINE_BITS - 1, -1, -1):
             z = (z << 2) | (((q >> bit) & 1) << 1) | ((p >> bit) & 1)
-        key[i] = (cell << (2 * _LINE_BITS)) | z
+        key[i - first] = (cell << (2 * _LINE_BITS)) | z
+    return (key,)
 
 
 @njit(nogil=True, cache=True)
-def _lay_out(  # type: ignore[no-untyped-def]
-    first, last, order, row, part, tail, head, x, y, out_row, out_part, ends
-):
-    for r in range(first, last):
-        i = order[r]
+def _lay_out(first, last, order, row, part, tail, head, x, y):  # type: ignore[no-untyped-def]
+    size = last - first
+    out_row, out_part = np.empty(size, np.int32), np.empty((size, 2), np.int16)
+    ends = np.empty((size, 4), np.float64)
+    for r in range(size):
+        i = order[first + r]
         s = row[i]
         out_row[r] = s
         out_part[r, 0], out_part[r, 1] = part[i, 0], part[i, 1]
         a, b = tail[s], head[s]
         ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3] = x[a], y[a], x[b], y[b]
+    return out_row, out_part, ends
 
 
 def cells_of(filed: Filed) -> Ints:

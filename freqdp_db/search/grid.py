@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 
 MAX_LEVEL = 24
 _CROWDING = 1.5
@@ -116,8 +116,7 @@ def build_directory(frame: Frame, filed: Ints, ends: Metres, part: NDArray[np.in
     own = np.zeros(len(cells), np.int64)
     own[np.searchsorted(cells, occupied)] = np.diff(np.append(begin, len(filed)))
     segment_offsets = offsets_from(own)
-    box = np.empty((len(cells), 4))
-    over_ranges(_boxes, segment_offsets, segment_offsets, ends, part, box)
+    (box,) = joined(map_ranges(_boxes, segment_offsets, segment_offsets, ends, part))
     tree_box, tree_segments = box.copy(), own.copy()
     # a parent's id is smaller than its children's: one pass from the end gathers all subtrees
     _gather(cells, np.searchsorted(cells, cells >> 2), tree_box, tree_segments)
@@ -128,7 +127,8 @@ def build_directory(frame: Frame, filed: Ints, ends: Metres, part: NDArray[np.in
 
 
 @njit(nogil=True, cache=True)
-def _boxes(first, last, offsets, ends, part, box):  # type: ignore[no-untyped-def]
+def _boxes(first, last, offsets, ends, part):  # type: ignore[no-untyped-def]
+    box = np.empty((last - first, 4), np.float64)
     for c in range(first, last):
         x_min = y_min = np.inf
         x_max = y_max = -np.inf
@@ -138,7 +138,9 @@ def _boxes(first, last, offsets, ends, part, box):  # type: ignore[no-untyped-de
             )
             x_min, x_max = min(x_min, ax, bx), max(x_max, ax, bx)
             y_min, y_max = min(y_min, ay, by), max(y_max, ay, by)
-        box[c, 0], box[c, 1], box[c, 2], box[c, 3] = x_min, y_min, x_max, y_max
+        i = c - first
+        box[i, 0], box[i, 1], box[i, 2], box[i, 3] = x_min, y_min, x_max, y_max
+    return (box,)
 
 
 @njit(cache=True)

@@ -17,6 +17,8 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.search.best import (
     ANYWHERE,
     Nearest,
+    Queries,
+    empty_lists,
     limit_of,
     mark,
     offer,
@@ -75,26 +77,24 @@ def index_filed(filed: Filed, rank: Ints) -> SegmentIndex:
     return SegmentIndex(filed.grid, bundles, filed.ends, owner, position, rank)
 
 
-def nearest_trajectories(
-    index: SegmentIndex, x: Metres, y: Metres, k: Ints, skip_offsets: Ints, skip: Ids
-) -> Nearest:
-    """Answer all queries. skip: the trajectories that query i must leave out (they contain it)."""
+def nearest_trajectories(index: SegmentIndex, queries: Queries) -> Nearest:
+    """Answer all queries."""
     grid, bundles = index.grid, index.bundles
     arrays = (
-        grid.child_offsets, grid.box, grid.tree_box, bundles.top, bundles.height, bundles.lattice,
+        grid.child_offsets, grid.box, grid.tree_box, bundles.top, bundles.height, tuple(bundles.lattice),
         bundles.box, bundles.row, bundles.ends,
         index.ends, index.owner, index.position,
     )  # fmt: skip
-    return search(_search_range, arrays, x, y, k, skip_offsets, skip, index.rank)
+    return search(_nearest_range, arrays, queries, index.rank)
 
 
 @njit(nogil=True, cache=True)
-def _search_range(  # type: ignore[no-untyped-def]
-    first, last, asked, lists, child_offsets, box, tree_box, top, height, lattice,
+def _nearest_range(  # type: ignore[no-untyped-def]
+    first, last, asked, child_offsets, box, tree_box, top, height, lattice,
     sheaves, row, rough, ends, owner, position,
 ):  # fmt: skip
     x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = lists
+    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
     origin_x, origin_y, quantum = lattice
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
     around = np.empty(ROOM, np.int64)
@@ -105,9 +105,9 @@ def _search_range(  # type: ignore[no-untyped-def]
         if offsets[q] == offsets[q + 1]:
             continue
         mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        best_t = out_t[offsets[q] : offsets[q + 1]]
-        best_p = out_p[offsets[q] : offsets[q + 1]]
-        best_d = out_d[offsets[q] : offsets[q + 1]]
+        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
+        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
+        best_d = out_d[begin_q:end_q]
         px, py = x[q], y[q]
         held, limit2, worst_rank = 0, ANYWHERE, np.int32(NO_RANK)
         rough_x, rough_y = in_quanta(px, origin_x, quantum), in_quanta(py, origin_y, quantum)
@@ -193,7 +193,7 @@ def _search_range(  # type: ignore[no-untyped-def]
                 if limit2 < ANYWHERE and best_d[0] == 0:
                     worst_rank = np.int32(rank[best_t[0]])
         sort_list(best_t, best_p, best_d, slot, rank, held)
-    return distances, cells
+    return out_t, out_p, out_d, distances, cells
 
 
 @njit(cache=True)

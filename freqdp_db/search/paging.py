@@ -15,56 +15,79 @@ read again.
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.ragged import rows_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
-from freqdp_db.search.best import Nearest, limit_of, mark, offer, sort_list, unmarked
-from freqdp_db.search.changes import (
-    SortedSegments,
-    changed_segments,
-    first_positions,
-    sort_segments,
+from freqdp_db.engines.ranges import add, join, joined, map_each, map_ranges, merged
+from freqdp_db.search.best import (
+    ANYWHERE,
+    Nearest,
+    Queries,
+    as_asked,
+    offer,
+    sort_list,
+    unmarked,
 )
-from freqdp_db.search.comparison.rows import rough_squared_distance
+from freqdp_db.search.changes import SortedSegments, changed_segments, sort_segments
 from freqdp_db.search.directory import Directory, Fetch, along_curve, first_cells
-from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
+from freqdp_db.search.distance import box_squared_distance
 from freqdp_db.search.filing import file_segments
 from freqdp_db.search.grid import choose_frame
 from freqdp_db.search.nearest import index_filed, nearest_trajectories
+from freqdp_db.search.pages import Page, PageCache, scan_cells
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
-_BUNDLE = 8
 _BATCH = 2048
 _FIRST_CELLS, _MOST_CELLS = 8, 64
-_SLACK_M = 1e-6
-ROW_BYTES = 32 + 4 + 4 + 6 * 8 // _BUNDLE
-"""What a cached row takes: four coordinates, its trajectory and position, its share of a strip."""
 
 
-@dataclass(frozen=True)
-class _Page:
-    """What a build's cells still hold, in bundles of eight with turned boxes."""
+class _BestLists:
+    """The best lists of all queries as they grow: kernels get some of them and give them back."""
 
-    offsets: Ints
-    """Rows of the page's nth cell."""
-    ends: Metres
-    owner: Ids
-    position: Ids
-    strip: Metres
+    def __init__(self, found: Nearest, rank: Ints) -> None:
+        self.offsets = found.offsets
+        self._rank = rank
+        heaps = map_ranges(
+            _heapify, found.offsets, found.offsets, rank,
+            found.trajectory, found.position, found.loss_mm,
+        )  # fmt: skip
+        *columns, self._held = joined(heaps)
+        self._columns = columns
 
-    @property
-    def bytes(self) -> int:
-        return sum(
-            a.nbytes for a in (self.offsets, self.ends, self.owner, self.position, self.strip)
+    def take(self, chosen: Ints) -> tuple[Any, ...]:
+        """Trajectory, position and loss in the lists of these queries, and how many each holds."""
+        rows, _ = rows_of(self.offsets, chosen)
+        return *(column[rows] for column in self._columns), self._held[chosen]
+
+    def put(self, chosen: Ints, lists: tuple[Any, ...]) -> None:
+        """What `take` gave, after a page."""
+        *changed, held = lists
+        rows, _ = rows_of(self.offsets, chosen)
+        for column, part in zip(self._columns, changed, strict=True):
+            column[rows] = part
+        self._held[chosen] = held
+
+    def limits(self, chosen: Ints) -> Metres:
+        """`limit_of` each of these lists; below 0 where nothing is asked for."""
+        size = np.diff(self.offsets)[chosen]
+        limit = np.where(size > 0, ANYWHERE, -1.0)
+        full = np.flatnonzero((size > 0) & (self._held[chosen] == size))
+        worst = (self._columns[2][self.offsets[:-1][chosen[full]]] + 1) / 1000.0
+        limit[full] = worst * worst
+        return limit
+
+    def sorted(self) -> tuple[Any, ...]:
+        """The lists with the nearest first."""
+        parts = map_ranges(
+            _sort_lists, self.offsets, self.offsets, self._rank, *self._columns, self._held
         )
+        return joined(parts)
 
 
 class PagedSearch:
@@ -76,60 +99,44 @@ class PagedSearch:
         self._directory = directory
         self._fetch = fetch
         self._built = built
-        self.memory = memory
+        self._memory = memory
         self._first_cell = first_cells(directory)
-        self.rows_read = 0
 
     def __call__(
-        self,
-        trajectories: Trajectories,
-        locations: Locations,
-        rank: Ints,
-        x: Metres,
-        y: Metres,
-        k: Ints,
-        skip_offsets: Ints,
-        skip: Ids,
+        self, trajectories: Trajectories, locations: Locations, rank: Ints, queries: Queries
     ) -> Nearest:
         """The K nearest of these trajectories for each query."""
         current = sort_segments(trajectories)
         overlay = changed_segments(trajectories, current, sort_segments(self._built))
         used = np.bincount(trajectories.location, minlength=len(locations))
         filed = file_segments(overlay, locations, choose_frame(locations, used), cut=True)
-        found = nearest_trajectories(index_filed(filed, rank), x, y, k, skip_offsets, skip)
-        cache = _Cache(self, current, locations)
-        asked = (x, y, found.offsets, skip_offsets, skip, rank)
-        lists = (found.trajectory, found.position, found.loss_mm)
-        held = np.zeros(len(k), np.int64)
-        over_ranges(_heapify, found.offsets, found.offsets, rank, *lists, held)
+        found = nearest_trajectories(index_filed(filed, rank), queries)
+        cache = PageCache(lambda number: self.read_page(number, current, locations), self._memory)
+        best = _BestLists(found, rank)
         distances = found.distances
-        along = np.argsort(along_curve(self._directory.frame, x, y), kind="stable")
+        along = np.argsort(along_curve(self._directory.frame, queries.x, queries.y), kind="stable")
         for begin in range(0, len(along), _BATCH):
-            distances += self._search(
-                np.sort(along[begin : begin + _BATCH]), asked, lists, held, cache
-            )
-        over_ranges(_sort_lists, found.offsets, found.offsets, rank, *lists, held)
-        return Nearest(found.offsets, *lists, distances, found.cells)
+            batch = np.sort(along[begin : begin + _BATCH])
+            distances += self._search(batch, queries, rank, best, cache)
+        trajectory, position, loss = best.sorted()
+        return Nearest(found.offsets, trajectory, position, loss, distances, found.cells)
 
     def _search(
-        self,
-        queries: Ints,
-        asked: tuple[Metres, Metres, Ints, Ints, Ids, Ints],
-        lists: tuple[Ids, Ids, Ints],
-        held: Ints,
-        cache: _Cache,
+        self, active: Ints, queries: Queries, rank: Ints, best: _BestLists, cache: PageCache
     ) -> int:
         """Round by round: which cells come next for whom, then page by page what they hold."""
         directory = self._directory
-        done = np.zeros(len(queries), np.int64)
+        done = np.zeros(len(active), np.int64)
         wanted, distances = _FIRST_CELLS, 0
         tree = (directory.child_offsets, directory.box, directory.tree_box, directory.count)
-        while len(queries):
-            cells = np.full((len(queries), wanted), -1, np.int64)
-            each = np.arange(len(queries) + 1)
-            over_ranges(_next_cells, each, queries, done, asked, lists[2], held, *tree, cells)
+        while len(active):
+            naming = map_each(
+                _next_cells, len(active), queries.x[active], queries.y[active],
+                best.limits(active), done, wanted, *tree,
+            )  # fmt: skip
+            (cells,) = joined(naming)
             named = cells >= 0
-            pair_query = np.repeat(queries, named.sum(axis=1))
+            pair_query = np.repeat(active, named.sum(axis=1))
             pair_cell = cells[named]
             page = np.searchsorted(self._first_cell, pair_cell, side="right") - 1
             order = np.argsort(page, kind="stable")
@@ -138,148 +145,87 @@ class PagedSearch:
                 part = order[begin:end]
                 number = int(page[part[0]])
                 rows = cache.page(number)
-                pairs = pair_query[part]
-                starts = np.append(np.flatnonzero(np.diff(pairs, prepend=-1)), len(pairs))
-                distances += sum(
-                    over_ranges(
-                        _scan, starts, starts, pairs, pair_cell[part] - self._first_cell[number],
-                        asked, lists, held, rows.offsets, rows.ends, rows.owner, rows.position,
-                        rows.strip,
-                    )
+                starts = np.flatnonzero(np.diff(pair_query[part], prepend=-1))
+                seekers = pair_query[part][starts]
+                starts = np.append(starts, len(part))
+                scanned = map_ranges(
+                    scan_cells, starts, as_asked(queries.take(seekers), rank),
+                    best.take(seekers), starts, pair_cell[part] - self._first_cell[number],
+                    rows.columns,
                 )  # fmt: skip
+                *lists, looked = merged(scanned, join, join, join, join, add)
+                best.put(seekers, tuple(lists))
+                distances += looked
             done += named.sum(axis=1)
             more = named[:, -1]
-            queries, done = queries[more], done[more]
+            active, done = active[more], done[more]
             wanted = min(2 * wanted, _MOST_CELLS)
         return distances
 
-    def read_page(self, number: int, current: SortedSegments, locations: Locations) -> _Page:
+    def read_page(self, number: int, current: SortedSegments, locations: Locations) -> Page:
         """Read the cells of a page and leave out what the trajectories no longer have."""
         part = slice(*self._first_cell[number : number + 2])
         cells = self._directory.cell[part]
         rows = self._fetch(cells[self._directory.count[part] > 0])
-        self.rows_read += len(rows.cell)
-        position = first_positions(current, rows.trajectory, rows.tail, rows.head)
-        kept = np.flatnonzero(position >= 0)
-        tail, head = rows.tail[kept], rows.head[kept]
-        ends = np.stack(
-            [locations.x[tail], locations.y[tail], locations.x[head], locations.y[head]], axis=1
-        )
-        strip = np.empty((-(-len(kept) // _BUNDLE), 6))
-        over_ranges(_fit, np.arange(len(strip) + 1), ends, strip)
-        return _Page(
-            np.append(np.searchsorted(rows.cell[kept], cells), len(kept)),
-            ends,
-            rows.trajectory[kept],
-            position[kept],
-            strip,
-        )
-
-
-class _Cache:
-    """Pages in memory, those used last kept; one page there always is."""
-
-    def __init__(self, search: PagedSearch, current: SortedSegments, locations: Locations) -> None:
-        self._search = search
-        self._current = current
-        self._locations = locations
-        self._pages: OrderedDict[int, _Page] = OrderedDict()
-        self._bytes = 0
-
-    def page(self, number: int) -> _Page:
-        found = self._pages.pop(number, None)
-        if found is None:
-            found = self._search.read_page(number, self._current, self._locations)
-            self._bytes += found.bytes
-        self._pages[number] = found
-        while self._bytes > self._search.memory and len(self._pages) > 1:
-            self._bytes -= self._pages.popitem(last=False)[1].bytes
-        return found
+        return Page.of(cells, rows, current, locations)
 
 
 @njit(nogil=True, cache=True)
-def _fit(first, last, ends, strip):  # type: ignore[no-untyped-def]
-    """A box for every eight rows, turned into their direction."""
-    for b in range(first, last):
-        lo, hi = b * _BUNDLE, min((b + 1) * _BUNDLE, len(ends))
-        ux, uy = 0.0, 0.0
-        for s in range(lo, hi):
-            dx, dy = ends[s, 2] - ends[s, 0], ends[s, 3] - ends[s, 1]
-            if dx < 0.0 or (dx == 0.0 and dy < 0.0):
-                dx, dy = -dx, -dy
-            ux += dx
-            uy += dy
-        length = math.sqrt(ux * ux + uy * uy)
-        if length > 0.0:
-            ux, uy = ux / length, uy / length
-        else:
-            ux, uy = 1.0, 0.0
-        strip[b, 0], strip[b, 1] = ux, uy
-        strip[b, 2] = strip[b, 4] = np.inf
-        strip[b, 3] = strip[b, 5] = -np.inf
-        for s in range(lo, hi):
-            for end in (0, 2):
-                along = ends[s, end] * ux + ends[s, end + 1] * uy
-                across = ends[s, end + 1] * ux - ends[s, end] * uy
-                strip[b, 2] = min(strip[b, 2], along - _SLACK_M)
-                strip[b, 3] = max(strip[b, 3], along + _SLACK_M)
-                strip[b, 4] = min(strip[b, 4], across - _SLACK_M)
-                strip[b, 5] = max(strip[b, 5], across + _SLACK_M)
-
-
-@njit(nogil=True, cache=True)
-def _heapify(first, last, offsets, rank, trajectory, position, loss, held):  # type: ignore[no-untyped-def]
-    """Turn sorted lists, which may not be full, into heaps with the worst on top."""
-    slot = unmarked(len(rank))
-    listed = unmarked(len(rank))
+def _heapify(first, last, offsets, rank, trajectory, position, loss):  # type: ignore[no-untyped-def]
+    """Sorted lists, which may not be full, as heaps with the worst on top; how many each holds."""
+    slot, listed = unmarked(len(rank)), unmarked(len(rank))
+    begin = offsets[first]
+    out_t = trajectory[begin : offsets[last]].copy()
+    out_p = position[begin : offsets[last]].copy()
+    out_d = loss[begin : offsets[last]].copy()
+    held = np.zeros(last - first, np.int64)
     for q in range(first, last):
-        size = offsets[q + 1] - offsets[q]
-        t = trajectory[offsets[q] : offsets[q + 1]]
-        p = position[offsets[q] : offsets[q + 1]]
-        d = loss[offsets[q] : offsets[q + 1]]
-        found_t, found_p, found_d = t.copy(), p.copy(), d.copy()
+        lo, hi = offsets[q] - begin, offsets[q + 1] - begin
+        t, p, d = out_t[lo:hi], out_p[lo:hi], out_d[lo:hi]
         n = 0
-        for i in range(size):
-            if found_t[i] >= 0:
-                n = offer(t, p, d, listed, slot, rank, q, n, found_t[i], found_p[i], found_d[i])
-        held[q] = n
+        for i in range(offsets[q], offsets[q + 1]):
+            if trajectory[i] >= 0:
+                n = offer(t, p, d, listed, slot, rank, q, n, trajectory[i], position[i], loss[i])
+        held[q - first] = n
+    return out_t, out_p, out_d, held
 
 
 @njit(nogil=True, cache=True)
 def _sort_lists(first, last, offsets, rank, trajectory, position, loss, held):  # type: ignore[no-untyped-def]
     slot = unmarked(len(rank))
+    begin = offsets[first]
+    out_t = trajectory[begin : offsets[last]].copy()
+    out_p = position[begin : offsets[last]].copy()
+    out_d = loss[begin : offsets[last]].copy()
     for q in range(first, last):
-        t = trajectory[offsets[q] : offsets[q + 1]]
-        p = position[offsets[q] : offsets[q + 1]]
-        d = loss[offsets[q] : offsets[q + 1]]
-        sort_list(t, p, d, slot, rank, held[q])
+        lo, hi = offsets[q] - begin, offsets[q + 1] - begin
+        sort_list(out_t[lo:hi], out_p[lo:hi], out_d[lo:hi], slot, rank, held[q])
+    return out_t, out_p, out_d
 
 
 @njit(nogil=True, cache=True)
 def _next_cells(  # type: ignore[no-untyped-def]
-    first, last, queries, done, asked, loss, held, child_offsets, box, tree_box, count, cells
+    first, last, x, y, limits, done, wanted, child_offsets, box, tree_box, count
 ):
-    """For each query the next cells, nearest first, after those that it has been to.
+    """For each query the next cells, nearest first, after those that it has been to; -1: no more.
 
     The order depends on the point alone, and a limit that shrinks only cuts its end off.
     """
-    x, y, offsets, _, _, _ = asked
+    cells = np.empty((last - first, wanted), np.int64)
     queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
     for i in range(first, last):
-        q = queries[i]
-        if offsets[q] == offsets[q + 1] or len(count) == 0:
-            continue
-        px, py = x[q], y[q]
-        limit2 = limit_of(loss[offsets[q] : offsets[q + 1]], held[q])
+        for c in range(wanted):
+            cells[i - first, c] = -1
+        px, py, limit2 = x[i], y[i], limits[i]
         passed, named = 0, 0
-        size = push(queue_d, queue_n, 0, 0.0, 0)
-        while size > 0 and queue_d[0] <= limit2 and named < cells.shape[1]:
+        size = 0 if len(count) == 0 else push(queue_d, queue_n, 0, 0.0, 0)
+        while size > 0 and queue_d[0] <= limit2 and named < wanted:
             node = queue_n[0]
             size = pop(queue_d, queue_n, size)
             if node < 0:
                 passed += 1
                 if passed > done[i]:
-                    cells[i, named] = -1 - node
+                    cells[i - first, named] = -1 - node
                     named += 1
                 continue
             if len(queue_d) < size + 5:
@@ -296,60 +242,4 @@ def _next_cells(  # type: ignore[no-untyped-def]
                 )
                 if d2 <= limit2:
                     size = push(queue_d, queue_n, size, d2, c)
-
-
-@njit(nogil=True, cache=True)
-def _scan(  # type: ignore[no-untyped-def]
-    first, last, starts, pair_query, pair_cell, asked, lists, held,
-    cell_offsets, ends, owner, position, strip,
-):  # fmt: skip
-    """Offer the rows of the cells that each query has named to its list."""
-    x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = lists
-    skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
-    distances = 0
-    for group in range(first, last):
-        q = pair_query[starts[group]]
-        px, py = x[q], y[q]
-        best_t = out_t[offsets[q] : offsets[q + 1]]
-        best_p = out_p[offsets[q] : offsets[q + 1]]
-        best_d = out_d[offsets[q] : offsets[q + 1]]
-        mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        n = held[q]
-        for i in range(n):
-            listed[best_t[i]] = q
-            slot[best_t[i]] = i
-        limit2 = limit_of(best_d, n)
-        for pair in range(starts[group], starts[group + 1]):
-            begin, end = cell_offsets[pair_cell[pair]], cell_offsets[pair_cell[pair] + 1]
-            if begin == end:
-                continue
-            for b in range(begin // _BUNDLE, (end - 1) // _BUNDLE + 1):
-                if _strip_distance2(px, py, strip, b) > limit2:
-                    continue
-                distances += _BUNDLE
-                for s in range(max(b * _BUNDLE, begin), min((b + 1) * _BUNDLE, end)):
-                    ax, ay, bx, by = ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3]
-                    if (
-                        rough_squared_distance(px, py, ax, ay, bx, by) > limit2
-                        or skipped[owner[s]] == q
-                    ):
-                        continue
-                    loss = to_mm(squared_distance(px, py, ax, ay, bx, by))
-                    n = offer(
-                        best_t, best_p, best_d, listed, slot, rank,
-                        q, n, owner[s], position[s], loss,
-                    )  # fmt: skip
-                    limit2 = limit_of(best_d, n)
-        held[q] = n
-    return distances
-
-
-@njit(cache=True)
-def _strip_distance2(px, py, strip, b):  # type: ignore[no-untyped-def]
-    """Squared distance from a point to a turned box."""
-    along = px * strip[b, 0] + py * strip[b, 1]
-    across = py * strip[b, 0] - px * strip[b, 1]
-    u = max(strip[b, 2] - along, 0.0, along - strip[b, 3])
-    v = max(strip[b, 4] - across, 0.0, across - strip[b, 5])
-    return u * u + v * v
+    return (cells,)

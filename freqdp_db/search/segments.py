@@ -8,10 +8,9 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ids
-from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 
 
 @dataclass(frozen=True)
@@ -43,16 +42,21 @@ class Segments:
 
 
 @njit(nogil=True, cache=True)
-def _group(first, last, offsets, location, room, position, count, found):  # type: ignore[no-untyped-def]
-    """Distinct segments of each trajectory, in order of first occurrence, at room[t]."""
+def _group(first, last, offsets, location):  # type: ignore[no-untyped-def]
+    """The columns of `Segments`, in order of (trajectory, first occurrence)."""
+    room = offsets[last] - offsets[first]
+    owner, position = np.empty(room, np.int32), np.empty(room, np.int32)
+    tail, head = np.empty(room, np.int32), np.empty(room, np.int32)
+    count = np.empty(room, np.int32)
+    k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         if hi - lo == 0:
             continue
         if hi - lo == 1:
-            position[room[t]] = 0
-            count[room[t]] = 1
-            found[t] = 1
+            owner[k], position[k], count[k] = t, 0, 1
+            tail[k] = head[k] = location[lo]
+            k += 1
             continue
         steps = hi - lo - 1
         key = np.empty(steps, np.int64)
@@ -60,46 +64,20 @@ def _group(first, last, offsets, location, room, position, count, found):  # typ
             key[i] = (np.int64(location[lo + i]) << 32) | np.int64(location[lo + i + 1])
         order = stable_order(key)
         times = np.zeros(steps, np.int32)
-        head = 0
+        run = 0
         for j in range(steps):
             if j > 0 and key[order[j]] != key[order[j - 1]]:
-                head = j
-            times[order[head]] += 1
-        k = room[t]
+                run = j
+            times[order[run]] += 1
         for i in range(steps):
             if times[i] > 0:
-                position[k] = i
-                count[k] = times[i]
+                owner[k], position[k], count[k] = t, i, times[i]
+                tail[k], head[k] = location[lo + i], location[lo + i + 1]
                 k += 1
-        found[t] = k - room[t]
+    return owner[:k], position[:k], tail[:k], head[:k], count[:k]
 
 
 def distinct_segments(trajectories: Trajectories) -> Segments:
     """Segments in order of (trajectory, first occurrence)."""
-    lengths = trajectories.lengths
-    room = offsets_from(np.where(lengths > 1, lengths - 1, lengths))
-    position = np.empty(room[-1], np.int32)
-    count = np.empty(room[-1], np.int32)
-    found = np.zeros(len(trajectories), np.int64)
-    over_ranges(
-        _group,
-        trajectories.offsets,
-        trajectories.offsets,
-        trajectories.location,
-        room,
-        position,
-        count,
-        found,
-    )
-    owner = owners(room)
-    used = (np.arange(room[-1]) - room[owner]) < found[owner]
-    owner, position, count = owner[used], position[used], count[used]
-    begin = trajectories.offsets[owner] + position
-    end = np.minimum(begin + 1, trajectories.offsets[owner + 1] - 1)
-    return Segments(
-        trajectory=owner,
-        position=position,
-        tail=trajectories.location[begin],
-        head=trajectories.location[end],
-        occurrences=count,
-    )
+    parts = map_ranges(_group, trajectories.offsets, trajectories.offsets, trajectories.location)
+    return Segments(*joined(parts))

@@ -79,7 +79,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClusterLayout:
     """The places inside one data directory."""
 
     data_dir: Path
@@ -188,7 +188,7 @@ def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(named) if named else home(environ)
 
 
-def create(layout: Layout, binaries: Binaries, account: Account) -> None:
+def create(layout: ClusterLayout, binaries: Binaries, account: Account) -> None:
     """Make the cluster under a name of its own and rename it: a killed initdb leaves no half."""
     for leftover in layout.data_dir.glob("cluster.new-*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -226,7 +226,7 @@ def create(layout: Layout, binaries: Binaries, account: Account) -> None:
     _sync_directory(layout.data_dir)
 
 
-def configure(layout: Layout, binaries: Binaries, account: Account) -> None:
+def configure(layout: ClusterLayout, binaries: Binaries, account: Account) -> None:
     """Write what is ours, at every start: accounts, memory and our own version may have changed.
 
     A setting of the user's belongs in ALTER SYSTEM, which wins over this file.
@@ -239,7 +239,7 @@ def configure(layout: Layout, binaries: Binaries, account: Account) -> None:
     _write(cluster / "pg_ident.conf", lines, account)
 
 
-def _settings(layout: Layout, binaries: Binaries) -> str:
+def _settings(layout: ClusterLayout, binaries: Binaries) -> str:
     """Tuned for bulk work and as durable as any server: fsync and its kin stay as they are."""
     megabytes = _memory_bytes() // 2**20
     workers = max(2, min(8, os.cpu_count() or 2))

@@ -26,7 +26,7 @@ from freqdp_db.server.cluster import (
     PORT,
     SUPERUSER,
     Account,
-    Layout,
+    ClusterLayout,
     configure,
     create,
     default_data_dir,
@@ -58,7 +58,7 @@ class EmbeddedServer:
     """The server whose files are in `data_dir` (None: the default directory of this user)."""
 
     def __init__(self, data_dir: Path | None = None) -> None:
-        self.layout = Layout((data_dir or default_data_dir()).absolute())
+        self.layout = ClusterLayout((data_dir or default_data_dir()).absolute())
 
     def conninfo(self, database: str = DATABASE) -> str:
         """A libpq connection string; the server need not be running."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +12,7 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.search import directory, paging
+from freqdp_db.search.best import Queries
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
@@ -56,11 +55,11 @@ def _edited(built: Trajectories, places: int, rng: np.random.Generator) -> Traje
 
 def _queries(
     state: Trajectories, locations: Locations, count: int, rng: np.random.Generator
-) -> tuple[Any, ...]:
+) -> Queries:
     at = rng.integers(0, len(locations), count)
     apart = rng.choice([0.0, 30.0, 5000.0], count)
     skips = [np.flatnonzero(rng.random(len(state)) < 0.3) for _ in range(count)]
-    return (
+    return Queries(
         locations.x[at] + apart,
         locations.y[at] - apart,
         rng.integers(0, len(state) + 2, count),
@@ -75,9 +74,9 @@ def _same(built: Trajectories, locations: Locations, rank: Ints, seed: int, memo
     queries = _queries(state, locations, 9, rng)
     tables = _Tables(built, locations)
     found = PagedSearch(tables.directory, tables.fetch, built, memory)(
-        state, locations, rank, *queries
+        state, locations, rank, queries
     )
-    expected = nearest_trajectories(index_segments(state, locations, rank), *queries)
+    expected = nearest_trajectories(index_segments(state, locations, rank), queries)
     for column in ("offsets", "trajectory", "position", "loss_mm"):
         assert getattr(found, column).tolist() == getattr(expected, column).tolist(), column
     return tables
@@ -121,7 +120,7 @@ def test_the_bound_leaves_pages_out_and_the_budget_reads_them_again() -> None:
     )
     rank = rng.permutation(200)
     at = rng.integers(0, len(locations), 50)
-    queries = (
+    queries = Queries(
         locations.x[at], locations.y[at], np.full(50, 3), np.zeros(51, np.int64),
         np.zeros(0, np.int32),
     )  # fmt: skip
@@ -129,14 +128,13 @@ def test_the_bound_leaves_pages_out_and_the_budget_reads_them_again() -> None:
     for memory in (0, 10**9):
         tables = _Tables(built, locations)
         search = PagedSearch(tables.directory, tables.fetch, built, memory)
-        answers.append(search(built, locations, rank, *queries).trajectory.tolist())
+        answers.append(search(built, locations, rank, queries).trajectory.tolist())
         read.append(tables.cells)
     assert answers[0] == answers[1]
     assert len(read[1]) == len(set(read[1])), "with enough memory nothing is read twice"
     assert len(read[0]) > len(read[1])
     few = _Tables(built, locations)
-    one = tuple(column[:1] for column in queries[:3])
     PagedSearch(few.directory, few.fetch, built, 0)(
-        built, locations, rank, *one, np.zeros(2, np.int64), np.zeros(0, np.int32)
+        built, locations, rank, queries.take(np.array([0]))
     )
     assert 0 < len(set(few.cells)) < len(set(read[1])) / 2

@@ -14,6 +14,7 @@ from small_worlds import SmallWorld, as_lists, thorough, worlds
 from freqdp_db.columns.arrays import Flags
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.search.best import Queries
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.search.segments import distinct_segments
@@ -57,11 +58,13 @@ def test_nearest_trajectories(data: st.DataObject) -> None:
     k = np.array([q[2] for q in queries], np.int64)
     found = nearest_trajectories(
         index_segments(world.trajectories, world.locations, world.rank),
-        np.array([q[0] for q in queries], np.float64),
-        np.array([q[1] for q in queries], np.float64),
-        k,
-        offsets_from(np.array([len(q[3]) for q in queries], np.int64)),
-        np.array([t for q in queries for t in q[3]], np.int32),
+        Queries(
+            np.array([q[0] for q in queries], np.float64),
+            np.array([q[1] for q in queries], np.float64),
+            k,
+            offsets_from(np.array([len(q[3]) for q in queries], np.int64)),
+            np.array([t for q in queries for t in q[3]], np.int32),
+        ),
     )
     for i, query in enumerate(queries):
         part = slice(found.offsets[i], found.offsets[i + 1])
@@ -224,11 +227,13 @@ def test_nearest_in_a_crowd(world: SmallWorld, seed: int) -> None:
     k = rng.integers(1, len(world.rank) + 1, len(place)).astype(np.int64)
     found = nearest_trajectories(
         index_segments(world.trajectories, world.locations, world.rank),
-        world.locations.x[place],
-        world.locations.y[place],
-        k,
-        offsets_from(np.array([skip.sum() for skip in skips])),
-        np.concatenate([np.flatnonzero(skip) for skip in skips]).astype(np.int32),
+        Queries(
+            world.locations.x[place],
+            world.locations.y[place],
+            k,
+            offsets_from(np.array([skip.sum() for skip in skips])),
+            np.concatenate([np.flatnonzero(skip) for skip in skips]).astype(np.int32),
+        ),
     )
     for i, (p, skip) in enumerate(zip(place.tolist(), skips, strict=True)):
         part = slice(found.offsets[i], found.offsets[i + 1])

@@ -18,10 +18,12 @@ from freqdp_db import errors
 from freqdp_db.columns.arrays import Ids, Metres
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.search.best import Queries
 from freqdp_db.search.filing import Filed, cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.search.segments import Segments, distinct_segments
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.copy.layout import point_bytes
 from freqdp_db.storage.records import cells
 from freqdp_db.storage.records.builds import BuildRow, load_locations, load_trajectories
 
@@ -97,11 +99,13 @@ def _service(
             built.locations,
             np.arange(len(built.trajectories), dtype=np.int64),
         ),
-        x,
-        y,
-        np.full(len(x), k, np.int64),
-        offsets_from(np.array([len(s) for s in skips])),
-        np.concatenate([NOBODY, *skips]),
+        Queries(
+            x,
+            y,
+            np.full(len(x), k, np.int64),
+            offsets_from(np.array([len(s) for s in skips])),
+            np.concatenate([NOBODY, *skips]),
+        ),
     )
     for i in range(len(x)):
         part = slice(found.offsets[i], found.offsets[i + 1])
@@ -110,25 +114,50 @@ def _service(
         yield [row for row in rows if row[0] >= 0]
 
 
+def _point(x: float, y: float, srid: int) -> str:
+    return point_bytes(np.array([x]), np.array([y]), srid).tobytes().hex()
+
+
+def _rows(connection: Connection, routine: str, *arguments: Any) -> list[dict[str, Any]]:
+    """What one of the stored functions gives."""
+    cursor = driver(connection).execute(
+        sql.SQL("SELECT * FROM freqdp.{}({})").format(
+            sql.Identifier(routine), sql.SQL(", ").join(map(sql.Literal, arguments))
+        )
+    )
+    names = [column.name for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _millimetres(loss_m: float) -> int:
+    return round(loss_m * 1000)
+
+
 def _stored(
     built: Built, x: float, y: float, k: int, *, srid: int | None = None, skip: bool = True
 ) -> list[Answer]:
     with built.database.begin() as connection:
-        found = cells.nearest_trajectories(
-            connection, built.database, built.dataset, x, y, srid or built.row.srid, k,
-            skip_containing=skip,
-        )  # fmt: skip
-    columns = (found.trajectory, found.position, found.loss_mm)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+        return [
+            (row["trajectory_id"], row["seq"] - 1, _millimetres(row["loss_m"]))
+            for row in _rows(
+                connection, "nearest_trajectories",
+                built.dataset, _point(x, y, srid or built.row.srid), k, skip,
+            )
+        ]  # fmt: skip
 
 
 def _stored_segments(built: Built, trajectory: int, x: float, y: float, k: int) -> list[Any]:
     with built.database.begin() as connection:
-        found = cells.nearest_segments(
-            connection, built.database, built.dataset, trajectory, x, y, built.row.srid, k
-        )
-    columns = (found.position, found.tail, found.head, found.occurrences, found.loss_mm)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+        return [
+            (
+                row["seq"] - 1, row["from_location"], row["to_location"], row["occurrences"],
+                _millimetres(row["loss_m"]),
+            )
+            for row in _rows(
+                connection, "nearest_segments",
+                built.dataset, trajectory, _point(x, y, built.row.srid), k,
+            )
+        ]  # fmt: skip
 
 
 # --- whole queries on a city --------------------------------------------------------------------
@@ -350,7 +379,7 @@ def test_those_seen_first_all_contain_the_place(small: Any) -> None:
     assert len(skip) == 30 and len(world.segments) > 8 * (256 + 16 * 9)
     with world.database.begin() as connection:
         search = "SELECT within_m FROM freqdp.search_reach(%s, %s, 3, 0.0005)"
-        origin = cells._point(*ORIGIN_M, METRIC_SRID).as_string(None).strip("'")
+        origin = _point(*ORIGIN_M, METRIC_SRID)
         ((within,),) = connection.connection.driver_connection.execute(  # type: ignore[union-attr]
             search, [world.row.build_id, origin]
         ).fetchall()
@@ -441,20 +470,17 @@ def test_refused(refusing: str, what: str) -> None:
 
 
 def test_refused_in_our_words(refusing: str) -> None:
-    """The wrappers let the errors through `storage.engine`, which makes them ours."""
+    """The errors come through `storage.connection.engine`, which makes them ours."""
+    origin = _point(*ORIGIN_M, METRIC_SRID)
     with open_database(refusing) as database:
         for trajectory, k, kind in ((0, 0, errors.BadInput), (7, 1, errors.NotFound)):
             with pytest.raises(kind) as caught, database.begin() as connection:
-                cells.nearest_segments(
-                    connection, database, "small", trajectory, *ORIGIN_M, METRIC_SRID, k
-                )
+                _rows(connection, "nearest_segments", "small", trajectory, origin, k)
             assert caught.value.remedy
         assert "no trajectory 7" in caught.value.message
         with database.begin(snapshot=True) as connection:
-            found = cells.nearest_segments(
-                connection, database, "small", 0, *ORIGIN_M, METRIC_SRID, 1
-            )
-        assert found.loss_mm.tolist() == [0], "and a read-only snapshot can be searched"
+            (found,) = _rows(connection, "nearest_segments", "small", 0, origin, 1)
+        assert found["loss_m"] == 0, "and a read-only snapshot can be searched"
 
 
 def test_a_build_that_went_away(small: Any) -> None:
@@ -494,24 +520,25 @@ def test_path_to_the_root(fine: Built, filed: Filed) -> None:
             expected.append(cell)
             cell >>= 2
         with fine.database.begin() as connection:
-            path = cells.cell_path(connection, fine.database, fine.row.build_id, expected[0])
-        assert path.cell.tolist() == expected
-        assert path.level.tolist() == list(range(len(expected) - 1, -1, -1))
+            path = _rows(connection, "cell_path", fine.row.build_id, expected[0])
+        assert [row["cell_id"] for row in path] == expected
+        assert [row["level"] for row in path] == list(range(len(expected) - 1, -1, -1))
         at = np.searchsorted(grid.cell, expected)
-        assert path.segments.tolist() == np.diff(grid.segment_offsets)[at].tolist()
-        assert path.tree_segments.tolist() == grid.tree_segments[at].tolist()
-        assert path.box.tolist() == grid.box[at].tolist()
-        assert path.tree_box.tolist() == grid.tree_box[at].tolist()
+        assert [row["segments"] for row in path] == np.diff(grid.segment_offsets)[at].tolist()
+        assert [row["tree_segments"] for row in path] == grid.tree_segments[at].tolist()
+        for prefix, box in (("", grid.box), ("tree_", grid.tree_box)):
+            names = [prefix + name for name in ("x_min", "y_min", "x_max", "y_max")]
+            assert [[row[name] for name in names] for row in path] == box[at].tolist()
 
 
 def test_path_of_an_empty_cell(fine: Built, filed: Filed) -> None:
     """A cell that nothing is filed in or below: the path begins with its first occupied ancestor."""
     deepest = int(filed.grid.cell[-1])
     with fine.database.begin() as connection:
-        path = cells.cell_path(connection, fine.database, fine.row.build_id, deepest << 4)
-        nobody = cells.cell_path(connection, fine.database, -1, deepest)
-    assert path.cell[0] == deepest and path.cell[-1] == 1
-    assert len(nobody.cell) == 0
+        path = _rows(connection, "cell_path", fine.row.build_id, deepest << 4)
+        nobody = _rows(connection, "cell_path", -1, deepest)
+    assert path[0]["cell_id"] == deepest and path[-1]["cell_id"] == 1
+    assert nobody == []
 
 
 def test_children(fine: Built, filed: Filed) -> None:
@@ -521,16 +548,20 @@ def test_children(fine: Built, filed: Filed) -> None:
         x, y = rng.choice(fine.locations.x), rng.choice(fine.locations.y) + 12.5
         asked = rng.choice(grid.cell, 8)  # with repeats, in any order
         with fine.database.begin() as connection:
-            children = cells.cell_children(
-                connection, fine.database, fine.row.build_id, asked, float(x), float(y)
+            children = _rows(
+                connection, "cell_children", fine.row.build_id, asked.tolist(), float(x), float(y)
             )
         expected = np.flatnonzero(np.isin(grid.cell >> 2, asked) & (grid.cell > 1))
-        assert children.cell.tolist() == grid.cell[expected].tolist()
-        assert (children.parent == children.cell >> 2).all()
-        assert children.segments.tolist() == np.diff(grid.segment_offsets)[expected].tolist()
-        assert children.tree_segments.tolist() == grid.tree_segments[expected].tolist()
-        assert children.mindist_m.tolist() == _mindist(grid.box[expected], x, y).tolist()
-        assert children.tree_mindist_m.tolist() == _mindist(grid.tree_box[expected], x, y).tolist()
+        columns = {
+            "cell_id": grid.cell[expected],
+            "parent_id": grid.cell[expected] >> 2,
+            "segments": np.diff(grid.segment_offsets)[expected],
+            "tree_segments": grid.tree_segments[expected],
+            "mindist_m": _mindist(grid.box[expected], x, y),
+            "tree_mindist_m": _mindist(grid.tree_box[expected], x, y),
+        }
+        for name, column in columns.items():
+            assert [row[name] for row in children] == column.tolist(), name
 
 
 def test_segments_of_cells(fine: Built, filed: Filed) -> None:
@@ -614,7 +645,7 @@ def test_rows_of_46_bytes(fine: Built, filed: Filed, city_url: str) -> None:
     asked = filed.grid.cell[: len(filed.grid.cell) // 2]
     query = sql.SQL(
         "COPY (SELECT * FROM freqdp.cell_segments({}, {})) TO STDOUT (FORMAT binary)"
-    ).format(sql.Literal(fine.row.build_id), cells._cells(asked))
+    ).format(sql.Literal(fine.row.build_id), sql.Literal(asked.tolist()))
     with psycopg.connect(city_url) as connection, connection.cursor().copy(query) as copy:
         size = sum(len(data) for data in copy)
     count = int(np.isin(cells_of(filed), asked).sum())

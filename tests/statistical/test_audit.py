@@ -15,7 +15,7 @@ from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.audit import audit
-from freqdp_db.evaluation.audit.audit import Audit, Finding, audit_build
+from freqdp_db.evaluation.audit.audit import Audit, AuditFinding, audit_build
 from freqdp_db.evaluation.audit.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.mechanisms import local_pf
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, scale_for
@@ -55,12 +55,12 @@ def _weights(count: int) -> Any:
     return weight / weight.sum()
 
 
-def _findings(source: RandomSource, **options: Any) -> list[Finding]:
+def _findings(source: RandomSource, **options: Any) -> list[AuditFinding]:
     request = Request.parse(**options)
     return audit_build(_city(), request, source, RUNS, Progress())
 
 
-def _claimed(findings: list[Finding], artefact: str) -> list[Finding]:
+def _claimed(findings: list[AuditFinding], artefact: str) -> list[AuditFinding]:
     return [f for f in findings if f.artefact == artefact and f.claimed_epsilon is not None]
 
 

@@ -16,7 +16,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.loading import clock, published, roadfile
 from freqdp_db.loading.csvfile import CsvFormat, read_csv, text_bytes
 from freqdp_db.loading.files import BadRows, expand
-from freqdp_db.loading.rows import NO_TIME, Samples
+from freqdp_db.loading.rows import NO_TIME, SourceSamples
 from freqdp_db.storage.connection.names import format_relation, parse_relation
 from freqdp_db.storage.source.plain_tables import Column, PlainTable, encode
 
@@ -61,7 +61,7 @@ def test_formatted_names_parse_back(schema: str, name: str) -> None:
     assert parse_relation(format_relation(schema, name)) == (schema, name)
 
 
-def _read(tmp_path: Path, text: str, layout: CsvFormat = CSV) -> tuple[Samples, BadRows]:
+def _read(tmp_path: Path, text: str, layout: CsvFormat = CSV) -> tuple[SourceSamples, BadRows]:
     path = tmp_path / "a.csv"
     path.write_text(text)
     bad = BadRows()

@@ -14,12 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from freqdp_db.bench.search import parse_names
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.snapping import snap_grid
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.city import City
+from freqdp_db.search.best import Queries
+from freqdp_db.search.comparison.local import SegmentQueries
 from freqdp_db.search.comparison.rows import distinct_rows
 from freqdp_db.search.comparison.strategies import (
     DEFAULT,
@@ -35,14 +37,6 @@ class Scene(NamedTuple):
     trajectories: Trajectories
     locations: Locations
     rank: Ints
-
-
-class Queries(NamedTuple):
-    x: Metres
-    y: Metres
-    k: Ints
-    skip_offsets: Ints
-    skip: Ids
 
 
 def _scene(walks: list[Any], places: Locations, rng: np.random.Generator) -> Scene:
@@ -88,6 +82,10 @@ def _queries(scene: Scene, seed: int, count: int) -> Queries:
         offsets_from(np.array([len(skip) for skip in skips])),
         np.concatenate(skips).astype(np.int32),
     )
+
+
+def _of(trajectory: Ids, queries: Queries) -> SegmentQueries:
+    return SegmentQueries(trajectory, queries.x, queries.y, queries.k)
 
 
 @cache
@@ -145,8 +143,8 @@ def test_linear_is_the_naive_loop(seed: int) -> None:
     queries = _queries(scene, seed, 3)
     linear = STRATEGIES["linear"]
     index = linear.build(scene.trajectories, scene.locations, scene.rank)
-    found = linear.query(index, *queries)
-    for q, (x, y, k) in enumerate(zip(*queries[:3], strict=True)):
+    found = linear.query(index, queries)
+    for q, (x, y, k) in enumerate(zip(queries.x, queries.y, queries.k, strict=True)):
         skip = set(queries.skip[slice(*queries.skip_offsets[q : q + 2])].tolist())
         expected = sorted(
             (loss, int(scene.rank[t]), t, position)
@@ -180,8 +178,8 @@ def _compare(name: str, scene: Scene, queries: Queries) -> None:
     world = scene.trajectories, scene.locations, scene.rank
     strategy, linear = STRATEGIES[name], STRATEGIES["linear"]
     index = strategy.build(*world)
-    found = strategy.query(index, *queries)
-    expected = linear.query(linear.build(*world), *queries)
+    found = strategy.query(index, queries)
+    expected = linear.query(linear.build(*world), queries)
     _same(found, expected)
     assert found.cells > 0 or queries.k.sum() == 0
 
@@ -200,7 +198,7 @@ def test_counts_say_how_much_was_looked_at() -> None:
     for name, strategy in STRATEGIES.items():
         index = strategy.build(scene.trajectories, scene.locations, scene.rank)
         assert index_bytes(index) > 0
-        looked[name] = strategy.query(index, *queries).distances
+        looked[name] = strategy.query(index, queries).distances
     distinct = len(distinct_rows(scene.trajectories, scene.locations).ax)
     assert looked["linear"] == 200 * distinct
     assert looked[DEFAULT] < min(n for name, n in looked.items() if name != DEFAULT)
@@ -216,8 +214,8 @@ def test_nearest_segments_of_one_trajectory(name: str, seed: int) -> None:
     trajectory = rng.integers(0, len(scene.trajectories), 4).astype(np.int32)
     strategy = LOCAL_STRATEGIES[name]
     index = strategy.build(scene.trajectories, scene.locations)
-    found = strategy.query(index, trajectory, *queries[:3])
-    for q, (x, y, k) in enumerate(zip(*queries[:3], strict=True)):
+    found = strategy.query(index, _of(trajectory, queries))
+    for q, (x, y, k) in enumerate(zip(queries.x, queries.y, queries.k, strict=True)):
         expected = _losses(scene, int(trajectory[q]), x, y)[:k]
         part = slice(found.offsets[q], found.offsets[q + 1])
         columns = (found.loss_mm[part].tolist(), found.position[part].tolist())
@@ -233,8 +231,7 @@ def test_local_strategies_agree_in_a_city() -> None:
     answers = [
         strategy.query(
             strategy.build(scene.trajectories, scene.locations),
-            trajectory.astype(np.int32),
-            *queries[:3],
+            _of(trajectory.astype(np.int32), queries),
         )
         for strategy in LOCAL_STRATEGIES.values()
     ]
@@ -259,7 +256,7 @@ def test_nothing_to_search() -> None:
     for strategy in STRATEGIES.values():
         for scene, queries in ((empty, asked), (empty, none), (_small_world(1), none)):
             index = strategy.build(scene.trajectories, scene.locations, scene.rank)
-            found = strategy.query(index, *queries)
+            found = strategy.query(index, queries)
             assert (found.trajectory == -1).all()
 
 

@@ -12,7 +12,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.columns.ragged import offsets_from, within
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import HOUR_US, Pair
 from freqdp_db.frequency.counts import count_frequencies
 
@@ -22,26 +22,30 @@ _UNICITY_CELL_M = 1_000.0
 
 
 @njit(nogil=True, cache=True)
-def _count_matches(first, last, known_offsets, list_of, list_offsets, carrier, own, best, ties):  # type: ignore[no-untyped-def]
-    """How many of its known facts each object's own trajectory holds, and the best of all."""
-    hits = np.zeros(len(own), np.int64)
+def _count_matches(first, last, known_offsets, list_of, list_offsets, carrier, trajectories):  # type: ignore[no-untyped-def]
+    """How many known facts of each object its own trajectory holds; the most; how many hold these."""
+    own = np.zeros(last - first, np.int64)
+    best, ties = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
+    hits = np.zeros(trajectories, np.int64)
     for o in range(first, last):
+        n = o - first
         for i in range(known_offsets[o], known_offsets[o + 1]):
             if list_of[i] >= 0:
                 for j in range(list_offsets[list_of[i]], list_offsets[list_of[i] + 1]):
                     hits[carrier[j]] += 1
-        own[o] = hits[o]
+        own[n] = hits[o]
         # only the carriers of a known fact can have a hit
         for i in range(known_offsets[o], known_offsets[o + 1]):
             if list_of[i] >= 0:
                 for j in range(list_offsets[list_of[i]], list_offsets[list_of[i] + 1]):
                     t = carrier[j]
-                    if hits[t] > best[o]:
-                        best[o], ties[o] = hits[t], 1
-                    elif hits[t] == best[o] and hits[t] > 0:
-                        ties[o] += 1
+                    if hits[t] > best[n]:
+                        best[n], ties[n] = hits[t], 1
+                    elif hits[t] == best[n] and hits[t] > 0:
+                        ties[n] += 1
                     # counted once
                     hits[t] = 0
+    return own, best, ties
 
 
 class _Facts:
@@ -58,11 +62,11 @@ class _Facts:
         """For each object: hits of its own trajectory, the most hits, and how many reach them."""
         at = np.minimum(np.searchsorted(self.known, fact), max(len(self.known) - 1, 0))
         found = self.known[at] == fact if len(self.known) else np.zeros(len(fact), np.bool_)
-        own, best, ties = (np.zeros(self.trajectories, np.int64) for _ in range(3))
-        over_ranges(
+        parts = map_ranges(
             _count_matches, offsets, offsets, np.where(found, at, -1), self.offsets,
-            self.carrier, own, best, ties,
+            self.carrier, self.trajectories,
         )  # fmt: skip
+        own, best, ties = joined(parts)
         return own, best, ties
 
 

@@ -13,7 +13,7 @@ from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import count_frequencies
 
 Weights = NDArray[np.float64]
@@ -51,43 +51,39 @@ class Links:
 
 
 @njit(nogil=True, cache=True)
-def _weigh(first, last, offsets, dimension, count, idf, keep, kept, order, weight):  # type: ignore[no-untyped-def]
-    """Unit weights of each trajectory; the strongest `keep` come first in `order`."""
+def _weigh(first, last, offsets, dimension, count, idf, keep):  # type: ignore[no-untyped-def]
+    """How many dimensions each trajectory keeps, the strongest ones, and their unit weights."""
+    kept = np.zeros(last - first, np.int64)
+    total = 0
+    for t in range(first, last):
+        kept[t - first] = min(offsets[t + 1] - offsets[t], keep)
+        total += kept[t - first]
+    out_dimension, out_weight = np.empty(total, np.int32), np.empty(total, np.float64)
+    k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
+        weight = np.empty(hi - lo, np.float64)
         norm = 0.0
-        for i in range(lo, hi):
-            weight[i] = count[i] * idf[dimension[i]]
+        for i in range(hi - lo):
+            weight[i] = count[lo + i] * idf[dimension[lo + i]]
             norm += weight[i] * weight[i]
-        if keep >= hi - lo:
-            for i in range(lo, hi):
-                order[i] = i
-        else:
+        order = np.arange(hi - lo)
+        if keep < hi - lo:
             score = np.empty(hi - lo, np.int64)
-            for i in range(lo, hi):
-                share = weight[i] / math.sqrt(norm)
-                score[i - lo] = -np.int64(math.floor(share / SAME + 0.5))
-            # stable, and dimensions ascend: ties go to the lower one
-            ranked = stable_order(score)
             for i in range(hi - lo):
-                order[lo + i] = lo + ranked[i]
-        kept[t] = min(hi - lo, keep)
+                share = weight[i] / math.sqrt(norm)
+                score[i] = -np.int64(math.floor(share / SAME + 0.5))
+            # stable, and dimensions ascend: ties go to the lower one
+            order = stable_order(score)
         norm = 0.0
-        for i in range(kept[t]):
-            w = weight[order[lo + i]]
+        for i in range(kept[t - first]):
+            w = weight[order[i]]
             norm += w * w
-        if norm > 0.0:
-            for i in range(kept[t]):
-                weight[order[lo + i]] /= math.sqrt(norm)
-
-
-@njit(nogil=True, cache=True)
-def _gather(first, last, offsets, order, dimension, weight, out_offsets, out_dimension, out_weight):  # type: ignore[no-untyped-def]
-    for t in range(first, last):
-        for i in range(out_offsets[t + 1] - out_offsets[t]):
-            source = order[offsets[t] + i]
-            out_dimension[out_offsets[t] + i] = dimension[source]
-            out_weight[out_offsets[t] + i] = weight[source]
+        for i in range(kept[t - first]):
+            out_dimension[k] = dimension[lo + order[i]]
+            out_weight[k] = weight[order[i]] / math.sqrt(norm) if norm > 0.0 else weight[order[i]]
+            k += 1
+    return kept, out_dimension, out_weight
 
 
 def tf_idf(trajectories: Trajectories, dimensions: int, strongest: int | None) -> Vectors:
@@ -95,30 +91,21 @@ def tf_idf(trajectories: Trajectories, dimensions: int, strongest: int | None) -
     counted = count_frequencies(trajectories, dimensions)
     filled = int((trajectories.lengths > 0).sum())
     idf = np.log((filled + 1.0) / np.maximum(counted.tf, 1))
-    size = len(counted.location)
-    keep = size if strongest is None else strongest
-    kept = np.zeros(len(trajectories), np.int64)
-    order, weight = np.empty(size, np.int64), np.empty(size, np.float64)
-    over_ranges(
-        _weigh, counted.offsets, counted.offsets, counted.location, counted.pf, idf, keep,
-        kept, order, weight,
-    )  # fmt: skip
-    offsets = offsets_from(kept)
-    out_dimension = np.empty(offsets[-1], np.int32)
-    out_weight = np.empty(offsets[-1], np.float64)
-    over_ranges(
-        _gather, counted.offsets, counted.offsets, order, counted.location, weight,
-        offsets, out_dimension, out_weight,
-    )  # fmt: skip
-    return Vectors(offsets, out_dimension, out_weight)
+    keep = len(counted.location) if strongest is None else strongest
+    parts = map_ranges(
+        _weigh, counted.offsets, counted.offsets, counted.location, counted.pf, idf, keep
+    )
+    kept, dimension, weight = joined(parts)
+    return Vectors(offsets_from(kept), dimension, weight)
 
 
 @njit(nogil=True, cache=True)
 def _compare(  # type: ignore[no-untyped-def]
-    first, last, offsets, dimension, weight, list_offsets, owner, share, own, other
+    first, last, offsets, dimension, weight, list_offsets, owner, share, originals
 ):
     """Cosine of each released vector with all originals, through lists by dimension."""
-    like = np.zeros(len(own), np.float64)
+    own, other = np.zeros(last - first), np.zeros(last - first)
+    like = np.zeros(originals, np.float64)
     for t in range(first, last):
         for i in range(len(like)):
             like[i] = 0.0
@@ -126,12 +113,13 @@ def _compare(  # type: ignore[no-untyped-def]
             d = dimension[i]
             for j in range(list_offsets[d], list_offsets[d + 1]):
                 like[owner[j]] += weight[i] * share[j]
-        own[t] = like[t]
+        own[t - first] = like[t]
         best = 0.0
         for i in range(len(like)):
             if i != t and like[i] > best:
                 best = like[i]
-        other[t] = best
+        other[t - first] = best
+    return own, other
 
 
 def most_alike(released: Vectors, original: Vectors, dimensions: int) -> Links:
@@ -139,12 +127,11 @@ def most_alike(released: Vectors, original: Vectors, dimensions: int) -> Links:
     order = np.argsort(original.dimension, kind="stable")
     owner = owners(original.offsets)
     lists = offsets_of(original.dimension[order], dimensions)
-    own, other = np.zeros(len(released)), np.zeros(len(released))
-    over_ranges(
+    parts = map_ranges(
         _compare, released.offsets, released.offsets, released.dimension, released.weight,
-        lists, owner[order], original.weight[order], own, other,
+        lists, owner[order], original.weight[order], len(original),
     )  # fmt: skip
-    return Links(own, other)
+    return Links(*joined(parts))
 
 
 @njit(cache=True)
@@ -167,7 +154,8 @@ def around_the_clock(a, b, gap):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _compare_clocks(first, last, offsets, released, original, filled, scale, own, other):  # type: ignore[no-untyped-def]
+def _compare_clocks(first, last, offsets, released, original, filled, scale):  # type: ignore[no-untyped-def]
+    own, other = np.zeros(last - first), np.zeros(last - first)
     gap = np.empty(released.shape[1], np.float64)
     for t in range(first, last):
         if offsets[t] == offsets[t + 1]:
@@ -176,9 +164,10 @@ def _compare_clocks(first, last, offsets, released, original, filled, scale, own
             if filled[o]:
                 like = 1.0 - scale * around_the_clock(released[t], original[o], gap)
                 if o == t:
-                    own[t] = like
-                elif like > other[t]:
-                    other[t] = like
+                    own[t - first] = like
+                elif like > other[t - first]:
+                    other[t - first] = like
+    return own, other
 
 
 def most_alike_clocks(
@@ -186,9 +175,6 @@ def most_alike_clocks(
 ) -> Links:
     """Compare histograms around the clock: likeness = 1 - scale * distance in bins."""
     has_released, has_original = on_both
-    own, other = np.zeros(len(released)), np.zeros(len(released))
     work = offsets_from(has_released.astype(np.int64))
-    over_ranges(
-        _compare_clocks, work, work, released, original, has_original, scale, own, other
-    )  # fmt: skip
-    return Links(own, other)
+    parts = map_ranges(_compare_clocks, work, work, released, original, has_original, scale)
+    return Links(*joined(parts))

@@ -37,7 +37,7 @@ _ENOUGH_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """One row of an audit: what was compared, and how much of epsilon the experiment could show."""
 
     artefact: str
@@ -62,7 +62,7 @@ class Finding:
 class Audit:
     dataset: str
     request: Request
-    findings: list[Finding]
+    findings: list[AuditFinding]
     confidence: float = 1 - _ALPHA
 
     def document(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Audit:
             )
 
 
-def _verdict(finding: Finding) -> str:
+def _verdict(finding: AuditFinding) -> str:
     if finding.within_claim is None:
         return "unbounded" if finding.unbounded else "nothing claimed"
     return "holds" if finding.within_claim else "EXCEEDED"
@@ -129,7 +129,7 @@ def audit(
 
 def audit_build(
     build: Build, request: Request, source: RandomSource, runs: int, progress: Progress
-) -> list[Finding]:
+) -> list[AuditFinding]:
     world = World(build)
     whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
     steps = sorted(request.method.steps, key=lambda step: step.name)
@@ -157,8 +157,8 @@ def _begun(trajectories: Trajectories, world: World) -> State:
 def _finding(
     probe: Probed | None, lists: str, change: str, bound: Bound, claim: float | None = None,
     *, unbounded: bool = False,
-) -> Finding:  # fmt: skip
-    return Finding(
+) -> AuditFinding:  # fmt: skip
+    return AuditFinding(
         artefact="trajectories" if probe is None else probe.artefact,
         lists=lists,
         change=change,
@@ -184,7 +184,7 @@ def _moving(
     request: Request,
     source: RandomSource,
     alpha: float,
-) -> list[Finding]:
+) -> list[AuditFinding]:
     """A listed place that is gone with one unit: it is in the vector of one world alone."""
     step, options = probe.step, options_of(probe.step, request.values)
     found = probe.only_visit(state, step.draw(world, state, options, source))
@@ -206,7 +206,7 @@ def _moving(
 
 def _canary(
     state: State, world: World, request: Request, source: RandomSource, alpha: float
-) -> Finding:
+) -> AuditFinding:
     """An object with a place of its own: is the place in the table? And without that sample?"""
     owner = neighbours.richest(state.frequencies)
     here, locations, place = neighbours.with_canary(state.trajectories, state.places, owner)

@@ -59,7 +59,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTables:
     """What an experiment left behind."""
 
     files: list[Path]
@@ -67,7 +67,9 @@ class Written:
     runs: int
 
 
-def experiment_on(database: Database, name: str, wishes: Wishes, progress: Progress) -> Written:
+def experiment_on(
+    database: Database, name: str, wishes: Wishes, progress: Progress
+) -> WrittenTables:
     """Run the design on the current build of a dataset and write its files."""
     dataset = find_dataset(database, name)
     build = find_build(database, dataset.require_build())
@@ -96,7 +98,7 @@ def experiment_on(database: Database, name: str, wishes: Wishes, progress: Progr
     folder.mkdir(parents=True, exist_ok=True)
     markdown = as_markdown(runs, about)
     _write(files, runs, markdown, as_json(runs, about))
-    return Written(files, markdown, len(runs))
+    return WrittenTables(files, markdown, len(runs))
 
 
 def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:

@@ -14,7 +14,7 @@ from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.evaluation.pair import DAY_US, Box, Pair, local_times
 from freqdp_db.evaluation.report.drawing import (
-    Line,
+    Curve,
     Path,
     bar_chart,
     heat_png,
@@ -146,7 +146,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
         ranked = np.sort(tf[tf > 0])[::-1]
         at = np.unique(np.geomspace(1, max(len(ranked), 1), 60).astype(np.int64))
         at = at[at <= len(ranked)]
-        curves.append(Line(name, at.tolist(), ranked[at - 1].tolist(), dashed))
+        curves.append(Curve(name, at.tolist(), ranked[at - 1].tolist(), dashed))
     tf_title = "How many objects visit a place (TF), places by rank"
     ranks = rank_places(before, signature)
     rank = within(before.offsets)
@@ -170,7 +170,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
             pf_title,
             line_chart(
                 pf_title,
-                [Line("before", x, old.tolist()), Line("after", x, new.tolist(), dashed=True)],
+                [Curve("before", x, old.tolist()), Curve("after", x, new.tolist(), dashed=True)],
                 "rank of the place by weight",
                 "samples",
             ),

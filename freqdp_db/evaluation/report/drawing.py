@@ -47,7 +47,7 @@ def heat_png(counts: Ints, most: float) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """One curve of a chart."""
 
     name: str
@@ -75,7 +75,7 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
 
 
 def line_chart(
-    title: str, lines: Sequence[Line], x_label: str, y_label: str, *, log: bool = False
+    title: str, lines: Sequence[Curve], x_label: str, y_label: str, *, log: bool = False
 ) -> str:
     """Curves over common axes; `log` makes both logarithmic."""
     xs = [v for line in lines for v in line.x]

@@ -73,7 +73,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenReport:
     """What was written."""
 
     path: Path
@@ -90,7 +90,7 @@ def write_report(
     out: Path | None,
     overwrite: bool,
     roads: RoadTable | None,
-) -> Written:
+) -> WrittenReport:
     """Write the report; all of it or nothing."""
     path = out or Path(f"{release.name}.{'public' if public else 'report'}.html")
     if path.exists() and not overwrite:
@@ -114,7 +114,7 @@ def write_report(
             context |= _curator_pictures(database, release, pair, lines)
         text = _render(context)
     path.write_text(text, "utf-8")
-    return Written(path, public, len(text.encode()))
+    return WrittenReport(path, public, len(text.encode()))
 
 
 def _render(context: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from scipy.stats import kendalltau
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import add, joined, map_ranges, merged
 from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.utility.divergence import jensen_shannon
 from freqdp_db.frequency.counts import count_frequencies
@@ -26,8 +26,9 @@ _FAST_M_PER_US = 120_000 / 3_600 / 1e6
 
 
 @njit(nogil=True, cache=True)
-def _overlap(first, last, offsets_a, place_a, pf_a, offsets_b, place_b, pf_b, shared):  # type: ignore[no-untyped-def]
+def _overlap(first, last, offsets_a, place_a, pf_a, offsets_b, place_b, pf_b):  # type: ignore[no-untyped-def]
     """Sum of min(pf, pf*) over the locations of each trajectory: a merge of two sorted lists."""
+    shared = np.zeros(last - first, np.int64)
     for t in range(first, last):
         i, j = offsets_a[t], offsets_b[t]
         total = 0
@@ -40,18 +41,19 @@ def _overlap(first, last, offsets_a, place_a, pf_a, offsets_b, place_b, pf_b, sh
                 i += 1
             else:
                 j += 1
-        shared[t] = total
+        shared[t - first] = total
+    return (shared,)
 
 
 def information_loss(pair: Pair) -> dict[str, float]:
     """INF: mean share of D's points that are gone. `inf.sym` counts what was put in as well."""
     before = count_frequencies(pair.original, len(pair.locations))
     after = count_frequencies(pair.released, len(pair.locations))
-    shared = np.zeros(len(pair), np.int64)
-    over_ranges(
+    parts = map_ranges(
         _overlap, pair.original.offsets, before.offsets, before.location, before.pf,
-        after.offsets, after.location, after.pf, shared,
+        after.offsets, after.location, after.pf,
     )  # fmt: skip
+    (shared,) = joined(parts)
     filled = pair.original.lengths > 0
     if not filled.any():
         return {"inf": 0.0, "inf.sym": 0.0}
@@ -63,8 +65,9 @@ def information_loss(pair: Pair) -> dict[str, float]:
 
 
 @njit(nogil=True, cache=True)
-def _widest(first, last, offsets, place, x, y, diameter):  # type: ignore[no-untyped-def]
+def _widest(first, last, offsets, place, x, y):  # type: ignore[no-untyped-def]
     """Largest distance between two of a trajectory's places, which come in order of (x, y)."""
+    diameter = np.zeros(last - first, np.float64)
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         hull = np.empty(2 * (hi - lo) + 2, np.int64)
@@ -86,7 +89,8 @@ def _widest(first, last, offsets, place, x, y, diameter):  # type: ignore[no-unt
             for j in range(i):
                 dx, dy = x[hull[i]] - x[hull[j]], y[hull[i]] - y[hull[j]]
                 best = max(best, dx * dx + dy * dy)
-        diameter[t] = np.sqrt(best)
+        diameter[t - first] = np.sqrt(best)
+    return (diameter,)
 
 
 def diameters(side: Trajectories, locations: Locations) -> Metres:
@@ -97,11 +101,11 @@ def diameters(side: Trajectories, locations: Locations) -> Metres:
     number[order] = np.arange(len(order), dtype=np.int32)
     renamed = Trajectories(side.offsets, number[side.location], side.at, side.start)
     visited = count_frequencies(renamed, len(order))
-    found = np.zeros(len(side), np.float64)
-    over_ranges(
+    parts = map_ranges(
         _widest, visited.offsets, visited.offsets, visited.location, locations.x[order],
-        locations.y[order], found,
+        locations.y[order],
     )  # fmt: skip
+    (found,) = joined(parts)
     return found[side.lengths > 0]
 
 
@@ -176,16 +180,18 @@ def _movement(side: Trajectories, locations: Locations) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
-def _count_in_boxes(first, last, ones, boxes, offsets, place, x, y, counts):  # type: ignore[no-untyped-def]
-    """How many trajectories have a place in each box."""
-    for q in range(first, last):
+def _count_in_boxes(first, last, boxes, offsets, place, x, y):  # type: ignore[no-untyped-def]
+    """How many trajectories of a range have a place in each box."""
+    counts = np.zeros(len(boxes), np.int64)
+    for q in range(len(boxes)):
         west, south, east, north = boxes[q, 0], boxes[q, 1], boxes[q, 2], boxes[q, 3]
-        for t in range(len(offsets) - 1):
+        for t in range(first, last):
             for i in range(offsets[t], offsets[t + 1]):
                 p = place[i]
                 if west <= x[p] <= east and south <= y[p] <= north:
                     counts[q] += 1
                     break
+    return (counts,)
 
 
 def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -> dict[str, float]:
@@ -201,16 +207,14 @@ def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -
     reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, queries)
     x, y = pair.locations.x[middle], pair.locations.y[middle]
     boxes = np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
-    counts = []
+    counts: list[Ints] = []
     for side in (pair.original, pair.released):
         visited = count_frequencies(side, len(pair.locations))
-        counted = np.zeros(queries, np.int64)
-        ones = np.arange(queries + 1)
-        over_ranges(
-            _count_in_boxes, ones, ones, boxes, visited.offsets, visited.location,
-            pair.locations.x, pair.locations.y, counted,
+        parts = map_ranges(
+            _count_in_boxes, visited.offsets, boxes, visited.offsets, visited.location,
+            pair.locations.x, pair.locations.y,
         )  # fmt: skip
-        counts.append(counted)
+        counts += merged(parts, add)
     floor = _QUERY_FLOOR * len(pair)
     error = np.abs(counts[1] - counts[0]) / np.maximum(counts[0], floor)
     return {"query_error": float(np.median(error)), "query_error.mean": float(error.mean())}

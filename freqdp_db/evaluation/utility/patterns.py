@@ -13,7 +13,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import Box, Pair
 
 SIDE = 6
@@ -24,16 +24,25 @@ _CELLS = SIDE * SIDE
 
 
 @njit(nogil=True, cache=True)
-def _walk(first, last, offsets, place, column, row, out_offsets, out):  # type: ignore[no-untyped-def]
-    """Cells along each trajectory into `out`; if it is empty, only their number into out_offsets."""
+def _walk(first, last, offsets, place, column, row):  # type: ignore[no-untyped-def]
+    """How many cells each trajectory passes, and which."""
+    lengths = np.zeros(last - first, np.int64)
+    room = 0
+    for t in range(first, last):
+        for i in range(offsets[t], offsets[t + 1]):
+            if i == offsets[t]:
+                room += 1
+            else:
+                a, b = place[i - 1], place[i]
+                room += abs(column[b] - column[a]) + abs(row[b] - row[a])
+    cells = np.empty(room, np.int32)
+    k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
-        fill = len(out) > 0
-        k = out_offsets[t] if fill else 0
+        begin = k
         if hi > lo:
             x, y = column[place[lo]], row[place[lo]]
-            if fill:
-                out[k] = y * SIDE + x
+            cells[k] = y * SIDE + x
             k += 1
             for i in range(lo + 1, hi):
                 to_x, to_y = column[place[i]], row[place[i]]
@@ -49,24 +58,17 @@ def _walk(first, last, offsets, place, column, row, out_offsets, out):  # type: 
                     else:
                         y += step_y
                         done_y += 1
-                    if fill:
-                        out[k] = y * SIDE + x
+                    cells[k] = y * SIDE + x
                     k += 1
-        if not fill:
-            out_offsets[t] = k
+        lengths[t - first] = k - begin
+    return lengths, cells
 
 
 def cell_sequences(side: Trajectories, column: Ids, row: Ids) -> tuple[Ints, Ids]:
     """The cells that each trajectory passes, with offsets by trajectory."""
-    lengths = np.zeros(len(side), np.int64)
-    nothing = np.zeros(0, np.int32)
-    places = (side.offsets, side.location, column, row)
-    over_ranges(_walk, side.offsets, *places, lengths, nothing)
-    offsets = offsets_from(lengths)
-    cells = np.empty(offsets[-1], np.int32)
-    if len(cells):
-        over_ranges(_walk, side.offsets, *places, offsets, cells)
-    return offsets, cells
+    parts = map_ranges(_walk, side.offsets, side.offsets, side.location, column, row)
+    lengths, cells = joined(parts)
+    return offsets_from(lengths), cells
 
 
 def most_frequent(offsets: Ints, cells: Ids, *, by_occurrence: bool) -> Ints:

@@ -12,7 +12,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ids
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.methods.unlinking.trips import TripRule, find_stays
 
 _MINUTE_US = 60_000_000
@@ -50,7 +50,7 @@ def _find_courses(first, last, offsets, at, x, y, stays, gap_us, reach, sectors,
 def find_courses(trajectories: Trajectories, places: Locations, sectors: int) -> Ids:
     """Course of each sample: at rest, setting out, or the direction it comes from."""
     course = np.zeros(trajectories.samples, np.int32)
-    over_ranges(
+    map_ranges(
         _find_courses, trajectories.offsets, trajectories.offsets, trajectories.at,
         places.x[trajectories.location], places.y[trajectories.location],
         find_stays(trajectories, places, _RULE), _RULE.gap_us, _REACH_M, sectors, course,

@@ -7,7 +7,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.sorting import stable_order
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.mechanisms.noise import RandomSource
 
 
@@ -33,7 +33,7 @@ def deal(offsets: Ints, source: RandomSource) -> Ids:
     rank = np.zeros(len(word), np.int32)
     tied: Flags = np.zeros(len(offsets) - 1, np.bool_)
     while True:
-        over_ranges(_rank, offsets, offsets, word, rank, tied)
+        map_ranges(_rank, offsets, offsets, word, rank, tied)
         if not tied.any():
             return rank
         again = np.repeat(tied, np.diff(offsets))

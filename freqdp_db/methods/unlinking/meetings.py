@@ -27,7 +27,7 @@ from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.methods.unlinking.courses import AT_REST, COURSES_BESIDE, find_courses
 
 FASTEST_M_PER_US = 120_000 / 3_600 / 1e6
@@ -144,7 +144,7 @@ class _Gathering:
         order, begins = _sorted_cells(window, column, row)
         stop = stop[order]
         part = np.zeros(len(stop), np.int32)
-        over_ranges(
+        map_ranges(
             _split, begins, begins, stop, self._ends, self._side.at, self._x, self._y,
             FASTEST_M_PER_US * _JUST_BELOW, part,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 
 STAY_RADIUS_M = 150.0
 
@@ -63,7 +63,7 @@ def _mark_stays(first, last, offsets, location, at, x, y, stay_us, radius, stays
 def find_stays(trajectories: Trajectories, places: Locations, rule: TripRule) -> Flags:
     """Whether each sample is part of a stay."""
     stays = np.zeros(trajectories.samples, np.bool_)
-    over_ranges(
+    map_ranges(
         _mark_stays, trajectories.offsets, trajectories.offsets, trajectories.location,
         trajectories.at, places.x, places.y, rule.stay_us, rule.radius_m, stays,
     )  # fmt: skip

@@ -14,12 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
-from freqdp_db.search.best import ANYWHERE, Nearest, limit_of, mark, search, sort_list, unmarked
-from freqdp_db.search.comparison.rows import Rows, Sketch, distinct_rows, scan_blocks, sketch
+from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.search.best import (
+    ANYWHERE,
+    Nearest,
+    Queries,
+    empty_lists,
+    limit_of,
+    mark,
+    search,
+    sort_list,
+    unmarked,
+)
+from freqdp_db.search.comparison.rows import SegmentRows, Sketch, distinct_rows, scan_blocks, sketch
 from freqdp_db.search.grid import ROOT, interleave
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
@@ -32,7 +42,7 @@ _STACK = 8 * FINEST
 
 
 @dataclass(frozen=True)
-class Box:
+class GridBox:
     """What a grid of fixed size covers."""
 
     x: float
@@ -41,12 +51,12 @@ class Box:
     height: float
 
 
-def central_box(trajectories: Trajectories, locations: Locations) -> Box:
+def central_box(trajectories: Trajectories, locations: Locations) -> GridBox:
     """The box of the 0.1 to 99.9 percentiles of the samples."""
     used = np.bincount(trajectories.location, minlength=len(locations))
     x_min, x_max = _percentiles(locations.x, used)
     y_min, y_max = _percentiles(locations.y, used)
-    return Box(x_min, y_min, max(x_max - x_min, 1.0), max(y_max - y_min, 1.0))
+    return GridBox(x_min, y_min, max(x_max - x_min, 1.0), max(y_max - y_min, 1.0))
 
 
 def _percentiles(values: Metres, used: Ints) -> tuple[float, float]:
@@ -64,11 +74,11 @@ def _percentiles(values: Metres, used: Ints) -> tuple[float, float]:
 class BestFitGrid:
     """The segments cell by cell, and what a search asks of a cell."""
 
-    box: Box
-    rows: Rows
+    box: GridBox
+    rows: SegmentRows
     small: Sketch
     offsets: Ints
-    """Rows of cell c are offsets[c] to offsets[c + 1] - 1."""
+    """SegmentRows of cell c are offsets[c] to offsets[c + 1] - 1."""
     occupied: Flags
     """Whether the cell or one below it has a segment."""
 
@@ -88,13 +98,10 @@ def file_best_fit(trajectories: Trajectories, locations: Locations) -> BestFitGr
     return BestFitGrid(box, rows, sketch(rows, box.x, box.y), offsets, occupied)
 
 
-def best_fit_cells(box: Box, ax: Metres, ay: Metres, bx: Metres, by: Metres) -> Ints:
+def best_fit_cells(box: GridBox, ax: Metres, ay: Metres, bx: Metres, by: Metres) -> Ints:
     """The best-fit cell of each segment."""
-    cell = np.empty(len(ax), np.int64)
-    over_ranges(
-        _best_fit, np.arange(len(cell) + 1), ax, ay, bx, by,
-        box.x, box.y, box.width, box.height, cell,
-    )  # fmt: skip
+    parts = map_each(_best_fit, len(ax), ax, ay, bx, by, box.x, box.y, box.width, box.height)
+    (cell,) = joined(parts)
     return cell
 
 
@@ -108,9 +115,10 @@ def cell_at(x, y, box_x, box_y, width, height):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _best_fit(  # type: ignore[no-untyped-def]
-    first, last, ax, ay, bx, by, box_x, box_y, width, height, cell
+    first, last, ax, ay, bx, by, box_x, box_y, width, height
 ):
     """Paper, Def. "Best-fit Grid Cell"; the root for what is not inside the box."""
+    cell = np.empty(last - first, np.int64)
     for s in range(first, last):
         inside = (
             min(ax[s], bx[s]) >= box_x
@@ -119,7 +127,7 @@ def _best_fit(  # type: ignore[no-untyped-def]
             and max(ay[s], by[s]) <= box_y + height
         )
         if not inside:
-            cell[s] = ROOT
+            cell[s - first] = ROOT
             continue
         u, v = cell_at(ax[s], ay[s], box_x, box_y, width, height)
         u2, v2 = cell_at(bx[s], by[s], box_x, box_y, width, height)
@@ -127,7 +135,8 @@ def _best_fit(  # type: ignore[no-untyped-def]
         while u != u2 or v != v2:
             u, v, u2, v2 = u >> 1, v >> 1, u2 >> 1, v2 >> 1
             level -= 1
-        cell[s] = (np.int64(1) << (2 * level)) | interleave(u, v)
+        cell[s - first] = (np.int64(1) << (2 * level)) | interleave(u, v)
+    return (cell,)
 
 
 @njit(cache=True)
@@ -155,25 +164,22 @@ def min_distance2(px, py, cell, box_x, box_y, width, height):  # type: ignore[no
     return dx * dx + dy * dy
 
 
-def search_best_fit(
-    grid: BestFitGrid, way: int, x: Metres, y: Metres, k: Ints, skip_offsets: Ints, skip: Ids,
-    rank: Ints,
-) -> Nearest:  # fmt: skip
+def search_best_fit(grid: BestFitGrid, way: int, queries: Queries, rank: Ints) -> Nearest:
     """Answer all queries, top-down, bottom-up or bottom-up-down."""
     box = (grid.box.x, grid.box.y, grid.box.width, grid.box.height)
-    index = (way, box, grid.rows, grid.small, grid.offsets, grid.occupied)
-    return search(_search_range, index, x, y, k, skip_offsets, skip, rank)
+    index = (way, box, tuple(grid.rows), tuple(grid.small), grid.offsets, grid.occupied)
+    return search(_best_fit_range, index, queries, rank)
 
 
 @njit(nogil=True, cache=True)
-def _search_range(first, last, asked, lists, way, box, rows, small, cell_offsets, occupied):  # type: ignore[no-untyped-def]
+def _best_fit_range(first, last, asked, way, box, rows, small, cell_offsets, occupied):  # type: ignore[no-untyped-def]
     """Algorithm 3, for trajectories: the best list (Q_s) is bounded, theta_K is its limit.
 
     Top-down starts at the root with the queue; bottom-up keeps to the stack; bottom-up-down goes
     from the stack to the queue when it comes to the root.
     """
     x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = lists
+    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
     ax, ay, bx, by, owner, position = rows
     ends, reach = small
     box_x, box_y, width, height = box
@@ -187,9 +193,9 @@ def _search_range(first, last, asked, lists, way, box, rows, small, cell_offsets
         if offsets[q] == offsets[q + 1]:
             continue
         mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        best_t = out_t[offsets[q] : offsets[q + 1]]
-        best_p = out_p[offsets[q] : offsets[q + 1]]
-        best_d = out_d[offsets[q] : offsets[q + 1]]
+        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
+        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
+        best_d = out_d[begin_q:end_q]
         px, py = x[q], y[q]
         held, limit2 = 0, ANYWHERE
         stacked, queued, visits = 0, 0, 0
@@ -254,4 +260,4 @@ def _search_range(first, last, asked, lists, way, box, rows, small, cell_offsets
             visited[members[i]] = False
         cells += visits
         sort_list(best_t, best_p, best_d, slot, rank, held)
-    return distances, cells
+    return out_t, out_p, out_d, distances, cells

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from numba import njit
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.search.best import Nearest, mark, search, sort_list, unmarked
-from freqdp_db.search.comparison.rows import Rows, scan_rows
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.search.best import Nearest, Queries, empty_lists, mark, search, sort_list, unmarked
+from freqdp_db.search.comparison.rows import SegmentRows, scan_rows
 
 
-def search_linear(
-    rows: Rows, x: Metres, y: Metres, k: Ints, skip_offsets: Ints, skip: Ids, rank: Ints
-) -> Nearest:
+def search_linear(rows: SegmentRows, queries: Queries, rank: Ints) -> Nearest:
     """Answer all queries by looking at every row."""
-    return search(_search_range, (rows,), x, y, k, skip_offsets, skip, rank)
+    return search(_linear_range, (tuple(rows),), queries, rank)
 
 
 @njit(nogil=True, cache=True)
-def _search_range(first, last, asked, lists, rows):  # type: ignore[no-untyped-def]
+def _linear_range(first, last, asked, rows):  # type: ignore[no-untyped-def]
     x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = lists
+    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
     ax, ay, bx, by, owner, position = rows
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
     answered = 0
@@ -27,13 +25,13 @@ def _search_range(first, last, asked, lists, rows):  # type: ignore[no-untyped-d
         if offsets[q] == offsets[q + 1]:
             continue
         mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        best_t = out_t[offsets[q] : offsets[q + 1]]
-        best_p = out_p[offsets[q] : offsets[q + 1]]
-        best_d = out_d[offsets[q] : offsets[q + 1]]
+        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
+        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
+        best_d = out_d[begin_q:end_q]
         held = scan_rows(
             ax, ay, bx, by, owner, position, x[q], y[q],
             best_t, best_p, best_d, skipped, listed, slot, rank, q, 0,
         )  # fmt: skip
         sort_list(best_t, best_p, best_d, slot, rank, held)
         answered += 1
-    return answered * len(ax), 0
+    return out_t, out_p, out_d, answered * len(ax), 0

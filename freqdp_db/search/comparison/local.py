@@ -15,11 +15,11 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
-from freqdp_db.search.best import ANYWHERE
+from freqdp_db.engines.ranges import add, join, map_each, map_ranges, merged
+from freqdp_db.search.best import ANYWHERE, unmarked
 from freqdp_db.search.comparison.bestfit import (
     FINEST,
-    Box,
+    GridBox,
     best_fit_cells,
     cell_at,
     central_box,
@@ -46,34 +46,53 @@ class NearestSegments:
     cells: int
 
 
-def _answer(offsets: Ints, best: Ints, counts: list[tuple[int, int]]) -> NearestSegments:
+@dataclass(frozen=True)
+class SegmentQueries:
+    """Points to find the nearest segments of one trajectory of, and how many."""
+
+    trajectory: Ids
+    x: Metres
+    y: Metres
+    k: Ints
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def take(self, chosen: Ints) -> SegmentQueries:
+        """Some of the queries, in this order."""
+        return SegmentQueries(
+            self.trajectory[chosen], self.x[chosen], self.y[chosen], self.k[chosen]
+        )
+
+
+def _answer(offsets: Ints, parts: list[tuple[Ints, int, int]]) -> NearestSegments:
+    best, distances, cells = merged(parts, join, add, add)
     return NearestSegments(
         offsets,
         np.where(best < 0, -1, best & ((1 << _POSITION_BITS) - 1)).astype(np.int32),
         np.where(best < 0, 0, best >> _POSITION_BITS),
-        sum(int(distances) for distances, _ in counts),
-        sum(int(cells) for _, cells in counts),
+        distances,
+        cells,
     )
 
 
-def scan_locally(
-    world: tuple[Trajectories, Locations], trajectory: Ids, x: Metres, y: Metres, k: Ints
-) -> NearestSegments:
+def scan_locally(world: tuple[Trajectories, Locations], queries: SegmentQueries) -> NearestSegments:
     """Compare with every segment of the trajectory, then select."""
     trajectories, locations = world
-    offsets = offsets_from(k)
-    best = np.full(offsets[-1], -1, np.int64)
-    counts = over_ranges(
-        _scan_range, offsets_from(trajectories.lengths[trajectory]), trajectory, x, y, offsets,
-        trajectories.offsets, trajectories.location, locations.x, locations.y, best,
+    offsets = offsets_from(queries.k)
+    parts = map_ranges(
+        _scan_range, offsets_from(trajectories.lengths[queries.trajectory]),
+        queries.trajectory, queries.x, queries.y, offsets,
+        trajectories.offsets, trajectories.location, locations.x, locations.y,
     )  # fmt: skip
-    return _answer(offsets, best, counts)
+    return _answer(offsets, parts)
 
 
 @njit(nogil=True, cache=True)
 def _scan_range(  # type: ignore[no-untyped-def]
-    first, last, trajectory, x, y, offsets, begins, location, place_x, place_y, best
+    first, last, trajectory, x, y, offsets, begins, location, place_x, place_y
 ):
+    best = unmarked(offsets[last] - offsets[first])
     distances = 0
     for q in range(first, last):
         lo, hi = begins[trajectory[q]], begins[trajectory[q] + 1]
@@ -81,7 +100,7 @@ def _scan_range(  # type: ignore[no-untyped-def]
         if hi == lo or wanted == 0:
             continue
         segments = max(hi - lo - 1, 1)
-        heap = best[offsets[q] : offsets[q + 1]]
+        heap = best[offsets[q] - offsets[first] : offsets[q + 1] - offsets[first]]
         held = 0
         for i in range(segments):
             a, b = location[lo + i], location[min(lo + i + 1, hi - 1)]
@@ -89,14 +108,14 @@ def _scan_range(  # type: ignore[no-untyped-def]
             held = _keep(heap, held, (to_mm(d2) << _POSITION_BITS) | i)
         distances += segments
         _sort(heap, held)
-    return distances, 0
+    return best, distances, 0
 
 
 @dataclass(frozen=True)
 class LocalGrids:
     """The best-fit grid of every trajectory: rows by (trajectory, cell), and the occupied cells."""
 
-    box: Box
+    box: GridBox
     ends: Metres
     """[coordinate, row]: ax, ay, bx, by."""
     position: Ids
@@ -136,24 +155,22 @@ def file_locally(trajectories: Trajectories, locations: Locations) -> LocalGrids
     )
 
 
-def search_locally(
-    grids: LocalGrids, trajectory: Ids, x: Metres, y: Metres, k: Ints
-) -> NearestSegments:
+def search_locally(grids: LocalGrids, queries: SegmentQueries) -> NearestSegments:
     """Algorithm 3 on each trajectory's grid."""
-    offsets = offsets_from(k)
-    best = np.full(offsets[-1], -1, np.int64)
+    offsets = offsets_from(queries.k)
     box = (grids.box.x, grids.box.y, grids.box.width, grids.box.height)
-    counts = over_ranges(
-        _search_range, np.arange(len(x) + 1), trajectory, x, y, offsets, box,
-        grids.ends, grids.position, grids.first, grids.cell, grids.offsets, best,
+    parts = map_each(
+        _local_range, len(queries), queries.trajectory, queries.x, queries.y, offsets, box,
+        grids.ends, grids.position, grids.first, grids.cell, grids.offsets,
     )  # fmt: skip
-    return _answer(offsets, best, counts)
+    return _answer(offsets, parts)
 
 
 @njit(nogil=True, cache=True)
-def _search_range(  # type: ignore[no-untyped-def]
-    first, last, trajectory, x, y, offsets, box, ends, position, first_cell, cell_of, rows, best
+def _local_range(  # type: ignore[no-untyped-def]
+    first, last, trajectory, x, y, offsets, box, ends, position, first_cell, cell_of, rows
 ):
+    best = unmarked(offsets[last] - offsets[first])
     box_x, box_y, width, height = box
     visited = np.zeros(len(cell_of), np.bool_)  # V, and its members, to clear it after a query
     members = np.empty(ROOM, np.int64)
@@ -162,7 +179,7 @@ def _search_range(  # type: ignore[no-untyped-def]
     distances, cells = 0, 0
     for q in range(first, last):
         lo, hi = first_cell[trajectory[q]], first_cell[trajectory[q] + 1]
-        heap = best[offsets[q] : offsets[q + 1]]
+        heap = best[offsets[q] - offsets[first] : offsets[q + 1] - offsets[first]]
         if lo == hi or len(heap) == 0:
             continue
         px, py = x[q], y[q]
@@ -232,7 +249,7 @@ def _search_range(  # type: ignore[no-untyped-def]
             visited[members[i]] = False
         cells += visits
         _sort(heap, held)
-    return distances, cells
+    return best, distances, cells
 
 
 @njit(cache=True)

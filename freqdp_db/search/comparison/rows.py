@@ -1,4 +1,4 @@
-"""Rows of segments to be scanned from end to end: what all strategies but the default one file.
+"""SegmentRows of segments to be scanned from end to end: what all strategies but the default one file.
 
 Equal segments of one trajectory are kept once. Coordinates are kept column by column. The linear
 scan goes row by row; cells are first compared in blocks and in single precision, which the compiler
@@ -26,7 +26,7 @@ _ZERO, _ONE, _TINY_SINGLE = np.float32(0.0), np.float32(1.0), np.float32(1e-30)
 _SKETCH_ERROR = 4e-6
 
 
-class Rows(NamedTuple):
+class SegmentRows(NamedTuple):
     """Distinct segments of trajectories, as columns."""
 
     ax: Metres
@@ -37,8 +37,8 @@ class Rows(NamedTuple):
     position: Ids
     """Trajectory of each segment, and where in it the segment begins."""
 
-    def take(self, order: Ints) -> Rows:
-        return Rows(
+    def take(self, order: Ints) -> SegmentRows:
+        return SegmentRows(
             self.ax[order],
             self.ay[order],
             self.bx[order],
@@ -48,10 +48,10 @@ class Rows(NamedTuple):
         )
 
 
-def distinct_rows(trajectories: Trajectories, locations: Locations) -> Rows:
+def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRows:
     """Every distinct segment, trajectory by trajectory."""
     segments = distinct_segments(trajectories)
-    return Rows(
+    return SegmentRows(
         locations.x[segments.tail],
         locations.y[segments.tail],
         locations.x[segments.head],
@@ -110,7 +110,7 @@ class Sketch(NamedTuple):
     """No coordinate is further from the origin."""
 
 
-def sketch(rows: Rows, x: float, y: float) -> Sketch:
+def sketch(rows: SegmentRows, x: float, y: float) -> Sketch:
     """From the origin (x, y)."""
     ends = np.stack([rows.ax - x, rows.ay - y, rows.bx - x, rows.by - y])
     return Sketch(ends.astype(np.float32), float(np.abs(ends).max(initial=0.0)))

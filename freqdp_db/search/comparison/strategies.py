@@ -14,7 +14,7 @@ import numpy as np
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.search.best import Nearest
+from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.comparison.bestfit import (
     BOTTOM_UP,
     BOTTOM_UP_DOWN,
@@ -25,6 +25,7 @@ from freqdp_db.search.comparison.bestfit import (
 from freqdp_db.search.comparison.linear import search_linear
 from freqdp_db.search.comparison.local import (
     NearestSegments,
+    SegmentQueries,
     file_locally,
     scan_locally,
     search_locally,
@@ -43,8 +44,8 @@ class Strategy:
     name: str
     build: Callable[[Trajectories, Locations, Ints], Any]
     """build(trajectories, locations, rank): the index, whatever it is."""
-    query: Callable[..., Nearest]
-    """query(index, x, y, k, skip_offsets, skip): the answers."""
+    query: Callable[[Any, Queries], Nearest]
+    """query(index, queries): the answers."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class LocalStrategy:
 
     name: str
     build: Callable[[Trajectories, Locations], Any]
-    query: Callable[..., NearestSegments]
-    """query(index, trajectory, x, y, k): the answers."""
+    query: Callable[[Any, SegmentQueries], NearestSegments]
+    """query(index, queries): the answers."""
 
 
 def _ranked(name: str, build: Callable[..., Any], query: Callable[..., Nearest]) -> Strategy:
@@ -62,12 +63,16 @@ def _ranked(name: str, build: Callable[..., Any], query: Callable[..., Nearest])
     return Strategy(
         name,
         lambda trajectories, locations, rank: (build(trajectories, locations), rank),
-        lambda index, *asked: query(index[0], *asked, index[1]),
+        lambda index, queries: query(index[0], queries, index[1]),
     )
 
 
 def _best_fit(name: str, way: int) -> Strategy:
-    return _ranked(name, file_best_fit, lambda index, *asked: search_best_fit(index, way, *asked))
+    return _ranked(
+        name,
+        file_best_fit,
+        lambda index, queries, rank: search_best_fit(index, way, queries, rank),
+    )
 
 
 STRATEGIES = {

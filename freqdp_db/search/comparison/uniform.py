@@ -11,13 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.search.best import (
     ANYWHERE,
     Nearest,
+    Queries,
+    empty_lists,
     limit_of,
     mark,
     offer,
@@ -25,8 +27,13 @@ from freqdp_db.search.best import (
     sort_list,
     unmarked,
 )
-from freqdp_db.search.comparison.bestfit import SIDE, Box, cell_at, central_box
-from freqdp_db.search.comparison.rows import Rows, distinct_rows, rough_squared_distance, scan_rows
+from freqdp_db.search.comparison.bestfit import SIDE, GridBox, cell_at, central_box
+from freqdp_db.search.comparison.rows import (
+    SegmentRows,
+    distinct_rows,
+    rough_squared_distance,
+    scan_rows,
+)
 from freqdp_db.search.distance import squared_distance, to_mm
 
 _MOST_CELLS = 256
@@ -36,8 +43,8 @@ _MOST_CELLS = 256
 class UniformGrid:
     """The segments, and which of them pass each cell."""
 
-    box: Box
-    rows: Rows
+    box: GridBox
+    rows: SegmentRows
     """Those that are scanned always come first, then the others from cell to cell."""
     always: int
     offsets: Ints
@@ -50,27 +57,24 @@ def file_uniformly(trajectories: Trajectories, locations: Locations) -> UniformG
     box = central_box(trajectories, locations)
     frame = (box.x, box.y, box.width, box.height)
     rows = distinct_rows(trajectories, locations)
-    everything = np.arange(len(rows.ax) + 1)
-    count, start = np.empty(len(rows.ax), np.int64), np.empty(len(rows.ax), np.int64)
-    over_ranges(_count_cells, everything, rows, frame, count, start)
+    count, start = joined(map_each(_cells_passed, len(rows.ax), tuple(rows), frame))
     start[count > _MOST_CELLS] = -1
     order = np.argsort(start, kind="stable")  # neighbours lie side by side in memory
     rows, count = rows.take(order), count[order]
     always = int((start < 0).sum())
     count[:always] = 0
     room = offsets_from(count)
-    cell = np.empty(room[-1], np.int32)
-    over_ranges(_list_cells, room, rows, frame, room, cell)
-    row = owners(offsets_from(count))
+    (cell,) = joined(map_ranges(_cells_listed, room, tuple(rows), frame, room))
+    row = owners(room)
     by_cell = np.argsort(cell, kind="stable")
     offsets = offsets_from(np.bincount(cell, minlength=SIDE * SIDE))
     return UniformGrid(box, rows, always, offsets, row[by_cell])
 
 
 @njit(cache=True)
-def _columns(v, rows, s, frame):  # type: ignore[no-untyped-def]
+def _columns_of(v, rows, s, frame):  # type: ignore[no-untyped-def]
     """First and last column that segment s passes in row v of the cells."""
-    ax, ay, bx, by = rows.ax[s], rows.ay[s], rows.bx[s], rows.by[s]
+    ax, ay, bx, by = rows[0][s], rows[1][s], rows[2][s], rows[3][s]
     if ay > by:
         ax, ay, bx, by = bx, by, ax, ay
     low = -np.inf if v == 0 else frame[1] + v * (frame[3] / SIDE)
@@ -83,52 +87,54 @@ def _columns(v, rows, s, frame):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _rows_of_cells(rows, s, frame):  # type: ignore[no-untyped-def]
-    _, v1 = cell_at(rows.ax[s], rows.ay[s], frame[0], frame[1], frame[2], frame[3])
-    _, v2 = cell_at(rows.bx[s], rows.by[s], frame[0], frame[1], frame[2], frame[3])
+def _lines_of(rows, s, frame):  # type: ignore[no-untyped-def]
+    _, v1 = cell_at(rows[0][s], rows[1][s], frame[0], frame[1], frame[2], frame[3])
+    _, v2 = cell_at(rows[2][s], rows[3][s], frame[0], frame[1], frame[2], frame[3])
     return min(v1, v2), max(v1, v2)
 
 
 @njit(nogil=True, cache=True)
-def _count_cells(first, last, rows, frame, count, start):  # type: ignore[no-untyped-def]
+def _cells_passed(first, last, rows, frame):  # type: ignore[no-untyped-def]
+    """How many cells each segment passes, and the first of them."""
+    count, start = np.zeros(last - first, np.int64), np.empty(last - first, np.int64)
     for s in range(first, last):
-        v1, v2 = _rows_of_cells(rows, s, frame)
-        start[s] = v1 * SIDE + _columns(v1, rows, s, frame)[0]
-        count[s] = 0
+        v1, v2 = _lines_of(rows, s, frame)
+        start[s - first] = v1 * SIDE + _columns_of(v1, rows, s, frame)[0]
         for v in range(v1, v2 + 1):
-            u1, u2 = _columns(v, rows, s, frame)
-            count[s] += u2 - u1 + 1
+            u1, u2 = _columns_of(v, rows, s, frame)
+            count[s - first] += u2 - u1 + 1
+    return count, start
 
 
 @njit(nogil=True, cache=True)
-def _list_cells(first, last, rows, frame, room, cell):  # type: ignore[no-untyped-def]
+def _cells_listed(first, last, rows, frame, room):  # type: ignore[no-untyped-def]
+    cell = np.empty(room[last] - room[first], np.int32)
+    i = 0
     for s in range(first, last):
         if room[s] == room[s + 1]:
             continue
-        i = room[s]
-        v1, v2 = _rows_of_cells(rows, s, frame)
+        v1, v2 = _lines_of(rows, s, frame)
         for v in range(v1, v2 + 1):
-            u1, u2 = _columns(v, rows, s, frame)
+            u1, u2 = _columns_of(v, rows, s, frame)
             for u in range(u1, u2 + 1):
                 cell[i] = v * SIDE + u
                 i += 1
+    return (cell,)
 
 
-def search_uniform(
-    grid: UniformGrid, x: Metres, y: Metres, k: Ints, skip_offsets: Ints, skip: Ids, rank: Ints
-) -> Nearest:
+def search_uniform(grid: UniformGrid, queries: Queries, rank: Ints) -> Nearest:
     """Answer all queries, ring by ring."""
     frame = (grid.box.x, grid.box.y, grid.box.width, grid.box.height)
-    index = (frame, grid.rows, grid.always, grid.offsets, grid.listed)
-    return search(_search_range, index, x, y, k, skip_offsets, skip, rank)
+    index = (frame, tuple(grid.rows), grid.always, grid.offsets, grid.listed)
+    return search(_ring_range, index, queries, rank)
 
 
 @njit(nogil=True, cache=True)
-def _search_range(  # type: ignore[no-untyped-def]
-    first, last, asked, lists, frame, rows, always, cell_offsets, listing
+def _ring_range(  # type: ignore[no-untyped-def]
+    first, last, asked, frame, rows, always, cell_offsets, listing
 ):
     x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = lists
+    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
     ax, ay, bx, by, owner, position = rows
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
     distances, cells = 0, 0
@@ -136,9 +142,9 @@ def _search_range(  # type: ignore[no-untyped-def]
         if offsets[q] == offsets[q + 1]:
             continue
         mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        best_t = out_t[offsets[q] : offsets[q + 1]]
-        best_p = out_p[offsets[q] : offsets[q + 1]]
-        best_d = out_d[offsets[q] : offsets[q + 1]]
+        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
+        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
+        best_d = out_d[begin_q:end_q]
         px, py = x[q], y[q]
         column, line = cell_at(px, py, frame[0], frame[1], frame[2], frame[3])
         held, limit2 = 0, ANYWHERE
@@ -175,7 +181,7 @@ def _search_range(  # type: ignore[no-untyped-def]
                 distances += always
                 limit2 = limit_of(best_d, held)
         sort_list(best_t, best_p, best_d, slot, rank, held)
-    return distances, cells
+    return out_t, out_p, out_d, distances, cells
 
 
 @njit(cache=True)

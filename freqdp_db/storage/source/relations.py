@@ -30,7 +30,7 @@ _RELATION = sa.text(
 
 
 @dataclass(frozen=True)
-class Column:
+class RelationColumn:
     name: str
     type: str
     typmod: int
@@ -44,13 +44,13 @@ class Relation:
 
     schema: str
     name: str
-    columns: dict[str, Column]
+    columns: dict[str, RelationColumn]
 
     @property
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(self.schema, self.name)
 
-    def column(self, option: str, name: str) -> Column:
+    def column(self, option: str, name: str) -> RelationColumn:
         if name not in self.columns:
             raise BadInput(
                 f"{option} {name!r}: {self.schema}.{self.name} has no such column",
@@ -102,7 +102,7 @@ def find_relation(
             .as_string(),
         )
     columns = {
-        row[0]: Column(row[0], row[1], row[2], row[3])
+        row[0]: RelationColumn(row[0], row[1], row[2], row[3])
         for row in connection.execute(_COLUMNS, {"oid": found.oid})
     }
     return Relation(schema, name, columns)
@@ -138,7 +138,7 @@ def check_mapping(relation: Relation, mapping: Mapping) -> None:
             )
 
 
-def geometry_srid(column: Column) -> int | None:
+def geometry_srid(column: RelationColumn) -> int | None:
     """The SRID that the column's type declares."""
     if "," in column.shown:
         return int(column.shown.rpartition(",")[2].rstrip(")"))

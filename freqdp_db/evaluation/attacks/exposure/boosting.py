@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 
 BINS = 64
 _DEPTH = 4
@@ -44,7 +44,7 @@ class Forest:
         binned = _bins(features, self.edges)
         result = np.full(len(binned), self.bias)
         rows = np.arange(len(binned) + 1)
-        over_ranges(_descend, rows, binned, self.feature, self.threshold, self.value, result)
+        map_ranges(_descend, rows, binned, self.feature, self.threshold, self.value, result)
         return result
 
 
@@ -99,7 +99,7 @@ def train(features: Features, answer: Flags) -> Forest:
             width, base = 2**level, 2**level - 1
             sums = np.zeros((2, width, features.shape[1], BINS + 1))
             each = offsets_from(np.full(features.shape[1], len(answer)))
-            over_ranges(_histogram, each, binned, leaf, gradient, weight, width, sums)
+            map_ranges(_histogram, each, binned, leaf, gradient, weight, width, sums)
             chosen, cut = _best_splits(sums[0], sums[1])
             feature[tree, base : base + width] = chosen
             threshold[tree, base : base + width] = cut

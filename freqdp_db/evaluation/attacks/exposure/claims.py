@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case, Release
 
 NEAR_M = 200.0
@@ -135,7 +135,7 @@ def worth_of_picks(case: Case, pick: Ints, known: Flags | None = None) -> Worth:
     """
     release = case.release
     found, right = np.full(len(case), np.nan), np.full(len(case), np.nan)
-    over_ranges(
+    map_ranges(
         _claim_wholes, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
         pick, release.trajectories.offsets, release.x, release.y, release.trajectories.at,

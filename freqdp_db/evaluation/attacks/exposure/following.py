@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.sorting import stable_order
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import Worth, boxes_of, until_of, worth_of
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
@@ -195,7 +195,7 @@ def follow(
     release, side = case.release, case.release.trajectories
     horizons = np.array([_ENDLESS_US if h is None else h * _HOUR_US for h in HORIZONS_H], np.int64)
     found, right = (np.full((len(horizons), len(case)), np.nan) for _ in range(2))
-    over_ranges(
+    map_ranges(
         _follow_all, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
         release.x, release.y, side.at, side.offsets, release.ends, release.trajectory,

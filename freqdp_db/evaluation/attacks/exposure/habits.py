@@ -8,7 +8,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, Shares
 from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
@@ -63,7 +63,7 @@ def pick_by_likelihood(original: Trajectories, released: Trajectories, dimension
     gain = np.log1p((1.0 - _SMOOTHING) * own / (_SMOOTHING * common))
     order = np.argsort(habits.location, kind="stable")
     pick = np.full(len(released), -1, np.int64)
-    over_ranges(
+    map_ranges(
         _pick_by_likelihood, walks.offsets, walks.offsets, walks.location, walks.pf,
         offsets_of(habits.location[order], dimensions), owner[order], gain[order],
         max(len(original), 1), pick,

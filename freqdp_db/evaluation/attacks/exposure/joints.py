@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Release
 
 _CELL_M = 1_000.0
@@ -96,7 +96,7 @@ def _nearest_pieces(ends: Ends, starts: Ends) -> Ints:
     cells, begins = np.unique(code[order], return_index=True)
     begins = np.append(begins, len(order)).astype(np.int64)
     found = np.full(len(ends[0]), -1, np.int64)
-    over_ranges(
+    map_ranges(
         _join, np.arange(len(found) + 1), *ends, *(column_[order] for column_ in starts), order,
         cells, begins, found,
     )  # fmt: skip

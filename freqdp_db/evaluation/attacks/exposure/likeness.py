@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from, offsets_of
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import worth_of_picks
 from freqdp_db.evaluation.attacks.linking import (
@@ -76,7 +76,7 @@ def pick_by_cosine(
     carrier = np.repeat(np.arange(len(released), dtype=np.int32), np.diff(released.offsets))
     lists = offsets_of(released.dimension[order], dimensions)
     pick, best = np.full(len(original), -1, np.int64), np.zeros(len(original))
-    over_ranges(
+    map_ranges(
         _pick_by_cosine, original.offsets, original.offsets, original.dimension, original.weight,
         lists, carrier[order], released.weight[order], rng.random(len(original)), len(released),
         pick, best,
@@ -125,7 +125,7 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
     members = filled[np.argsort(which.reshape(-1), kind="stable")]
     choice = np.full((len(pick), 2), -1, np.int64)
     work = offsets_from((pair.original.lengths > 0).astype(np.int64))
-    over_ranges(
+    map_ranges(
         _pick_by_clock, work, work, windows_of_day(pair.original, pair.timezone), distinct,
         copies, HOURS_PER_WINDOW / FARTHEST_HOURS, rng.random(len(pick)), choice,
     )  # fmt: skip

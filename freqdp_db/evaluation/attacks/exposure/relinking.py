@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Release
 from freqdp_db.evaluation.attacks.exposure.following import FOLLOWERS, next_sample
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
@@ -67,7 +67,7 @@ def _tally_swaps(
     if len(joints.offsets) < 2:
         return 0, 0
     tally = np.zeros((len(joints.offsets) - 1, 2), np.int64)
-    over_ranges(
+    map_ranges(
         _relink_swaps, joints.offsets, joints.offsets, joints.stop, release.owners, prior_of,
         release.x, release.y, release.trajectories.at, release.ends, release.trajectory,
         joints.group, joints.after, by_rhythm, tally,

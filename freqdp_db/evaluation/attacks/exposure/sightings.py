@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.engines.threads import over_ranges
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case, Release
 from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, NEAR_US, boxes_of, worth_of_picks
 from freqdp_db.evaluation.attacks.knowledge import KNOWN_SAMPLES, pick_samples
@@ -81,13 +81,13 @@ class SightingIndex:
         side = release.trajectories
         if release.areas is None:
             keys, order, frame = self._grid
-            over_ranges(
+            map_ranges(
                 _sight, known.offsets, known.offsets, x, y, at, keys, order, frame, release.x,
                 release.y, side.at, release.trajectory, len(side), rng.random(objects),
                 pick, score, where,
             )  # fmt: skip
         else:
-            over_ranges(
+            map_ranges(
                 _contain, known.offsets, known.offsets, x, y, at, side.offsets, side.at,
                 boxes_of(release), release.areas.until, rng.random(objects), pick, score, where,
             )  # fmt: skip

@@ -1,0 +1,222 @@
+"""What is computed does not depend on the engine, nor on how many ranges it cuts the work into.
+
+The engine here keeps ranges apart, as other processes would: each finds the function by its name
+and gets copies of the arguments, so that what a kernel writes into them is lost.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_worlds import SmallWorld, quick, worlds
+
+from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.edits.applying import delete, insert
+from freqdp_db.edits.deletion import delete_globally, delete_locally
+from freqdp_db.edits.insertion import growing_places, insert_globally, insert_locally
+from freqdp_db.engines.ranges import cut, map_ranges, use
+from freqdp_db.evaluation.metrics import measure
+from freqdp_db.evaluation.pair import Pair
+from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.frequency.signatures import rank_places
+from freqdp_db.mechanisms.closure import close_signatures
+from freqdp_db.mechanisms.global_tf import perturb_tf
+from freqdp_db.mechanisms.local_pf import perturb_pf
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.progress import Progress
+from freqdp_db.roads.matching import match
+from freqdp_db.roads.network import find_candidates, make_network
+from freqdp_db.search.comparison.local import SegmentQueries
+from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
+from freqdp_db.search.directory import CellRows, Directory
+from freqdp_db.search.filing import cells_of, file_trajectories
+from freqdp_db.search.paging import PagedSearch
+
+few = settings(quick, max_examples=20)
+
+
+class Apart:
+    """Cuts into so many ranges, and lets none see what another does."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        ranges: list[tuple[int, int]],
+        arguments: tuple[Any, ...],
+    ) -> Iterator[Any]:
+        named = getattr(importlib.import_module(function.__module__), function.__name__)
+        for first, last in ranges:
+            mine = pickle.loads(pickle.dumps(arguments))
+            yield pickle.loads(pickle.dumps(named(first, last, *mine)))
+
+
+def _columns(*results: Any) -> list[Any]:
+    """The arrays of some dataclasses, to be compared."""
+    return [
+        value.tolist() if isinstance(value, np.ndarray) else value
+        for result in results
+        for value in vars(result).values()
+        if isinstance(value, np.ndarray | int)
+    ]
+
+
+def _anonymize(world: SmallWorld) -> list[Any]:
+    """Every mechanism once, with all that it makes on the way."""
+    state, locations, clock, rank = world.trajectories, world.locations, world.clock, world.rank
+    frequencies = count_frequencies(state, len(locations))
+    signatures = rank_places(frequencies, 2)
+    closed = close_signatures(frequencies, signatures, locations, 150.0)
+    tf = perturb_tf(frequencies, signatures.candidates, Fraction(1, 2), SeededSource(1, 1))
+    gone = delete_globally(state, locations, frequencies, tf, rank)
+    thinned = delete(state, gone)
+    new = insert_globally(thinned, locations, tf, rank)
+    after = insert(thinned, new, locations, clock)
+    again = count_frequencies(after, len(locations))
+    pf = perturb_pf(again, rank_places(again, 2), Fraction(1, 2), SeededSource(1, 2))
+    less = delete_locally(after, locations, pf)
+    left = delete(after, less)
+    more = insert_locally(left, locations, pf, clock, 500)
+    end = insert(left, more, locations, clock)
+    return _columns(
+        frequencies, signatures, closed, tf, gone, thinned.trajectories, new, after, pf, less,
+        left.trajectories, more, end,
+    )  # fmt: skip
+
+
+def _search(world: SmallWorld) -> list[Any]:
+    """Every strategy, and the paged search of what two edits have left of the build."""
+    built, locations, rank = world.trajectories, world.locations, world.rank
+    frequencies = count_frequencies(built, len(locations))
+    targets = perturb_tf(
+        frequencies, np.ones(len(locations), np.bool_), Fraction(1, 9), SeededSource(3, 1)
+    )
+    state = delete(built, delete_globally(built, locations, frequencies, targets, rank))
+    _, queries = growing_places(state.trajectories, locations, targets)
+    filed = file_trajectories(built, locations, cut=False)
+    cell, grid = cells_of(filed), filed.grid
+
+    def fetch(cells: Ints) -> CellRows:
+        rows = np.flatnonzero(np.isin(cell, cells))
+        found = filed.segments.take(filed.row[rows].astype(np.int64))
+        return CellRows(cell[rows], found.trajectory, found.tail, found.head)
+
+    count = np.diff(grid.segment_offsets).astype(np.int32)
+    directory = Directory.of(grid.frame, grid.cell, count, grid.box, grid.tree_box)
+    paged = PagedSearch(directory, fetch, built, 0)(state.trajectories, locations, rank, queries)
+    found = [paged] + [
+        strategy.query(strategy.build(state.trajectories, locations, rank), queries)
+        for strategy in STRATEGIES.values()
+    ]
+    local = SegmentQueries(
+        (np.arange(len(queries)) % len(built)).astype(np.int32), queries.x, queries.y, queries.k
+    )
+    return _columns(*found) + _columns(
+        *(s.query(s.build(built, locations), local) for s in LOCAL_STRATEGIES.values())
+    )
+
+
+class _Roads(NamedTuple):
+    id: Ints
+    source: Ints
+    target: Ints
+    oneway: Flags
+    offsets: Ints
+    x: Metres
+    y: Metres
+
+
+@cache
+def _town() -> tuple[Trajectories, Locations, _Roads]:
+    """Walks over the junctions of a small town, in the middle of nowhere now and then."""
+    rng = np.random.default_rng(4)
+    side = 6
+    x, y = (np.stack(np.meshgrid(np.arange(side), np.arange(side))) * 300.0).reshape(2, -1)
+    node = np.arange(side * side).reshape(side, side)
+    source = np.concatenate([node[:, :-1].ravel(), node[:-1].ravel()])
+    target = np.concatenate([node[:, 1:].ravel(), node[1:].ravel()])
+    ends = np.stack([source, target], 1).ravel()
+    roads = _Roads(
+        np.arange(len(source)), source, target, rng.random(len(source)) < 0.2,
+        np.arange(len(source) + 1) * 2, x[ends], y[ends],
+    )  # fmt: skip
+    places = Locations(
+        np.append(x + rng.normal(0, 10, len(x)), 9e4), np.append(y + rng.normal(0, 10, len(y)), 9e4)
+    )
+    lengths = rng.integers(0, 40, 30)
+    offsets = offsets_from(lengths)
+    location = rng.integers(0, len(places), offsets[-1]).astype(np.int32)
+    at = np.arange(offsets[-1], dtype=np.int64) * 60_000_000
+    return Trajectories(offsets, location, at, np.zeros(len(lengths), np.int64)), places, roads
+
+
+@few
+@given(worlds(allow_empty=True), st.sampled_from([1, 2, 3, 64]))
+def test_releases(world: SmallWorld, parts: int) -> None:
+    expected = _anonymize(world)
+    with use(Apart(parts)):
+        assert _anonymize(world) == expected
+
+
+@few
+@given(worlds(allow_empty=True), st.sampled_from([1, 2, 3, 64]))
+def test_searches(world: SmallWorld, parts: int) -> None:
+    expected = _search(world)
+    with use(Apart(parts)):
+        assert _search(world) == expected
+
+
+@pytest.mark.parametrize("parts", [1, 3, 64])
+def test_metrics_and_matching(parts: int) -> None:
+    state, places, roads = _town()
+    released = state.where(np.arange(state.samples) % 3 > 0)
+
+    def evaluate() -> tuple[dict[str, float], list[Any]]:
+        network = make_network(roads)
+        found = match(network, find_candidates(network, places), released, places, Progress())
+        return measure(Pair(state, released, places), 1, Progress()), _columns(found)
+
+    expected = evaluate()
+    with use(Apart(parts)):
+        assert evaluate() == expected
+
+
+@quick
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 30))
+def test_ranges_hold_whole_groups_of_about_equal_size(lengths: list[int], parts: int) -> None:
+    offsets = offsets_from(np.array(lengths, np.int64))
+    ranges = cut(offsets, parts)
+    assert [g for first, last in ranges for g in range(first, last)] == list(range(len(lengths)))
+    assert 1 <= len(ranges) <= max(min(parts, len(lengths)), 1)
+    share = offsets[-1] / max(min(parts, len(lengths)), 1)
+    for first, last in ranges:
+        # no more than its share, but for one group that does not fit in it
+        assert offsets[max(last - 1, first)] - offsets[first] <= share
+
+
+def _fail_at(first: int, last: int, where: int) -> tuple[int]:
+    if first <= where < last:
+        raise ArithmeticError(where)
+    return (last - first,)
+
+
+def test_progress_and_errors_come_through() -> None:
+    offsets = np.arange(101)
+    done: list[int] = []
+    map_ranges(_fail_at, offsets, -1, advance=done.append)
+    assert sum(done) == 100 and len(done) > 1
+    with pytest.raises(ArithmeticError, match="70"):
+        map_ranges(_fail_at, offsets, 70)
