@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
-from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_release
 from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
@@ -47,10 +47,10 @@ def evaluate(
     build = find_build(database, release.build_id)
     # roads first: a wrong name is refused before the long work
     network = None if roads is None else roads.network(database, build.srid, progress)
-    pair, _ = load_pair(database, release, progress)
-    values = measure(pair, seed, progress)
+    case, _ = load_case(database, release, progress)
+    values = measure_release(case, release.kind, seed, progress)
     if network is not None:
-        values |= recovery_attack(pair, network, progress)
+        values |= recovery_attack(case.pair, network, progress)
     store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
     return Evaluation(release, values, seed)
 
@@ -62,12 +62,10 @@ def check_seed(seed: int) -> None:
         )
 
 
-def load_pair(database: Database, release: ReleaseRow, progress: Progress) -> tuple[Pair, Build]:
+def load_case(database: Database, release: ReleaseRow, progress: Progress) -> tuple[Case, Build]:
     """D as built, and D* as it stands in the released table: replayed, and compared row by row."""
     require_published(release, "measured")
     build = load_build(database, release.build_id, progress)
     relations = released_relations(database, release.name)
     _, state = replay(database, release, relations, World(build), progress)
-    time_step = Request.of(release).values.get("time_step")
-    pair = Pair(build.trajectories, state.trajectories, build.locations, build.timezone, time_step)
-    return pair, build
+    return Case.of(build, state, Request.of(release).values.get("time_step")), build

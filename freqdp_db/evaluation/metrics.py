@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from freqdp_db.evaluation.attacks.exposure import measuring as exposure
+from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.pair import Pair
@@ -19,9 +22,13 @@ from freqdp_db.evaluation.utility.losses import (
     trip_error,
 )
 from freqdp_db.evaluation.utility.patterns import frequent_patterns
+from freqdp_db.evaluation.utility.usefulness import usefulness
 from freqdp_db.progress import Progress
 
-HEADLINE = "la"
+LINKED = "la"
+"""The largest of all linking attacks: where a released trajectory is one object's."""
+EXPOSED = exposure.HEADLINE
+"""The headline for every kind of release."""
 PUBLISHABLE = frozenset({"unicity", "plausibility.fast", "plausibility.length_km"})
 """What is counted in the release alone: anybody who has the table can count it too."""
 
@@ -40,16 +47,44 @@ _MEASURES: dict[str, Callable[[Pair, np.random.Generator], dict[str, float]]] = 
     "hotspots": lambda pair, rng: hotspot_correlation(pair),
 }
 
+_FOR_EVERY_KIND = frozenset(
+    {"frequent patterns", "plausibility", "range queries", "hotspots", "trips"}
+)
 
-def measure(pair: Pair, seed: int, progress: Progress) -> dict[str, float]:
-    """Every metric that needs nothing but D and D*; `seed` picks samples, queries and resamples."""
+
+def measure(
+    pair: Pair, seed: int, progress: Progress, only: Collection[str] | None = None
+) -> dict[str, float]:
+    """Metrics of D and D* over the same places; `seed` picks samples, queries and resamples.
+
+    `only`: those that have a meaning where released trajectories are not the objects'.
+    """
     found: dict[str, float] = {}
     with progress.stage("metrics", len(_MEASURES), "metrics") as stage:
         for number, (name, metric) in enumerate(_MEASURES.items()):
-            with progress.stage(name):
-                found |= metric(pair, np.random.default_rng([seed, number]))
+            if only is None or name in only:
+                with progress.stage(name):
+                    found |= metric(pair, np.random.default_rng([seed, number]))
             stage.advance(1)
-    found[HEADLINE] = worst_linking(found)
+    if only is not None:
+        return found
+    found[LINKED] = worst_linking(found)
+    return found
+
+
+def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dict[str, float]:
+    """Every metric that a release of this kind allows, measured against its originals."""
+    found = (
+        measure(case.pair, seed, progress)
+        if kind == "edited"
+        else measure(case.pair, seed, progress, _FOR_EVERY_KIND)
+    )
+    with progress.stage("exposure"):
+        found |= exposure.measure_exposure(case, seed)
+    with progress.stage("usefulness"):
+        rng = np.random.default_rng([seed, len(_MEASURES)])
+        found |= usefulness(replace(case.pair, released=case.release.trajectories),
+                            case.release.places, rng)  # fmt: skip
     return found
 
 

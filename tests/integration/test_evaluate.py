@@ -13,7 +13,7 @@ from world import city_template, freqdp, query
 
 from freqdp_db.columns.edits import Edits
 from freqdp_db.edits.applying import apply_edits, coarsen_times
-from freqdp_db.evaluation.evaluate import load_pair
+from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.progress import Progress
 from freqdp_db.storage.records.draws import load_columns
@@ -41,7 +41,8 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
     """The table, read back through the private key, is the replayed trajectories."""
     with opened(released) as database:
         release = find_release(database, "r")
-        pair, loaded = load_pair(database, release, Progress())
+        case, loaded = load_case(database, release, Progress())
+        pair = case.pair
         state = loaded.trajectories
         with database.begin() as connection:
             for step in (1, 2):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.edits.applying import coarsen_times
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import recovery_scores
-from freqdp_db.evaluation.metrics import measure
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.metrics import measure_release
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.loop import Trial, run_steps
@@ -133,18 +133,27 @@ def run_experiment(
                 trial = Trial(lambda number, seed=seed: SeededSource(seed, number))  # type: ignore[misc]
                 released = run_steps(
                     request.method, request.values, World(build), trial, Progress(), original
-                ).trajectories
+                )
                 seconds = time.perf_counter() - started
                 for step in design.time_steps_us:
-                    state = released if step is None else coarsen_times(released, step)
-                    pair = Pair(original, state, locations, build.timezone, step)
+                    state = released
+                    if step is not None:
+                        coarse = coarsen_times(released.trajectories, step)
+                        state = replace(released, trajectories=coarse)
+                    case = Case.of(replace(build, trajectories=original), state, step)
                     # progress of the single metrics would drown that of the runs
-                    values = measure(pair, seed, Progress())
+                    values = measure_release(case, request.method.kind, seed, Progress())
                     if truth is not None:
                         attack = match(
-                            truth.network, truth.candidates, state, locations, Progress()
+                            truth.network,
+                            truth.candidates,
+                            case.pair.released,
+                            locations,
+                            Progress(),
                         )
-                        values |= recovery_scores(pair, truth.network.length, truth.matched, attack)
+                        values |= recovery_scores(
+                            case.pair, truth.network.length, truth.matched, attack
+                        )
                     found.append(
                         Run(
                             variant.label,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import freqdp_db
 from freqdp_db.columns.edits import Edits
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.evaluate import load_pair
+from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.report.contents import (
@@ -104,7 +104,8 @@ def write_report(
             f"release {release.name!r} may not be granted: there is nothing to tell the public",
             remedy="leave --public out",
         )
-    pair, build = load_pair(database, release, progress)
+    case, build = load_case(database, release, progress)
+    pair = case.pair
     with progress.stage("draw"):
         context = _facts(database, release, public)
         if public:

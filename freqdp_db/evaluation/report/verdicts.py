@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from freqdp_db.evaluation.metrics import HEADLINE
+from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.metrics import EXPOSED, LINKED
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
 _SIGNATURES = {"s": "places", "st": "places by the hour", "sq": "movements between places"}
+_LITTLE, _MUCH = 0.05, 0.3
 _PROTOCOLS = {"a": "over the whole period", "b": "from other days"}
 
 
@@ -29,46 +31,53 @@ def verdicts(values: Mapping[str, float]) -> list[Verdict]:
 
 
 def attack_in_words(name: str) -> str:
-    """What an attacker of this metric has and does."""
+    """What an attacker of this metric (`la_x.4`, `exposure.s.a.full`, ...) has and does."""
+    name = name.removeprefix("exposure.").removeprefix("la_")
     kind, _, rest = name.partition(".")
-    if kind == "la_x":
+    if kind == "x":
         return f"who knows {rest} exact sample{'s' * (rest != '1')} (place and time) of somebody"
-    if kind == "la_t":
+    if kind in ("follow", "rhythm"):
+        known = (
+            f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and follows the trace"
+        )
+        return known + (" by its speed and direction" if kind == "follow" else " by its rhythm")
+    if kind == "t":
         return f"who compares times of day {_PROTOCOLS[rest]}"
     protocol, length = rest.split(".")
-    what = _SIGNATURES[kind.removeprefix("la_")]
-    return f"who compares {what}, {_LENGTHS[length]}, {_PROTOCOLS[protocol]}"
+    return f"who compares {_SIGNATURES[kind]}, {_LENGTHS[length]}, {_PROTOCOLS[protocol]}"
 
 
-def strongest_attack(values: Mapping[str, float]) -> str:
-    """The linking attack that links most."""
-    attacks = {n: v for n, v in values.items() if n.startswith("la_") and not n.endswith(".none")}
-    return max(attacks, key=lambda name: attacks[name])
+def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
+    """The attack that finds or learns most."""
+    return max(attacks, key=lambda name: values[name])
 
 
 def _found(values: Mapping[str, float]) -> Verdict:
     question = "Could someone be found in it?"
-    if HEADLINE not in values:
-        return Verdict(question, "not measured", HEADLINE, None, "Run freqdp evaluate.")
-    linked = values[HEADLINE]
-    best = strongest_attack(values)
-    places = max(v for n, v in values.items() if n.startswith("la_s.") and not n.endswith(".none"))
-    answer = "hardly" if linked < 0.05 else "some" if linked < 0.3 else "yes"
-    return Verdict(
-        question,
-        answer,
-        best,
-        linked,
-        f"The best of all attackers links {linked:.1%} of the objects right: one "
-        f"{attack_in_words(best)}. By places alone it is {places:.1%}.",
+    if EXPOSED not in values:
+        return Verdict(question, "not measured", EXPOSED, None, "Run freqdp evaluate.")
+    learnt = values[EXPOSED]
+    best = strongest(values, filter(is_exposure, values))
+    answer = "hardly" if learnt < _LITTLE else "in part" if learnt < _MUCH else "yes"
+    meaning = (
+        f"The best of all attackers learns {learnt:.1%} of a person's samples on average: one "
+        f"{attack_in_words(best)}."
     )
+    half = values.get(f"{best}.half")
+    if half is not None:
+        meaning += f" Of {half:.1%} of the persons it is more than half."
+    if LINKED in values:
+        linking = (n for n in values if n.startswith("la_") and not n.endswith(".none"))
+        by = strongest(values, linking)
+        meaning += f" {values[LINKED]:.1%} are linked to the right trajectory by one {attack_in_words(by)}."
+    return Verdict(question, answer, best, learnt, meaning)
 
 
 def _useful(values: Mapping[str, float]) -> Verdict:
     question = "Is it still good for analysis?"
     if "query_error" not in values:
         return Verdict(question, "not measured", "query_error", None, "Run freqdp evaluate.")
-    error, lost, hotspot = values["query_error"], values["inf"], values["hotspot"]
+    error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
     answer = "yes" if error < 0.1 else "for coarse questions" if error < 0.3 else "hardly"
     return Verdict(
         question,
@@ -76,8 +85,8 @@ def _useful(values: Mapping[str, float]) -> Verdict:
         "query_error",
         error,
         f"A count of objects in an area is off by {error:.1%} in the median, and the busiest areas "
-        f"keep their order with a rank correlation of {hotspot:.2f}. {lost:.1%} of each object's "
-        "samples are gone.",
+        f"keep their order with a rank correlation of {hotspot:.2f}."
+        + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
     )
 
 

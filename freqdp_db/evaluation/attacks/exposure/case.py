@@ -9,10 +9,11 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.methods.contract import Areas
+from freqdp_db.methods.contract import Areas, State
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,15 @@ class Case:
     places: Locations
     release: Release
     timezone: str = "UTC"
+
+    @classmethod
+    def of(cls, build: Build, state: State, time_step_us: int | None) -> Case:
+        """What a method made of a build."""
+        release = Release(
+            state.trajectories, state.places, state.owner, state.areas, time_step_us, state.groups,
+            state.pieces,
+        )  # fmt: skip
+        return cls(build.trajectories, build.locations, release, build.timezone)
 
     def __len__(self) -> int:
         return len(self.original)
