@@ -1,0 +1,180 @@
+"""From the model to samples with places and times. Sees the noisy vectors' model and public inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.methods.synthesis.estimation import Model
+from freqdp_db.methods.synthesis.fitting import planned
+from freqdp_db.methods.synthesis.layout import (
+    BEND_EDGES,
+    BEND_GROUP_OF_STEPS,
+    BENDS,
+    DAYPARTS,
+    Grids,
+)
+from freqdp_db.methods.synthesis.lines import MOST_POINTS, line
+from freqdp_db.methods.synthesis.public import MINUTE_US, Period
+from freqdp_db.methods.synthesis.streams import derived, normal, pick, stream, uniform
+from freqdp_db.methods.synthesis.walks import walk
+from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
+from freqdp_db.parallel import over_ranges
+
+FASTEST_M_PER_S = 110 / 3.6
+SLOWEST_M_PER_S = 1.5
+LEAST_M = 1000.0
+LATTICE_M = 50.0
+"""Samples lie on the centres of a public lattice, so that they share places."""
+_DAY_US = 24 * 60 * MINUTE_US
+_BATCH = 50_000
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Centres of small squares over the region."""
+
+    columns: int
+    rows: int
+    x_min: float
+    y_min: float
+    dx: float
+    dy: float
+
+
+def lattice(grids: Grids, every_us: int) -> Lattice:
+    """Fine enough that moving to the nearest centre adds little to a speed."""
+    region = grids.region
+    side = min(LATTICE_M, every_us / 1e6)
+    columns, rows = math.ceil(region.width / side), math.ceil(region.height / side)
+    return Lattice(
+        columns, rows, region.x_min, region.y_min, region.width / columns, region.height / rows
+    )
+
+
+@njit(nogil=True, cache=True)
+def _emit(  # type: ignore[no-untyped-def]
+    first, last, offsets, path, number, step_class, purpose, bends, hours, days, speeds,
+    running, of_cell, grid, box, period, every, net, cell_m,
+):  # fmt: skip
+    """Samples of the trips in a range: how many of each, their places on the lattice, their times."""
+    begin, end, offset = period
+    columns, rows, dx, dy = net
+    fastest = FASTEST_M_PER_S - 1.4143 * max(dx, dy) / (every / 1e6)
+    size = max(1024, (last - first) * 128)
+    place, at = np.empty(size, np.int64), np.empty(size, np.int64)
+    counts = np.zeros(last - first, np.int64)
+    x, y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    after = np.empty(MOST_POINTS + 2, np.int64)
+    home = np.empty(MOST_POINTS + 2, np.int64)
+    k = 0
+    first_day = (begin + offset) // _DAY_US
+    for t in range(first, last):
+        state = stream(purpose, number + t)
+        c = BEND_GROUP_OF_STEPS[step_class[t]]
+        b = pick(state, bends, c * BENDS, (c + 1) * BENDS) % BENDS
+        bend = BEND_EDGES[b] + uniform(state) * (BEND_EDGES[b + 1] - BEND_EDGES[b])
+        wanted = max(bend * cell_m * (offsets[t + 1] - offsets[t] - 0.3), LEAST_M)
+        way = path[offsets[t] : offsets[t + 1]]
+        total = line(state, way, wanted, running, of_cell, grid, box, x, y, after, home)
+        hour = pick(state, hours, 0, 24)
+        day = pick(state, days, 0, len(days))
+        speed = speeds[hour // (24 // DAYPARTS)] * min(max(1.0 + 0.35 * normal(state), 0.4), 2.0)
+        speed = min(max(speed, SLOWEST_M_PER_S), fastest)
+        legs = int(math.ceil(total / (speed * every / 1e6)))
+        legs = max(1, min(legs, (end - 1 - begin) // every))
+        start = (first_day + day) * _DAY_US - offset
+        start += np.int64((hour * 60 + uniform(state) * 60) * 60) * 1_000_000
+        start = min(max(start, begin), end - 1 - legs * every)
+        start -= (start - begin) % 1_000_000
+        if k + legs + 1 > len(place):
+            bigger = max(2 * len(place), k + legs + 1)
+            more_place, more_at = np.empty(bigger, np.int64), np.empty(bigger, np.int64)
+            more_place[:k], more_at[:k] = place[:k], at[:k]
+            place, at = more_place, more_at
+        step = speed * every / 1e6
+        i, gone = 0, 0.0  # metres before point i
+        for leg in range(legs + 1):
+            goal = min(leg * step, total)
+            while after[i] >= 0:
+                j = after[i]
+                piece = math.sqrt((x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2)
+                if gone + piece >= goal:
+                    break
+                gone += piece
+                i = j
+            px, py = x[i], y[i]
+            if after[i] >= 0:
+                j = after[i]
+                piece = math.sqrt((x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2)
+                share = (goal - gone) / piece if piece > 0 else 0.0
+                px, py = x[i] + (x[j] - x[i]) * share, y[i] + (y[j] - y[i]) * share
+            column = min(max(int((px - box[0]) / dx), 0), columns - 1)
+            row = min(max(int((py - box[1]) / dy), 0), rows - 1)
+            place[k], at[k] = row * columns + column, start + leg * every
+            k += 1
+        counts[t - first] = legs + 1
+    return counts, place[:k], at[:k]
+
+
+def sampled(
+    model: Model, grids: Grids, period: Period, count: int, every_us: int, purpose: np.uint64
+) -> tuple[Trajectories, Locations]:
+    """`count` trips with a sample every `every_us`; the places are those of the lattice that occur."""
+    net = lattice(grids, every_us)
+    per = grids.per_cell
+    of_cell = np.argsort(grids.cell_of_fine(), kind="stable").astype(np.int64)
+    region = grids.region
+    shared = (
+        np.cumsum(model.bends),
+        np.cumsum(model.hours),
+        np.cumsum(model.days),
+        model.speeds,
+        np.cumsum(model.fine[of_cell]),
+        of_cell,
+        (grids.cells_x, grids.cells_y, grids.fine_x, grids.fine_y, per),
+        (region.x_min, region.y_min, region.width, region.height),
+        (period.begin, period.end, period.offset_us),
+        every_us,
+        (net.columns, net.rows, net.dx, net.dy),
+        grids.cell_m,
+    )
+    counts: list[Ints] = []
+    places: list[Ids] = []
+    times: list[Ints] = []
+    for first in range(0, count, _BATCH):
+        size = min(_BATCH, count - first)
+        plans = planned(model, grids, first, size, derived(purpose, 0))
+        offsets, path = walk(
+            grids, plans.start, plans.zone, plans.steps, model.moves, model.turns, model.ends,
+            derived(derived(purpose, 1), first),
+        )  # fmt: skip
+        for part in over_ranges(
+            _emit, offsets, offsets, path, first, plans.step_class, derived(purpose, 2), *shared
+        ):
+            counts.append(part[0])
+            places.append(part[1].astype(np.int32))
+            times.append(part[2])
+    trajectories, where = _joined(counts, places, times, net)
+    return trajectories, where
+
+
+def _joined(
+    counts: list[Ints], places: list[Ids], times: list[Ints], net: Lattice
+) -> tuple[Trajectories, Locations]:
+    offsets = offsets_from(np.concatenate([*counts, np.zeros(0, np.int64)]))
+    place = np.concatenate([*places, np.zeros(0, np.int32)])
+    at = np.concatenate([*times, np.zeros(0, np.int64)])
+    occurs = np.zeros(net.columns * net.rows, np.bool_)
+    occurs[place] = True
+    used = np.flatnonzero(occurs)
+    new = np.zeros(len(occurs), np.int32)
+    new[used] = np.arange(len(used), dtype=np.int32)
+    row, column = np.divmod(used, net.columns)
+    x: Metres = net.x_min + (column + 0.5) * net.dx
+    y: Metres = net.y_min + (row + 0.5) * net.dy
+    start = at[offsets[:-1]]
+    return Trajectories(offsets, new[place], at, start), Locations(x, y)

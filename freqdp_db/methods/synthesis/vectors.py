@@ -1,0 +1,266 @@
+"""Each object's counts as an integer vector of bounded length, and the sum over all objects.
+
+For a statistic f with counts c (whole numbers) an object contributes v = w c, where w is the largest
+whole number up to 2**16 with w^2 |c|^2 <= bound^2 (zCDP), or w |c|_1 <= bound (pure); bound is 2**16
+times the public clip. All of it is whole-number arithmetic, so the clip holds exactly, and sums do
+not depend on the order or the ranges in which they are taken.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.methods.synthesis.layout import (
+    BEND_EDGES,
+    BEND_GROUP_OF_STEPS,
+    BENDS,
+    DAYPARTS,
+    HEADINGS,
+    REACH_OF_DISTANCE,
+    STEP_CLASSES,
+    STEP_EDGES,
+)
+from freqdp_db.methods.synthesis.plan import SCALE, SIZE_CLASSES, Plan
+from freqdp_db.methods.synthesis.public import MINUTE_US
+from freqdp_db.methods.synthesis.trips import Trips
+from freqdp_db.model import Ints, offsets_from
+from freqdp_db.parallel import over_ranges
+
+MOST = 2**20
+"""No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
+LARGEST_BOUND = 2**30
+
+_DAY_US = 24 * 60 * MINUTE_US
+
+
+@njit(nogil=True, cache=True)
+def whole_root(n):  # type: ignore[no-untyped-def]
+    """The largest whole number whose square is at most n; floats only to begin with."""
+    r = np.int64(math.sqrt(float(n)))
+    while r * r > n:
+        r -= 1
+    while (r + 1) * (r + 1) <= n:
+        r += 1
+    return r
+
+
+@njit(nogil=True, cache=True)
+def weight(counts, used, bound, squares):  # type: ignore[no-untyped-def]
+    """The largest weight up to SCALE with which these counts keep the bound."""
+    size = np.int64(0)
+    for k in range(len(used)):
+        c = counts[used[k]]
+        size += c * c if squares else c
+    if size == 0:
+        return np.int64(0)
+    if squares:
+        return min(np.int64(SCALE), whole_root((bound * bound) // size))
+    return min(np.int64(SCALE), bound // size)
+
+
+@njit(nogil=True, cache=True)
+def _count(counts, used, length, at, by):  # type: ignore[no-untyped-def]
+    """Add to one count, remembering which are used; the new number of used ones."""
+    if by <= 0:
+        return length
+    if counts[at] == 0:
+        used[length] = at
+        length += 1
+    counts[at] = min(counts[at] + by, MOST)
+    return length
+
+
+@njit(nogil=True, cache=True)
+def _heading(dx, dy):  # type: ignore[no-untyped-def]
+    """0 to 7 anticlockwise from east, for steps of -1, 0, 1."""
+    if dy == 0:
+        return 0 if dx > 0 else 4
+    if dy > 0:
+        return 2 - dx
+    return 6 + dx
+
+
+@njit(nogil=True, cache=True)
+def step_towards(x, y, to_x, to_y, from_x, from_y):  # type: ignore[no-untyped-def]
+    """The next cell on the straight way: moves along the longer side, beside it when due."""
+    whole = max(abs(to_x - from_x), abs(to_y - from_y))
+    done = max(abs(x - from_x), abs(y - from_y)) + 1
+    # halves round away from the start, on both sides alike
+    part_x, part_y = abs(to_x - from_x), abs(to_y - from_y)
+    next_x = (2 * part_x * done + whole) // (2 * whole)
+    next_y = (2 * part_y * done + whole) // (2 * whole)
+    return (
+        from_x + next_x if to_x >= from_x else from_x - next_x,
+        from_y + next_y if to_y >= from_y else from_y - next_y,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _class_of(value, edges):  # type: ignore[no-untyped-def]
+    j = len(edges) - 2
+    while j > 0 and value < edges[j]:
+        j -= 1
+    return j
+
+
+@njit(nogil=True, cache=True)
+def sum_objects(  # type: ignore[no-untyped-def]
+    first, last, by_object, offsets, x, y, at, box, shape, distance, clock, starts, bounds,
+    squares,
+):  # fmt: skip
+    """Sum of the clipped vectors of objects `first` to `last` - 1, all statistics in one column.
+
+    `starts`: where each statistic begins in the column.
+    """
+    zones_x, zones_y, per_zone, per_cell = shape
+    cells_x, cells_y = zones_x * per_zone, zones_y * per_zone
+    fine_x, fine_y = cells_x * per_cell, cells_y * per_cell
+    x_min, y_min, width, height = box
+    cell_m = (width / cells_x + height / cells_y) / 2
+    begin_day, offset_us = clock
+    total = np.zeros(starts[-1], np.int64)
+    counts = np.zeros(starts[-1], np.int64)
+    statistics = len(starts) - 1
+    used = np.empty((statistics, np.max(starts[1:] - starts[:-1])), np.int64)
+    length = np.zeros(statistics, np.int64)
+    seen_cell = np.full(cells_x * cells_y, -1, np.int64)
+    seen_fine = np.full(fine_x * fine_y, -1, np.int64)
+    for u in range(first, last):
+        for t in range(by_object[u], by_object[u + 1]):
+            lo, hi = offsets[t], offsets[t + 1]
+            metres, steps, heading = 0.0, 0, -1
+            cx, cy, fx, fy = -1, -1, -1, -1
+            zone_from = 0
+            for i in range(lo, hi):
+                to_fx = min(np.int64((x[i] - x_min) / width * fine_x), fine_x - 1)
+                to_fy = min(np.int64((y[i] - y_min) / height * fine_y), fine_y - 1)
+                to_x, to_y = to_fx // per_cell, to_fy // per_cell
+                if i == lo:
+                    cx, cy, fx, fy = to_x, to_y, to_fx, to_fy
+                    zone_from = (cy // per_zone) * zones_x + cx // per_zone
+                    seen_cell[cy * cells_x + cx] = t
+                    length[5] = _count(counts, used[5], length[5], starts[5] + cy * cells_x + cx, 1)
+                    seen_fine[fy * fine_x + fx] = t
+                    length[13] = _count(counts, used[13], length[13], starts[13] + fy * fine_x + fx, 1)
+                    continue
+                metres += math.hypot(x[i] - x[i - 1], y[i] - y[i - 1])
+                from_x, from_y = cx, cy
+                while cx != to_x or cy != to_y:
+                    nx, ny = step_towards(cx, cy, to_x, to_y, from_x, from_y)
+                    turned = _heading(nx - cx, ny - cy)
+                    cell = cy * cells_x + cx
+                    length[6] = _count(
+                        counts, used[6], length[6], starts[6] + cell * HEADINGS + turned, 1
+                    )
+                    if heading >= 0:
+                        length[7] = _count(
+                            counts, used[7], length[7], starts[7] + (turned - heading) % HEADINGS, 1
+                        )
+                    heading = turned
+                    cx, cy = nx, ny
+                    steps += 1
+                    cell = cy * cells_x + cx
+                    if seen_cell[cell] != t:
+                        seen_cell[cell] = t
+                        length[5] = _count(counts, used[5], length[5], starts[5] + cell, 1)
+                from_x, from_y = fx, fy
+                while fx != to_fx or fy != to_fy:
+                    fx, fy = step_towards(fx, fy, to_fx, to_fy, from_x, from_y)
+                    cell = fy * fine_x + fx
+                    if seen_fine[cell] != t:
+                        seen_fine[cell] = t
+                        length[13] = _count(counts, used[13], length[13], starts[13] + cell, 1)
+            zone_to = (cy // per_zone) * zones_x + cx // per_zone
+            far = distance[zone_from * zones_x * zones_y + zone_to]
+            step_class = _class_of(steps, STEP_EDGES)
+            bend = metres / (cell_m * (steps + 0.7))
+            local = at[lo] + offset_us
+            hour = (local % _DAY_US) // (60 * MINUTE_US)
+            day = local // _DAY_US - begin_day
+            part = hour // (24 // DAYPARTS)
+            minutes = (at[hi - 1] - at[lo]) // MINUTE_US
+            length[0] = _count(counts, used[0], length[0], starts[0], 1)
+            length[1] = _count(counts, used[1], length[1], starts[1] + zone_from, 1)
+            length[2] = _count(counts, used[2], length[2], starts[2] + zone_to, 1)
+            if zone_from == zone_to:
+                length[3] = _count(counts, used[3], length[3], starts[3] + zone_to, 1)
+            length[4] = _count(counts, used[4], length[4], starts[4] + far, 1)
+            length[8] = _count(
+                counts, used[8], length[8], starts[8] + REACH_OF_DISTANCE[far] * STEP_CLASSES + step_class, 1
+            )
+            length[9] = _count(
+                counts, used[9], length[9],
+                starts[9] + BEND_GROUP_OF_STEPS[step_class] * BENDS + _class_of(bend, BEND_EDGES), 1,
+            )  # fmt: skip
+            length[10] = _count(counts, used[10], length[10], starts[10] + hour, 1)
+            length[11] = _count(counts, used[11], length[11], starts[11] + day, 1)
+            length[12] = _count(counts, used[12], length[12], starts[12] + part, minutes)
+            length[12] = _count(
+                counts, used[12], length[12], starts[12] + DAYPARTS + part,
+                np.int64(metres / 100.0),
+            )  # fmt: skip
+            length[14] = _count(
+                counts, used[14], length[14], starts[14] + zone_from * zones_x * zones_y + zone_to, 1
+            )
+        for f in range(statistics):
+            mine = used[f, : length[f]]
+            w = weight(counts, mine, bounds[f], squares)
+            for k in range(len(mine)):
+                total[mine[k]] += w * counts[mine[k]]
+                counts[mine[k]] = 0
+            length[f] = 0
+        # numbers of trips go on from object to object, so what was seen need not be reset
+    return total
+
+
+def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
+    """The sum over objects of each statistic's clipped vector.
+
+    Protected change: one object added or removed. It moves each sum by exactly that object's vector,
+    whose L2 norm (L1 for pure) is at most the statistic's bound.
+    """
+    starts, arguments = _arguments(trips, plan, pure)
+    parts = over_ranges(sum_objects, trips.by_object, trips.by_object, *arguments)
+    total = np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(starts[-1], np.int64)
+    return [total[a:b] for a, b in pairwise(starts)]
+
+
+def vectors_of(trips: Trips, plan: Plan, one: int, *, pure: bool) -> list[Ints]:
+    """The clipped vectors of one object."""
+    starts, arguments = _arguments(trips, plan, pure)
+    total = sum_objects(one, one + 1, trips.by_object, *arguments)
+    return [total[a:b] for a, b in pairwise(starts)]
+
+
+def _arguments(trips: Trips, plan: Plan, pure: bool) -> tuple[Ints, tuple[Any, ...]]:
+    grids, region, period = plan.grids, plan.grids.region, plan.period
+    bounds = np.array([statistic.bound for statistic in plan.statistics], np.int64)
+    if not 0 < bounds.min() <= bounds.max() <= LARGEST_BOUND:
+        raise ValueError("a clip is out of range")
+    starts = offsets_from(np.array(plan.sizes, np.int64))
+    begin_day = (period.begin + period.offset_us) // _DAY_US
+    return starts, (
+        trips.offsets, trips.x, trips.y, trips.at,
+        (region.x_min, region.y_min, region.width, region.height),
+        (grids.zones_x, grids.zones_y, grids.per_zone, grids.per_cell),
+        grids.zone_distance_class(),
+        (begin_day, period.offset_us),
+        starts, bounds, not pure,
+    )  # fmt: skip
+
+
+def size_counts(trips: Trips) -> tuple[int, Ints]:
+    """How many objects have trips, and how many of them have how many (a class for each half octave).
+
+    One object adds 1 to the first and to one class of the second.
+    """
+    have = np.diff(trips.by_object)
+    have = have[have > 0]
+    edges = [math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES)]  # smallest t with t^2 >= 2^j
+    classes = np.searchsorted(np.array(edges, np.int64), have, side="right") - 1
+    return len(have), np.bincount(classes, minlength=SIZE_CLASSES).astype(np.int64)
