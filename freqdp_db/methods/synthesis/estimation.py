@@ -12,18 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from freqdp_db.methods.synthesis.layout import (
-    BEND_GROUPS,
-    BENDS,
     DAYPARTS,
     DISTANCE_CLASSES,
     HEADING_X,
     HEADING_Y,
     HEADINGS,
-    REACHES,
-    STEP_CLASSES,
-    STEP_EDGES,
     Grids,
 )
+from freqdp_db.methods.synthesis.lengths import estimated_lengths, grid_points
 from freqdp_db.methods.synthesis.noisy import Noisy
 from freqdp_db.methods.synthesis.smoothing import shrunk, smoothed
 from freqdp_db.model import Ints, Metres
@@ -42,10 +38,8 @@ class Model:
     starts: Metres
     """Weight of each cell as the first; of its zone's share."""
     ends: Metres
-    steps: Metres
-    """Weight of (reach, step class)."""
-    bends: Metres
-    """Weight of (group of step classes, class of the length for the steps)."""
+    lengths: Metres
+    """Weight of (reach, step class, bend), flattened."""
     moves: Metres
     turns: Metres
     visits: Metres
@@ -54,11 +48,8 @@ class Model:
     days: Metres
     speeds: Metres
     """Metres per second by part of the day."""
-
-
-def grid_points(columns: int, rows: int) -> Metres:
-    row, column = np.divmod(np.arange(columns * rows), columns)
-    return np.stack([column, row], axis=1).astype(np.float64)
+    bent: bool = True
+    """Whether trips have the lengths that were drawn; else, as their points fall."""
 
 
 def estimated_visits(noisy: Noisy, grids: Grids) -> Metres:
@@ -205,8 +196,7 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
         flows=flows,
         starts=within,
         ends=within.copy(),
-        steps=_table(noisy, "steps", REACHES, STEP_CLASSES, _possible_steps(grids)),
-        bends=_table(noisy, "bends", BEND_GROUPS, BENDS),
+        lengths=estimated_lengths(noisy, grids, flows),
         moves=estimated_moves(noisy, grids, visits),
         turns=turns / turns.mean(),
         visits=visits,
@@ -215,20 +205,3 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
         days=smoothed(values["days"], sigma["days"], days).counts,
         speeds=np.clip(speeds, 1.5, 28.0),
     )
-
-
-def _possible_steps(grids: Grids) -> Metres:
-    """No trip reaches another zone in fewer steps than lie between them: a public shape."""
-    fewest = np.array([0.0, 0.05, 0.6, 1.8, 2.1, 3.1]) * grids.per_zone
-    most = STEP_EDGES[1:] - 1.0
-    return np.where(most[None, :] < fewest[:, None], 1e-3, 1.0).ravel()
-
-
-def _table(
-    noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | None = None
-) -> Metres:
-    """Smooth over both classes of a table."""
-    return smoothed(
-        noisy.values[name], noisy.sigma[name], grid_points(columns, rows), shape,
-        spreads=(0.8, 1.6, 3.0), reaches=(1.5, 4.0),
-    ).counts  # fmt: skip

@@ -8,9 +8,11 @@ import numpy as np
 
 from freqdp_db.methods.synthesis.estimation import Model, neighbours
 from freqdp_db.methods.synthesis.layout import (
+    BEND_EDGES,
+    BENDS,
     HEADINGS,
     REACH_OF_DISTANCE,
-    STEP_CLASSES,
+    REACHES,
     STEP_EDGES,
     Grids,
 )
@@ -19,11 +21,9 @@ from freqdp_db.methods.synthesis.walks import counted, walk
 from freqdp_db.model import Ints, Metres
 from freqdp_db.parallel import over_ranges
 
-ROUNDS = 8
+ROUNDS = 12
 SIMULATED = 20_000
-MOVE_POWER = 0.15
-VISIT_POWER = 0.1
-TURN_POWER = 0.3
+FIRST_POWER = 0.2
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Plans:
     start: Ints
     zone: Ints
     steps: Ints
-    step_class: Ints
-    far: Ints
+    bend: Metres
+    """How long it is for its steps; below 0: as its points fall."""
 
 
 def _chosen(running: Metres, uniforms: Metres) -> Ints:
@@ -55,17 +55,19 @@ def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
 
 def planned(model: Model, grids: Grids, first: int, count: int, purpose: np.uint64) -> Plans:
     """Trips `first` to `first + count` - 1, each from its own random numbers."""
-    dice = uniform_block(purpose, first, count, 5)
+    dice = uniform_block(purpose, first, count, 6)
     pair = _chosen(np.cumsum(model.flows), dice[:, 0])
     origin, zone = np.divmod(pair, grids.zones)
     start = _start_cells(model, grids, origin, dice[:, 1])
     far = REACH_OF_DISTANCE[grids.zone_distance_class()[pair]]
-    step_class = _chosen_in(model.steps.reshape(-1, STEP_CLASSES), far, dice[:, 2])
+    shape = _chosen_in(model.lengths.reshape(REACHES, -1), far, dice[:, 2])
+    step_class, bend = np.divmod(shape, BENDS)
     low, high = STEP_EDGES[step_class], STEP_EDGES[step_class + 1]
     # shorter ones of a class are likelier: the mean of one uniform and the smaller of two
     part = np.where(dice[:, 4] < 0.5, dice[:, 3], dice[:, 3] * dice[:, 3])
     steps = low + (part * (high - low)).astype(np.int64)
-    return Plans(start, zone.astype(np.int64), steps, step_class, far)
+    factor = BEND_EDGES[bend] + dice[:, 5] * (BEND_EDGES[bend + 1] - BEND_EDGES[bend])
+    return Plans(start, zone.astype(np.int64), steps, factor)
 
 
 def _start_cells(model: Model, grids: Grids, origin: Ints, uniforms: Metres) -> Ints:
@@ -78,33 +80,48 @@ def _start_cells(model: Model, grids: Grids, origin: Ints, uniforms: Metres) -> 
 
 
 def fitted(model: Model, grids: Grids, purpose: np.uint64, rounds: int = ROUNDS) -> Model:
-    """Correct the weights of moves, and of start and end cells, round by round."""
+    """Correct the weights of moves and turns, round by round, as long as that helps.
+
+    A correction acts on every step of a walk, so its full size would overshoot; one that makes things
+    worse is taken back, and the next is half as large.
+    """
     to = neighbours(grids)
     inside = to >= 0
-    target_moves = model.moves.copy()
-    target_visits = model.visits.copy()
-    target_turns = model.turns.copy()
-    out = np.where(inside, target_moves, 0.0)
-    weights = out / np.maximum(out.sum(axis=1, keepdims=True), 1e-300)
-    result = replace(model, moves=weights)
+    ahead = np.where(inside, to, 0)
+    targets = (model.visits, model.moves, model.turns)
+    weights = model.moves / np.maximum(model.moves.sum(axis=1, keepdims=True), 1e-300)
+    tried = best = replace(model, moves=weights)
+    power, least, factors = FIRST_POWER, np.inf, None
     for number in range(rounds):
-        mine = derived(purpose, number)
-        plans = planned(result, grids, 0, SIMULATED, derived(mine, 0))
-        offsets, path = walk(
-            grids, plans.start, plans.zone, plans.steps, result.moves, result.turns, result.ends,
-            derived(mine, 1),
-        )  # fmt: skip
-        parts = over_ranges(counted, offsets, offsets, path, grids.cells_x, grids.cells)
-        visits, moves, turns = (np.sum([part[i] for part in parts], axis=0) for i in range(3))
-        visit_factor = _factor(target_visits, visits)
-        move_factor = _factor(target_moves, moves.reshape(-1, HEADINGS))
-        weights = result.moves * move_factor**MOVE_POWER
-        weights *= np.where(inside, visit_factor[np.where(inside, to, 0)], 1.0) ** VISIT_POWER
-        turned = result.turns * _factor(target_turns, turns) ** TURN_POWER
-        result = replace(
-            result, moves=weights / weights.sum(axis=1).mean(), turns=turned / turned.mean()
-        )
-    return result
+        simulated = _simulated(tried, grids, derived(purpose, number))
+        error = _apart(model.visits, simulated[0]) + _apart(model.moves, simulated[1])
+        if error < least or factors is None:
+            best, least = tried, error
+            factors = [_factor(t, s) for t, s in zip(targets, simulated, strict=True)]
+        else:
+            power /= 2
+        visits, moves, turns = factors
+        weights = best.moves * moves**power * np.where(inside, visits[ahead], 1.0) ** (power * 0.7)
+        turned = best.turns * turns ** min(2 * power, 0.5)
+        tried = replace(best, moves=weights / weights.sum(axis=1).mean(), turns=turned / turned.mean())
+    return best
+
+
+def _simulated(model: Model, grids: Grids, purpose: np.uint64) -> tuple[Metres, Metres, Metres]:
+    """Visits, moves and turns of some walks of this model."""
+    plans = planned(model, grids, 0, SIMULATED, derived(purpose, 0))
+    offsets, path = walk(
+        grids, plans.start, plans.zone, plans.steps, model.moves, model.turns, model.ends,
+        derived(purpose, 1),
+    )  # fmt: skip
+    parts = over_ranges(counted, offsets, offsets, path, grids.cells_x, grids.cells)
+    visits, moves, turns = (np.sum([part[i] for part in parts], axis=0) for i in range(3))
+    return visits, moves.reshape(-1, HEADINGS), turns
+
+
+def _apart(target: Metres, simulated: Metres) -> float:
+    """Half the L1 distance of the shares."""
+    return float(np.abs(target / target.sum() - simulated / simulated.sum()).sum()) / 2
 
 
 def _factor(target: Metres, simulated: Metres) -> Metres:

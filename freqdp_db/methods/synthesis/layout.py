@@ -26,6 +26,9 @@ REACHES = 6
 STEP_CLASSES = 16
 BENDS = 12
 BEND_GROUPS = 4
+METRE_CLASSES = 17
+METRE_EDGES = 1000.0 * 2.0 ** (np.arange(METRE_CLASSES + 1) / 2.0)
+"""Classes of a trip's length; the last is open."""
 BEND_EDGES = 0.25 * 2.0 ** (np.arange(BENDS + 1) / 2.0)
 """How long a trip is for its steps: metres / (side of a cell * (steps + 0.7))."""
 DAYPARTS = 6

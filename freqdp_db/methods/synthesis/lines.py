@@ -58,7 +58,7 @@ def _pull(n, x, y, cells, cells_x, width, height, box):  # type: ignore[no-untyp
 def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  # type: ignore[no-untyped-def]
     """Points of one trip, as a list linked by `after` (-1 ends it); the length of the line.
 
-    `grid`: cells and fine cells along x and y, and fine cells along the side of a cell.
+    Below 0 metres the line stays as it is. `grid`: cells and fine cells along x and y, and fine cells along the side of a cell.
     """
     cells_x, cells_y, fine_x, fine_y, per_cell = grid
     shape = (fine_x, fine_y)
@@ -74,6 +74,8 @@ def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  
     for i in range(n):
         after[i] = i + 1 if i + 1 < n else -1
     now = _length(x, y, after)
+    if metres < 0:
+        return now
     if now > metres:
         if len(path) == 1:
             share = metres / now

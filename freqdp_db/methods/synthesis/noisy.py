@@ -31,6 +31,7 @@ class Draw:
     turns: Ints
     steps: Ints
     bends: Ints
+    metres: Ints
     hours: Ints
     days: Ints
     pace: Ints

@@ -16,6 +16,7 @@ from freqdp_db.methods.synthesis.layout import (
     DAYPARTS,
     DISTANCE_CLASSES,
     HEADINGS,
+    METRE_CLASSES,
     REACHES,
     STEP_CLASSES,
     Grids,
@@ -31,7 +32,7 @@ SIZE_CLASSES = 24
 ZONES_ALONG = 6
 ENOUGH_FOR_FLOWS = 600.0
 """From this strength on (objects times sqrt(2 rho)) the matrix of flows is measured directly."""
-MOST_PER_ZONE = 6
+MOST_PER_ZONE = 5
 
 
 @dataclass(frozen=True)
@@ -65,30 +66,30 @@ FIRST_ROUND = (
 # Shares by what is measured: with few objects, with many, and for pure accounting.
 _FEW = {
     "trips": 10, "origins": 90, "destinations": 90, "same_zone": 60, "distances": 40,
-    "visits": 290, "moves": 90, "turns": 30, "steps": 70, "bends": 40, "hours": 35, "days": 25,
-    "pace": 20, "fine": 80, "flows": 0,
+    "visits": 280, "moves": 90, "turns": 25, "steps": 55, "bends": 20, "metres": 60, "hours": 30,
+    "days": 20, "pace": 20, "fine": 80, "flows": 0,
 }  # fmt: skip
 _MANY = {
     "trips": 10, "origins": 70, "destinations": 70, "same_zone": 40, "distances": 30,
-    "visits": 220, "moves": 130, "turns": 20, "steps": 60, "bends": 30, "hours": 30, "days": 20,
-    "pace": 20, "fine": 130, "flows": 90,
+    "visits": 220, "moves": 130, "turns": 20, "steps": 50, "bends": 20, "metres": 20, "hours": 30,
+    "days": 20, "pace": 20, "fine": 130, "flows": 90,
 }  # fmt: skip
 _PURE = {
     "trips": 20, "origins": 110, "destinations": 110, "same_zone": 80, "distances": 60,
-    "visits": 290, "moves": 50, "turns": 40, "steps": 90, "bends": 50, "hours": 40, "days": 20,
-    "pace": 10, "fine": 0, "flows": 0,
+    "visits": 280, "moves": 50, "turns": 40, "steps": 70, "bends": 20, "metres": 60, "hours": 40,
+    "days": 20, "pace": 10, "fine": 0, "flows": 0,
 }  # fmt: skip
 # Clips for each trip that an object of the lower quartile has. A clip that is too low costs hardly
 # anything (signal and noise shrink together, objects only come to count alike); one that is too high
 # is noise for nothing. So these are low.
 _CLIP_L2 = {
     "trips": 0.0, "origins": 0.4, "destinations": 0.4, "same_zone": 0.2, "distances": 0.4,
-    "visits": 0.8, "moves": 0.7, "turns": 2.0, "steps": 0.25, "bends": 0.25, "hours": 0.25,
+    "visits": 0.8, "moves": 0.7, "turns": 2.0, "steps": 0.25, "bends": 0.25, "metres": 0.25, "hours": 0.25,
     "days": 0.3, "pace": 60.0, "fine": 1.0, "flows": 0.25,
 }  # fmt: skip
 _CLIP_L1 = {
     "trips": 0.0, "origins": 0.8, "destinations": 0.8, "same_zone": 0.25, "distances": 0.8,
-    "visits": 4.0, "moves": 4.0, "turns": 4.0, "steps": 0.8, "bends": 0.8, "hours": 0.8,
+    "visits": 4.0, "moves": 4.0, "turns": 4.0, "steps": 0.8, "bends": 0.8, "metres": 0.8, "hours": 0.8,
     "days": 0.8, "pace": 60.0, "fine": 5.0, "flows": 0.8,
 }  # fmt: skip
 
@@ -115,7 +116,8 @@ def second_round(
     grids = chosen_grids(region, strength)
     clips = _CLIP_L1 if pure else _CLIP_L2
     typical = 2.0 ** (quantile_class(sizes, Fraction(1, 4)) / 2)
-    many = 2.0 ** ((quantile_class(sizes, Fraction(9, 10)) + 1) / 2)
+    # the far classes are mostly noise, so that the median says more about the largest
+    many = 2.0 ** (quantile_class(sizes, Fraction(1, 2)) / 2 + 1)
     lengths = {
         "trips": 1,
         "origins": grids.zones,
@@ -127,6 +129,7 @@ def second_round(
         "turns": HEADINGS,
         "steps": REACHES * STEP_CLASSES,
         "bends": BEND_GROUPS * BENDS,
+        "metres": METRE_CLASSES,
         "hours": 24,
         "days": period.days,
         "pace": 2 * DAYPARTS,

@@ -11,14 +11,11 @@ from numba import njit
 from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.fitting import planned
 from freqdp_db.methods.synthesis.layout import (
-    BEND_EDGES,
-    BEND_GROUP_OF_STEPS,
-    BENDS,
     DAYPARTS,
     Grids,
 )
 from freqdp_db.methods.synthesis.lines import MOST_POINTS, line
-from freqdp_db.methods.synthesis.public import MINUTE_US, Period
+from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.streams import derived, normal, pick, stream, uniform
 from freqdp_db.methods.synthesis.walks import walk
 from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
@@ -45,9 +42,8 @@ class Lattice:
     dy: float
 
 
-def lattice(grids: Grids, every_us: int) -> Lattice:
+def lattice(region: Region, every_us: int) -> Lattice:
     """Fine enough that moving to the nearest centre adds little to a speed."""
-    region = grids.region
     side = min(LATTICE_M, every_us / 1e6)
     columns, rows = math.ceil(region.width / side), math.ceil(region.height / side)
     return Lattice(
@@ -57,7 +53,7 @@ def lattice(grids: Grids, every_us: int) -> Lattice:
 
 @njit(nogil=True, cache=True)
 def _emit(  # type: ignore[no-untyped-def]
-    first, last, offsets, path, number, step_class, purpose, bends, hours, days, speeds,
+    first, last, offsets, path, number, bends, purpose, hours, days, speeds,
     running, of_cell, grid, box, period, every, net, cell_m,
 ):  # fmt: skip
     """Samples of the trips in a range: how many of each, their places on the lattice, their times."""
@@ -74,10 +70,9 @@ def _emit(  # type: ignore[no-untyped-def]
     first_day = (begin + offset) // _DAY_US
     for t in range(first, last):
         state = stream(purpose, number + t)
-        c = BEND_GROUP_OF_STEPS[step_class[t]]
-        b = pick(state, bends, c * BENDS, (c + 1) * BENDS) % BENDS
-        bend = BEND_EDGES[b] + uniform(state) * (BEND_EDGES[b + 1] - BEND_EDGES[b])
-        wanted = max(bend * cell_m * (offsets[t + 1] - offsets[t] - 0.3), LEAST_M)
+        wanted = -1.0
+        if bends[t] >= 0:
+            wanted = max(bends[t] * cell_m * (offsets[t + 1] - offsets[t] - 0.3), LEAST_M)
         way = path[offsets[t] : offsets[t + 1]]
         total = line(state, way, wanted, running, of_cell, grid, box, x, y, after, home)
         hour = pick(state, hours, 0, 24)
@@ -120,31 +115,46 @@ def _emit(  # type: ignore[no-untyped-def]
     return counts, place[:k], at[:k]
 
 
-def sampled(
-    model: Model, grids: Grids, period: Period, count: int, every_us: int, purpose: np.uint64
-) -> tuple[Trajectories, Locations]:
-    """`count` trips with a sample every `every_us`; the places are those of the lattice that occur."""
-    net = lattice(grids, every_us)
-    per = grids.per_cell
+Parts = list[tuple[Ints, Ids, Ints]]
+"""Of each range: samples of each trip, their places on the lattice, their times."""
+
+
+def emitted(
+    model: Model,
+    grids: Grids,
+    period: Period,
+    every_us: int,
+    walks: tuple[Ints, Ints, Metres],
+    first: int,
+    purpose: np.uint64,
+) -> Parts:
+    """Samples of walks, given as offsets, cells and bends; the first has number `first`."""
+    net = lattice(grids.region, every_us)
     of_cell = np.argsort(grids.cell_of_fine(), kind="stable").astype(np.int64)
     region = grids.region
-    shared = (
-        np.cumsum(model.bends),
+    offsets, path, bends = walks
+    parts = over_ranges(
+        _emit, offsets, offsets, path, first, bends, purpose,
         np.cumsum(model.hours),
         np.cumsum(model.days),
         model.speeds,
         np.cumsum(model.fine[of_cell]),
         of_cell,
-        (grids.cells_x, grids.cells_y, grids.fine_x, grids.fine_y, per),
+        (grids.cells_x, grids.cells_y, grids.fine_x, grids.fine_y, grids.per_cell),
         (region.x_min, region.y_min, region.width, region.height),
         (period.begin, period.end, period.offset_us),
         every_us,
         (net.columns, net.rows, net.dx, net.dy),
         grids.cell_m,
-    )
-    counts: list[Ints] = []
-    places: list[Ids] = []
-    times: list[Ints] = []
+    )  # fmt: skip
+    return [(counts, place.astype(np.int32), at) for counts, place, at in parts]
+
+
+def sampled(
+    model: Model, grids: Grids, period: Period, count: int, every_us: int, purpose: np.uint64
+) -> tuple[Trajectories, Locations]:
+    """`count` trips with a sample every `every_us`; the places are those of the lattice that occur."""
+    parts: Parts = []
     for first in range(0, count, _BATCH):
         size = min(_BATCH, count - first)
         plans = planned(model, grids, first, size, derived(purpose, 0))
@@ -152,22 +162,17 @@ def sampled(
             grids, plans.start, plans.zone, plans.steps, model.moves, model.turns, model.ends,
             derived(derived(purpose, 1), first),
         )  # fmt: skip
-        for part in over_ranges(
-            _emit, offsets, offsets, path, first, plans.step_class, derived(purpose, 2), *shared
-        ):
-            counts.append(part[0])
-            places.append(part[1].astype(np.int32))
-            times.append(part[2])
-    trajectories, where = _joined(counts, places, times, net)
-    return trajectories, where
+        bends = plans.bend if model.bent else np.full(size, -1.0)
+        walks = (offsets, path, bends)
+        parts += emitted(model, grids, period, every_us, walks, first, derived(purpose, 2))
+    return joined(parts, lattice(grids.region, every_us))
 
 
-def _joined(
-    counts: list[Ints], places: list[Ids], times: list[Ints], net: Lattice
-) -> tuple[Trajectories, Locations]:
-    offsets = offsets_from(np.concatenate([*counts, np.zeros(0, np.int64)]))
-    place = np.concatenate([*places, np.zeros(0, np.int32)])
-    at = np.concatenate([*times, np.zeros(0, np.int64)])
+def joined(parts: Parts, net: Lattice) -> tuple[Trajectories, Locations]:
+    """All parts in one, with the places that occur."""
+    offsets = offsets_from(np.concatenate([*(part[0] for part in parts), np.zeros(0, np.int64)]))
+    place = np.concatenate([*(part[1] for part in parts), np.zeros(0, np.int32)])
+    at = np.concatenate([*(part[2] for part in parts), np.zeros(0, np.int64)])
     occurs = np.zeros(net.columns * net.rows, np.bool_)
     occurs[place] = True
     used = np.flatnonzero(occurs)

@@ -16,7 +16,8 @@ from scipy.linalg import cho_solve, cholesky
 
 from freqdp_db.model import Metres
 
-_ROUNDS = 30
+_ROUNDS = 20
+_LARGE = 500
 _LEVEL_SPREAD = 3.0
 """How far the level of the whole field may lie from the given shape's, in logs."""
 
@@ -43,6 +44,8 @@ def smoothed(
     total = max(float(noisy.sum()), sigma * math.sqrt(len(noisy)), 1e-9)
     shape = np.ones(len(noisy)) if shape is None else np.maximum(shape, 1e-9 * shape.max())
     mean = np.log(shape * (total / shape.sum()))
+    if len(noisy) > _LARGE:  # every trial costs the cube; wide fields fit large grids
+        spreads, reaches = spreads[-2:], reaches[-1:]
     apart = np.sqrt(((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2))
     fits = [
         _fitted(noisy, sigma, mean, apart, spread, reach)
@@ -79,7 +82,7 @@ def _fitted(
             away = prior @ tried_pull
             tried = _loss(noisy, sigma, mean + away, away, tried_pull)
             if tried < value:
-                better = value - tried > 1e-6 * (1 + abs(value))
+                better = value - tried > 1e-5 * (1 + abs(value))
                 g, pull, value = mean + away, tried_pull, tried
                 break
             step /= 2

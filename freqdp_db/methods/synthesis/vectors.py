@@ -21,6 +21,7 @@ from freqdp_db.methods.synthesis.layout import (
     BENDS,
     DAYPARTS,
     HEADINGS,
+    METRE_EDGES,
     REACH_OF_DISTANCE,
     STEP_CLASSES,
     STEP_EDGES,
@@ -146,7 +147,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
                     seen_cell[cy * cells_x + cx] = t
                     length[5] = _count(counts, used[5], length[5], starts[5] + cy * cells_x + cx, 1)
                     seen_fine[fy * fine_x + fx] = t
-                    length[13] = _count(counts, used[13], length[13], starts[13] + fy * fine_x + fx, 1)
+                    length[14] = _count(counts, used[14], length[14], starts[14] + fy * fine_x + fx, 1)
                     continue
                 metres += math.hypot(x[i] - x[i - 1], y[i] - y[i - 1])
                 from_x, from_y = cx, cy
@@ -174,7 +175,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
                     cell = fy * fine_x + fx
                     if seen_fine[cell] != t:
                         seen_fine[cell] = t
-                        length[13] = _count(counts, used[13], length[13], starts[13] + cell, 1)
+                        length[14] = _count(counts, used[14], length[14], starts[14] + cell, 1)
             zone_to = (cy // per_zone) * zones_x + cx // per_zone
             far = distance[zone_from * zones_x * zones_y + zone_to]
             step_class = _class_of(steps, STEP_EDGES)
@@ -197,15 +198,18 @@ def sum_objects(  # type: ignore[no-untyped-def]
                 counts, used[9], length[9],
                 starts[9] + BEND_GROUP_OF_STEPS[step_class] * BENDS + _class_of(bend, BEND_EDGES), 1,
             )  # fmt: skip
-            length[10] = _count(counts, used[10], length[10], starts[10] + hour, 1)
-            length[11] = _count(counts, used[11], length[11], starts[11] + day, 1)
-            length[12] = _count(counts, used[12], length[12], starts[12] + part, minutes)
-            length[12] = _count(
-                counts, used[12], length[12], starts[12] + DAYPARTS + part,
+            length[10] = _count(
+                counts, used[10], length[10], starts[10] + _class_of(metres, METRE_EDGES), 1
+            )
+            length[11] = _count(counts, used[11], length[11], starts[11] + hour, 1)
+            length[12] = _count(counts, used[12], length[12], starts[12] + day, 1)
+            length[13] = _count(counts, used[13], length[13], starts[13] + part, minutes)
+            length[13] = _count(
+                counts, used[13], length[13], starts[13] + DAYPARTS + part,
                 np.int64(metres / 100.0),
             )  # fmt: skip
-            length[14] = _count(
-                counts, used[14], length[14], starts[14] + zone_from * zones_x * zones_y + zone_to, 1
+            length[15] = _count(
+                counts, used[15], length[15], starts[15] + zone_from * zones_x * zones_y + zone_to, 1
             )
         for f in range(statistics):
             mine = used[f, : length[f]]
