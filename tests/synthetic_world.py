@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
@@ -12,9 +14,7 @@ REGION = Region(0.0, 0.0, 24_000.0, 18_000.0)
 PERIOD = Period(0, 3 * 24 * 60 * MINUTE_US, 2 * 60 * MINUTE_US)
 
 
-def small_city(
-    objects: int, seed: int, *, wild: bool = False
-) -> tuple[Trajectories, Locations]:
+def small_city(objects: int, seed: int, *, wild: bool = False) -> tuple[Trajectories, Locations]:
     """Walks of a few hours a day; `wild` adds samples outside, jumps, and very long days."""
     generator = np.random.default_rng(seed)
     lengths, xs, ys, times = [], [], [], []
@@ -22,7 +22,9 @@ def small_city(
         count = int(generator.integers(0, 400 if wild else 120))
         gaps = generator.choice([1, 2, 5, 45], count, p=[0.3, 0.4, 0.25, 0.05]) * MINUTE_US
         at = generator.integers(0, 600) * MINUTE_US + np.cumsum(gaps)
-        way = np.cumsum(generator.normal(0, 700, (count, 2)), axis=0) * generator.choice([0.05, 1, 2])
+        way = np.cumsum(generator.normal(0, 700, (count, 2)), axis=0) * generator.choice(
+            [0.05, 1, 2]
+        )
         x, y = 11_000 + generator.normal(0, 3_000) + way[:, 0], 9_000 + way[:, 1]
         if wild:
             jumps = generator.random(count) < 0.05
@@ -37,7 +39,7 @@ def small_city(
     offsets = offsets_from(np.array(lengths))
     places = Locations(np.concatenate(xs), np.concatenate(ys))
     location = np.arange(len(at), dtype=np.int32)
-    start = np.array([at[a] if a < b else 0 for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+    start = np.array([at[a] if a < b else 0 for a, b in pairwise(offsets)])
     return Trajectories(offsets, location, at, start.astype(np.int64)), places
 
 

@@ -101,7 +101,9 @@ def test_a_forgotten_clip_is_caught() -> None:
     loose = Plan(plan.grids, plan.period, [replace(s, bound=64 * s.bound) for s in plan.statistics])
     broken = 0
     for u in range(trips.objects):
-        for vector, told in zip(vectors_of(trips, loose, u, pure=False), plan.statistics, strict=True):
+        for vector, told in zip(
+            vectors_of(trips, loose, u, pure=False), plan.statistics, strict=True
+        ):
             broken += sum(int(v) ** 2 for v in vector) > told.bound**2
     assert broken > 10
 
@@ -131,8 +133,7 @@ def test_baselines_move_by_at_most_one(one: int) -> None:
     trajectories, places = small_city(25, 9, wild=True)
     grids = Grids(REGION, adatrace.SIDE, adatrace.SIDE, 1, 1)
     worlds = [
-        cut_trips(t, places, REGION, PERIOD)
-        for t in (trajectories, without(trajectories, one))
+        cut_trips(t, places, REGION, PERIOD) for t in (trajectories, without(trajectories, one))
     ]
     counted = [adatrace.totals(cell_trips(t, REGION, adatrace.SIDE), grids) for t in worlds]
     for part in adatrace.SHARES:

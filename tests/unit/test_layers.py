@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "search": ARRAYS,
     "mechanisms": ARRAYS | {"frequency"},
     "edits": ARRAYS | {"frequency", "search"},
-    "methods": {"errors", "model", "mechanisms"},
+    "methods": {"errors", "model", "mechanisms", "parallel"},
     "dataset": BASE | {"storage", "frequency", "search"},
     "release": BASE
     | {"storage", "dataset", "frequency", "mechanisms", "search", "edits", "methods"},

@@ -76,9 +76,7 @@ def test_no_plan_spends_more_than_is_booked(accounting: str, objects: int) -> No
     parameters = Parameters(epsilon=Fraction(2), accounting=accounting)  # type: ignore[arg-type]
     sizes = np.zeros(24, np.int64)
     sizes[4] = objects
-    plan = second_round(
-        REGION, PERIOD, objects, sizes, parameters.whole, pure=parameters.pure
-    )
+    plan = second_round(REGION, PERIOD, objects, sizes, parameters.whole, pure=parameters.pure)
     cost = spent(parameters, [*FIRST_ROUND, *plan.statistics])
     assert parameters.whole * Fraction(99, 100) < cost <= parameters.whole
 
@@ -174,9 +172,7 @@ def test_check_fails_for_what_is_not_so(drawn: Draw) -> None:
     with pytest.raises(VerificationFailed):
         strict.check(drawn, replace(log, hours=log.hours * 2), released, REGION, PERIOD, SMALL)
     with pytest.raises(VerificationFailed):
-        strict.check(
-            drawn, replace(log, count=log.count + 1), released, REGION, PERIOD, SMALL
-        )
+        strict.check(drawn, replace(log, count=log.count + 1), released, REGION, PERIOD, SMALL)
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])

@@ -93,9 +93,7 @@ def whole_weights(counts_object, counts_at, counts, size, objects):  # type: ign
 def per_object(owner: Ints, entry: Ints, size: int, objects: int) -> Ints:
     """The clipped sum of one count for each (object, entry) pair; repeats add up."""
     pairs, counts = np.unique(owner * size + entry, return_counts=True)
-    total: Ints = whole_weights(
-        pairs // size, pairs % size, counts.astype(np.int64), size, objects
-    )
+    total: Ints = whole_weights(pairs // size, pairs % size, counts.astype(np.int64), size, objects)
     return total
 
 

@@ -105,7 +105,9 @@ def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
         # by last heading: moves that follow a move of the same trip, and ends after a move
         follows = np.flatnonzero((trip[1:] == trip[:-1]) & keep[1:]) + 1
         state = cell[follows] * HEADINGS + heading[follows - 1]
-        found[2].append((owner[trip[follows]], begin[2][number] + state * CHOICES + heading[follows]))
+        found[2].append(
+            (owner[trip[follows]], begin[2][number] + state * CHOICES + heading[follows])
+        )
         ends = np.flatnonzero(np.append(trip[1:] != trip[:-1], True) & keep) if len(trip) else trip
         state = last[trip[ends]] * HEADINGS + heading[ends]
         found[2].append((owner[trip[ends]], begin[2][number] + state * CHOICES + HEADINGS))
@@ -179,7 +181,8 @@ def levels(drawn: DptDraw) -> Metres:
     """Share of each grid, by the noisy starts."""
     begin = sizes()[0]
     mass = np.maximum(np.add.reduceat(drawn.starts, begin[:-1]), 1).astype(np.float64)
-    return mass / mass.sum()
+    share: Metres = mass / mass.sum()
+    return share
 
 
 def walks(

@@ -126,7 +126,9 @@ def estimated_ends(noisy: Noisy, grids: Grids, visits: Metres) -> tuple[Metres, 
     origins, destinations = noisy.values["origins"], noisy.values["destinations"]
     sigma = noisy.sigma["origins"] / np.sqrt(2)
     points = grid_points(grids.zones_x, grids.zones_y)
-    mean = smoothed((origins + destinations) / 2, sigma, points, by_visits).counts
+    mean = smoothed(
+        (origins + destinations) / 2, sigma, points, by_visits.astype(np.float64)
+    ).counts
     differ = (origins - destinations) / 2
     best, chosen = -np.inf, 0.0
     for kappa in (0.01, 0.03, 0.1, 0.3):

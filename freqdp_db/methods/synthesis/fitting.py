@@ -40,7 +40,8 @@ class Plans:
 def _chosen(running: Metres, uniforms: Metres) -> Ints:
     """Positions by the running sums of weights."""
     found = np.searchsorted(running, uniforms * running[-1], side="right")
-    return np.minimum(found, len(running) - 1).astype(np.int64)
+    chosen: Ints = np.minimum(found, len(running) - 1).astype(np.int64)
+    return chosen
 
 
 def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
@@ -50,7 +51,8 @@ def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
     rows = len(table)
     flat = (running + np.arange(rows)[:, None]).ravel()
     at = np.searchsorted(flat, group + uniforms, side="right")
-    return np.clip(at - group * table.shape[1], 0, table.shape[1] - 1).astype(np.int64)
+    columns: Ints = np.clip(at - group * table.shape[1], 0, table.shape[1] - 1).astype(np.int64)
+    return columns
 
 
 def planned(model: Model, grids: Grids, first: int, count: int, purpose: np.uint64) -> Plans:
@@ -103,7 +105,9 @@ def fitted(model: Model, grids: Grids, purpose: np.uint64, rounds: int = ROUNDS)
         visits, moves, turns = factors
         weights = best.moves * moves**power * np.where(inside, visits[ahead], 1.0) ** (power * 0.7)
         turned = best.turns * turns ** min(2 * power, 0.5)
-        tried = replace(best, moves=weights / weights.sum(axis=1).mean(), turns=turned / turned.mean())
+        tried = replace(
+            best, moves=weights / weights.sum(axis=1).mean(), turns=turned / turned.mean()
+        )
     return best
 
 
@@ -128,4 +132,5 @@ def _factor(target: Metres, simulated: Metres) -> Metres:
     """How much more is wanted than was simulated; both as shares, small counts left alone."""
     share = target * (simulated.sum() / target.sum())
     floor = 5.0
-    return np.clip((share + floor) / (simulated + floor), 0.4, 2.5)
+    factor: Metres = np.clip((share + floor) / (simulated + floor), 0.4, 2.5)
+    return factor

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.public import Region
 from freqdp_db.model import Ints, Metres
 
 HEADING_X = np.array([1, 1, 0, -1, -1, -1, 0, 1], np.int64)
@@ -81,11 +82,13 @@ class Grids:
 
     def zone_of_cell(self) -> Ints:
         row, column = np.divmod(np.arange(self.cells), self.cells_x)
-        return (row // self.per_zone) * self.zones_x + column // self.per_zone
+        zone: Ints = (row // self.per_zone) * self.zones_x + column // self.per_zone
+        return zone
 
     def cell_of_fine(self) -> Ints:
         row, column = np.divmod(np.arange(self.fine), self.fine_x)
-        return (row // self.per_cell) * self.cells_x + column // self.per_cell
+        cell: Ints = (row // self.per_cell) * self.cells_x + column // self.per_cell
+        return cell
 
     def zone_distance_class(self) -> Ints:
         """Class of each pair of zones, a row for each first zone, flattened."""
@@ -110,3 +113,13 @@ STEP_EDGES = np.array([0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 36, 48, 64, 96, 1
 
 BEND_GROUP_OF_STEPS = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3], np.int64)
 """Bends are counted by a coarser class of the number of steps."""
+
+
+@njit(nogil=True, cache=True)
+def heading_of(dx, dy):  # type: ignore[no-untyped-def]
+    """0 to 7 anticlockwise from east, for steps of -1, 0, 1."""
+    if dy == 0:
+        return 0 if dx > 0 else 4
+    if dy > 0:
+        return 2 - dx
+    return 6 + dx

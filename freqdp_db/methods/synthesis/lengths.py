@@ -36,9 +36,7 @@ def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres) -> Metres:
     bends = bends / bends.sum(axis=1, keepdims=True)
     line = np.arange(METRE_CLASSES, dtype=np.float64)[:, None]
     metres = smoothed(noisy.values["metres"], noisy.sigma["metres"], line).counts
-    of_reach = np.bincount(
-        REACH_OF_DISTANCE[grids.zone_distance_class()], flows, minlength=REACHES
-    )
+    of_reach = np.bincount(REACH_OF_DISTANCE[grids.zone_distance_class()], flows, minlength=REACHES)
     weights = steps.reshape(REACHES, STEP_CLASSES, 1) * bends[BEND_GROUP_OF_STEPS][None, :, :]
     weights = weights.reshape(REACHES, -1)
     gives = _metre_classes(grids.cell_m)
@@ -49,7 +47,8 @@ def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres) -> Metres:
         now = (weights.sum(axis=0)[:, None] * gives).sum(axis=0)
         factor = np.clip(metres / np.maximum(now, 1e-12), 0.2, 5.0)
         weights = weights * (gives * factor[None, :]).sum(axis=1)[None, :]
-    return weights.ravel()
+    flat: Metres = weights.ravel()
+    return flat
 
 
 def _metre_classes(cell_m: float) -> Metres:
@@ -75,9 +74,7 @@ def _possible_steps(grids: Grids) -> Metres:
     return np.where(most[None, :] < fewest[:, None], 1e-3, 1.0).ravel()
 
 
-def _table(
-    noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | None = None
-) -> Metres:
+def _table(noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | None = None) -> Metres:
     """Smooth over both classes of a table."""
     return smoothed(
         noisy.values[name], noisy.sigma[name], grid_points(columns, rows), shape,

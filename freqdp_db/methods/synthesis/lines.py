@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
 
 from freqdp_db.methods.synthesis.streams import pick, uniform, whole
@@ -58,7 +57,8 @@ def _pull(n, x, y, cells, cells_x, width, height, box):  # type: ignore[no-untyp
 def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  # type: ignore[no-untyped-def]
     """Points of one trip, as a list linked by `after` (-1 ends it); the length of the line.
 
-    Below 0 metres the line stays as it is. `grid`: cells and fine cells along x and y, and fine cells along the side of a cell.
+    Below 0 metres the line stays as it is. `grid`: cells and fine cells along x and y, and fine
+    cells along the side of a cell.
     """
     cells_x, cells_y, fine_x, fine_y, per_cell = grid
     shape = (fine_x, fine_y)

@@ -10,7 +10,14 @@ import numpy as np
 from freqdp_db.mechanisms.accounting import gaussian_cost, sigma2_for
 from freqdp_db.mechanisms.noise import scale_for
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, SHARES, Plan, Statistic, second_round
+from freqdp_db.methods.synthesis.plan import (
+    FIRST_ROUND,
+    SCALE,
+    SHARES,
+    Plan,
+    Statistic,
+    second_round,
+)
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.model import Ints, Metres
 
@@ -77,9 +84,7 @@ def spent(parameters: Parameters, statistics: list[Statistic]) -> Fraction:
             (statistic.bound / Fraction(scale_of(parameters, statistic)) for statistic in measured),
             Fraction(0),
         )
-    return sum(
-        (gaussian_cost(s.bound**2, sigma2_of(parameters, s)) for s in measured), Fraction(0)
-    )
+    return sum((gaussian_cost(s.bound**2, sigma2_of(parameters, s)) for s in measured), Fraction(0))
 
 
 def plan_of(draw: Draw, region: Region, period: Period, parameters: Parameters) -> Plan:

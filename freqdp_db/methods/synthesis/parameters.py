@@ -34,9 +34,7 @@ class Parameters:
         _within("--epsilon", self.epsilon, LEAST_EPSILON, LARGEST_EPSILON)
         _within("--delta", self.delta, LEAST_DELTA, LARGEST_DELTA)
         if self.accounting not in ("zcdp", "pure"):
-            raise BadInput(
-                f"--accounting {self.accounting} is unknown", remedy="give zcdp or pure"
-            )
+            raise BadInput(f"--accounting {self.accounting} is unknown", remedy="give zcdp or pure")
         if self.size is not None and not 1 <= self.size <= LARGEST_SIZE:
             raise BadInput(
                 f"--size {self.size} is not between 1 and {LARGEST_SIZE:,}",

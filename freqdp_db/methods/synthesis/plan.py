@@ -137,7 +137,9 @@ def second_round(
         "flows": grids.zones**2,
     }
     statistics = [
-        Statistic(name, size, shares[name], _bound(many if name == "trips" else clips[name] * typical))
+        Statistic(
+            name, size, shares[name], _bound(many if name == "trips" else clips[name] * typical)
+        )
         for name, size in lengths.items()
     ]
     return Plan(grids, period, statistics)

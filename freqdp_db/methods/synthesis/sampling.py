@@ -79,7 +79,7 @@ def _emit(  # type: ignore[no-untyped-def]
         day = pick(state, days, 0, len(days))
         speed = speeds[hour // (24 // DAYPARTS)] * min(max(1.0 + 0.35 * normal(state), 0.4), 2.0)
         speed = min(max(speed, SLOWEST_M_PER_S), fastest)
-        legs = int(math.ceil(total / (speed * every / 1e6)))
+        legs = math.ceil(total / (speed * every / 1e6))
         legs = max(1, min(legs, (end - 1 - begin) // every))
         start = (first_day + day) * _DAY_US - offset
         start += np.int64((hour * 60 + uniform(state) * 60) * 60) * 1_000_000

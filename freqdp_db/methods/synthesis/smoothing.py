@@ -48,9 +48,7 @@ def smoothed(
         spreads, reaches = spreads[-2:], reaches[-1:]
     apart = np.sqrt(((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2))
     fits = [
-        _fitted(noisy, sigma, mean, apart, spread, reach)
-        for reach in reaches
-        for spread in spreads
+        _fitted(noisy, sigma, mean, apart, spread, reach) for reach in reaches for spread in spreads
     ]
     return max(fits, key=lambda fit: fit.evidence)
 

@@ -85,7 +85,7 @@ def pick(state, running, first, last):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def whole(state, below):  # type: ignore[no-untyped-def]
-    return min(int(math.floor(uniform(state) * below)), below - 1)
+    return min(math.floor(uniform(state) * below), below - 1)
 
 
 @njit(nogil=True, cache=True)

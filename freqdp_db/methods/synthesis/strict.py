@@ -94,7 +94,12 @@ def replay(
 
 
 def check(
-    draw: Draw, log: Log, released: Synthetic, region: Region, period: Period, parameters: Parameters
+    draw: Draw,
+    log: Log,
+    released: Synthetic,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
 ) -> dict[str, int]:
     """Recompute what is promised: the budget, the tables, and that trips are possible."""
     plan = plan_of(draw, region, period, parameters)
@@ -143,7 +148,9 @@ def check_trips(
 def _require_within_budget(plan: Plan, parameters: Parameters) -> None:
     cost = spent(parameters, [*FIRST_ROUND, *plan.statistics])
     if cost > parameters.whole:
-        raise VerificationFailed(f"the plan costs {float(cost):g}, booked {float(parameters.whole):g}")
+        raise VerificationFailed(
+            f"the plan costs {float(cost):g}, booked {float(parameters.whole):g}"
+        )
 
 
 def _require_shape(draw: Draw, plan: Plan) -> None:

@@ -20,6 +20,7 @@ from freqdp_db.methods.synthesis.public import Period, Region, TripRule
 from freqdp_db.model import Ints, Locations, Metres, Trajectories, offsets_from
 from freqdp_db.parallel import over_ranges
 
+
 @dataclass(frozen=True)
 class Trips:
     """The trips of each object, in order of objects and times."""
@@ -93,7 +94,9 @@ def _number(first, last, offsets, location, at, px, py, box, period, rule, trip,
                 i, j = keep[b], keep[b + 1]
                 if at[j] - at[i] > gap:
                     break
-                metres += math.hypot(px[location[j]] - px[location[i]], py[location[j]] - py[location[i]])
+                metres += math.hypot(
+                    px[location[j]] - px[location[i]], py[location[j]] - py[location[i]]
+                )
                 b += 1
             if b - a + 1 >= least_samples and metres >= least_m:
                 for i in range(a, b + 1):
@@ -150,7 +153,5 @@ def cut_trips(
     offsets = np.full(by_object[-1] + 1, start[-1], np.int64)
     x, y = np.empty(start[-1]), np.empty(start[-1])
     at = np.empty(start[-1], np.int64)
-    over_ranges(
-        _collect, trajectories.offsets, *columns, trip, by_object, start, offsets, x, y, at
-    )
+    over_ranges(_collect, trajectories.offsets, *columns, trip, by_object, start, offsets, x, y, at)
     return Trips(by_object, offsets, x, y, at)

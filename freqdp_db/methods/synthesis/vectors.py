@@ -25,6 +25,7 @@ from freqdp_db.methods.synthesis.layout import (
     REACH_OF_DISTANCE,
     STEP_CLASSES,
     STEP_EDGES,
+    heading_of,
 )
 from freqdp_db.methods.synthesis.plan import SCALE, SIZE_CLASSES, Plan
 from freqdp_db.methods.synthesis.public import MINUTE_US
@@ -35,6 +36,14 @@ from freqdp_db.parallel import over_ranges
 MOST = 2**20
 """No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
 LARGEST_BOUND = 2**30
+
+# positions of the statistics in a plan
+TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS = range(8)
+STEPS, BEND, METRES, HOURS, DAYS, PACE, FINE, FLOWS = range(8, 16)
+ORDER = (
+    "trips", "origins", "destinations", "same_zone", "distances", "visits", "moves", "turns",
+    "steps", "bends", "metres", "hours", "days", "pace", "fine", "flows",
+)  # fmt: skip
 
 _DAY_US = 24 * 60 * MINUTE_US
 
@@ -65,25 +74,16 @@ def weight(counts, used, bound, squares):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _count(counts, used, length, at, by):  # type: ignore[no-untyped-def]
-    """Add to one count, remembering which are used; the new number of used ones."""
+def _add(book, statistic, entry, by):  # type: ignore[no-untyped-def]
+    """Add to one count of the object at hand, remembering which are used."""
+    counts, used, length, starts = book
     if by <= 0:
-        return length
+        return
+    at = starts[statistic] + entry
     if counts[at] == 0:
-        used[length] = at
-        length += 1
+        used[statistic, length[statistic]] = at
+        length[statistic] += 1
     counts[at] = min(counts[at] + by, MOST)
-    return length
-
-
-@njit(nogil=True, cache=True)
-def _heading(dx, dy):  # type: ignore[no-untyped-def]
-    """0 to 7 anticlockwise from east, for steps of -1, 0, 1."""
-    if dy == 0:
-        return 0 if dx > 0 else 4
-    if dy > 0:
-        return 2 - dx
-    return 6 + dx
 
 
 @njit(nogil=True, cache=True)
@@ -129,6 +129,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
     statistics = len(starts) - 1
     used = np.empty((statistics, np.max(starts[1:] - starts[:-1])), np.int64)
     length = np.zeros(statistics, np.int64)
+    book = (counts, used, length, starts)
     seen_cell = np.full(cells_x * cells_y, -1, np.int64)
     seen_fine = np.full(fine_x * fine_y, -1, np.int64)
     for u in range(first, last):
@@ -145,72 +146,58 @@ def sum_objects(  # type: ignore[no-untyped-def]
                     cx, cy, fx, fy = to_x, to_y, to_fx, to_fy
                     zone_from = (cy // per_zone) * zones_x + cx // per_zone
                     seen_cell[cy * cells_x + cx] = t
-                    length[5] = _count(counts, used[5], length[5], starts[5] + cy * cells_x + cx, 1)
+                    _add(book, VISITS, cy * cells_x + cx, 1)
                     seen_fine[fy * fine_x + fx] = t
-                    length[14] = _count(counts, used[14], length[14], starts[14] + fy * fine_x + fx, 1)
+                    _add(book, FINE, fy * fine_x + fx, 1)
                     continue
                 metres += math.hypot(x[i] - x[i - 1], y[i] - y[i - 1])
                 from_x, from_y = cx, cy
                 while cx != to_x or cy != to_y:
                     nx, ny = step_towards(cx, cy, to_x, to_y, from_x, from_y)
-                    turned = _heading(nx - cx, ny - cy)
+                    turned = heading_of(nx - cx, ny - cy)
                     cell = cy * cells_x + cx
-                    length[6] = _count(
-                        counts, used[6], length[6], starts[6] + cell * HEADINGS + turned, 1
-                    )
+                    _add(book, MOVES, cell * HEADINGS + turned, 1)
                     if heading >= 0:
-                        length[7] = _count(
-                            counts, used[7], length[7], starts[7] + (turned - heading) % HEADINGS, 1
-                        )
+                        _add(book, TURNS, (turned - heading) % HEADINGS, 1)
                     heading = turned
                     cx, cy = nx, ny
                     steps += 1
                     cell = cy * cells_x + cx
                     if seen_cell[cell] != t:
                         seen_cell[cell] = t
-                        length[5] = _count(counts, used[5], length[5], starts[5] + cell, 1)
+                        _add(book, VISITS, cell, 1)
                 from_x, from_y = fx, fy
                 while fx != to_fx or fy != to_fy:
                     fx, fy = step_towards(fx, fy, to_fx, to_fy, from_x, from_y)
                     cell = fy * fine_x + fx
                     if seen_fine[cell] != t:
                         seen_fine[cell] = t
-                        length[14] = _count(counts, used[14], length[14], starts[14] + cell, 1)
+                        _add(book, FINE, cell, 1)
             zone_to = (cy // per_zone) * zones_x + cx // per_zone
             far = distance[zone_from * zones_x * zones_y + zone_to]
             step_class = _class_of(steps, STEP_EDGES)
-            bend = metres / (cell_m * (steps + 0.7))
+            by_steps = REACH_OF_DISTANCE[far] * STEP_CLASSES + step_class
+            bend = _class_of(metres / (cell_m * (steps + 0.7)), BEND_EDGES)
+            by_bend = BEND_GROUP_OF_STEPS[step_class] * BENDS + bend
             local = at[lo] + offset_us
             hour = (local % _DAY_US) // (60 * MINUTE_US)
             day = local // _DAY_US - begin_day
             part = hour // (24 // DAYPARTS)
             minutes = (at[hi - 1] - at[lo]) // MINUTE_US
-            length[0] = _count(counts, used[0], length[0], starts[0], 1)
-            length[1] = _count(counts, used[1], length[1], starts[1] + zone_from, 1)
-            length[2] = _count(counts, used[2], length[2], starts[2] + zone_to, 1)
+            _add(book, TRIPS, 0, 1)
+            _add(book, ORIGINS, zone_from, 1)
+            _add(book, DESTINATIONS, zone_to, 1)
             if zone_from == zone_to:
-                length[3] = _count(counts, used[3], length[3], starts[3] + zone_to, 1)
-            length[4] = _count(counts, used[4], length[4], starts[4] + far, 1)
-            length[8] = _count(
-                counts, used[8], length[8], starts[8] + REACH_OF_DISTANCE[far] * STEP_CLASSES + step_class, 1
-            )
-            length[9] = _count(
-                counts, used[9], length[9],
-                starts[9] + BEND_GROUP_OF_STEPS[step_class] * BENDS + _class_of(bend, BEND_EDGES), 1,
-            )  # fmt: skip
-            length[10] = _count(
-                counts, used[10], length[10], starts[10] + _class_of(metres, METRE_EDGES), 1
-            )
-            length[11] = _count(counts, used[11], length[11], starts[11] + hour, 1)
-            length[12] = _count(counts, used[12], length[12], starts[12] + day, 1)
-            length[13] = _count(counts, used[13], length[13], starts[13] + part, minutes)
-            length[13] = _count(
-                counts, used[13], length[13], starts[13] + DAYPARTS + part,
-                np.int64(metres / 100.0),
-            )  # fmt: skip
-            length[15] = _count(
-                counts, used[15], length[15], starts[15] + zone_from * zones_x * zones_y + zone_to, 1
-            )
+                _add(book, SAME_ZONE, zone_to, 1)
+            _add(book, DISTANCES, far, 1)
+            _add(book, STEPS, by_steps, 1)
+            _add(book, BEND, by_bend, 1)
+            _add(book, METRES, _class_of(metres, METRE_EDGES), 1)
+            _add(book, HOURS, hour, 1)
+            _add(book, DAYS, day, 1)
+            _add(book, PACE, part, minutes)
+            _add(book, PACE, DAYPARTS + part, np.int64(metres / 100.0))
+            _add(book, FLOWS, zone_from * zones_x * zones_y + zone_to, 1)
         for f in range(statistics):
             mine = used[f, : length[f]]
             w = weight(counts, mine, bounds[f], squares)
@@ -230,7 +217,9 @@ def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
     """
     starts, arguments = _arguments(trips, plan, pure)
     parts = over_ranges(sum_objects, trips.by_object, trips.by_object, *arguments)
-    total = np.sum(parts, axis=0, dtype=np.int64) if parts else np.zeros(starts[-1], np.int64)
+    total = np.zeros(starts[-1], np.int64)
+    for part in parts:
+        total += part
     return [total[a:b] for a, b in pairwise(starts)]
 
 
@@ -243,6 +232,8 @@ def vectors_of(trips: Trips, plan: Plan, one: int, *, pure: bool) -> list[Ints]:
 
 def _arguments(trips: Trips, plan: Plan, pure: bool) -> tuple[Ints, tuple[Any, ...]]:
     grids, region, period = plan.grids, plan.grids.region, plan.period
+    if tuple(statistic.name for statistic in plan.statistics) != ORDER:
+        raise ValueError("the plan's statistics are not those that are counted")
     bounds = np.array([statistic.bound for statistic in plan.statistics], np.int64)
     if not 0 < bounds.min() <= bounds.max() <= LARGEST_BOUND:
         raise ValueError("a clip is out of range")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS, Grids
+from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS, Grids, heading_of
 from freqdp_db.methods.synthesis.streams import stream, uniform
 from freqdp_db.model import Ints, Metres, offsets_of
 from freqdp_db.parallel import over_ranges
@@ -100,9 +100,7 @@ def _walk(  # type: ignore[no-untyped-def]
                     if nx < 0 or ny < 0 or nx >= cells_x or ny >= cells_y:
                         continue
                     turn = 1.0 if heading < 0 else turns[(k - heading) % HEADINGS]
-                    weights[k] = (
-                        moves[cell, k] * turn * onward[left - 1, ny * cells_x + nx, k]
-                    )
+                    weights[k] = moves[cell, k] * turn * onward[left - 1, ny * cells_x + nx, k]
                     total += weights[k]
                 aim = uniform(state) * total
                 chosen = -1
@@ -164,10 +162,7 @@ def counted(first, last, offsets, path, cells_x, cells):  # type: ignore[no-unty
             if at + 1 < offsets[i + 1]:
                 dx = path[at + 1] % cells_x - c % cells_x
                 dy = path[at + 1] // cells_x - c // cells_x
-                if dy == 0:
-                    k = 0 if dx > 0 else 4
-                else:
-                    k = 2 - dx if dy > 0 else 6 + dx
+                k = heading_of(dx, dy)
                 moves[c * HEADINGS + k] += 1
                 if heading >= 0:
                     turns[(k - heading) % HEADINGS] += 1
