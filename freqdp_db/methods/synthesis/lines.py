@@ -54,6 +54,17 @@ def _pull(n, x, y, cells, cells_x, width, height, box):  # type: ignore[no-untyp
 
 
 @njit(nogil=True, cache=True)
+def in_order(x, y, after, out_x, out_y):  # type: ignore[no-untyped-def]
+    """The linked points one after another; how many."""
+    i, n = 0, 0
+    while i >= 0:
+        out_x[n], out_y[n] = x[i], y[i]
+        n += 1
+        i = after[i]
+    return n
+
+
+@njit(nogil=True, cache=True)
 def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  # type: ignore[no-untyped-def]
     """Points of one trip, as a list linked by `after` (-1 ends it); the length of the line.
 

@@ -14,8 +14,15 @@ from freqdp_db.methods.synthesis.layout import (
     DAYPARTS,
     Grids,
 )
-from freqdp_db.methods.synthesis.lines import MOST_POINTS, line
+from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
+from freqdp_db.methods.synthesis.roads import (
+    DETOUR,
+    MOST_ROUTE,
+    Graph,
+    along_roads,
+    road_scratch,
+)
 from freqdp_db.methods.synthesis.streams import derived, normal, pick, stream, uniform
 from freqdp_db.methods.synthesis.walks import walk
 from freqdp_db.model import Ids, Ints, Locations, Metres, Trajectories, offsets_from
@@ -26,8 +33,11 @@ SLOWEST_M_PER_S = 1.5
 LEAST_M = 1000.0
 LATTICE_M = 50.0
 """Samples lie on the centres of a public lattice, so that they share places."""
+ROAD_LATTICE_M = 5.0
 _DAY_US = 24 * 60 * MINUTE_US
 _BATCH = 50_000
+_NONE, _NOWHERE = np.zeros(1, np.int64), np.zeros(1)
+_NO_ROADS: Graph = (_NONE, _NONE, _NOWHERE, _NOWHERE, _NOWHERE, _NONE, _NONE, (1, 1, 1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -42,9 +52,10 @@ class Lattice:
     dy: float
 
 
-def lattice(region: Region, every_us: int) -> Lattice:
-    """Fine enough that moving to the nearest centre adds little to a speed."""
-    side = min(LATTICE_M, every_us / 1e6)
+def lattice(region: Region, every_us: int, *, on_roads: bool = False) -> Lattice:
+    """Fine enough that moving to the nearest centre adds little to a speed, or leaves no road."""
+    side = min(ROAD_LATTICE_M if on_roads else LATTICE_M, every_us / 1e6)
+    side = max(side, math.sqrt(region.width * region.height / 2**30))
     columns, rows = math.ceil(region.width / side), math.ceil(region.height / side)
     return Lattice(
         columns, rows, region.x_min, region.y_min, region.width / columns, region.height / rows
@@ -54,7 +65,7 @@ def lattice(region: Region, every_us: int) -> Lattice:
 @njit(nogil=True, cache=True)
 def _emit(  # type: ignore[no-untyped-def]
     first, last, offsets, path, number, bends, purpose, hours, days, speeds,
-    running, of_cell, grid, box, period, every, net, cell_m,
+    running, of_cell, grid, box, period, every, net, cell_m, roaded, graph,
 ):  # fmt: skip
     """Samples of the trips in a range: how many of each, their places on the lattice, their times."""
     begin, end, offset = period
@@ -63,7 +74,10 @@ def _emit(  # type: ignore[no-untyped-def]
     size = max(1024, (last - first) * 128)
     place, at = np.empty(size, np.int64), np.empty(size, np.int64)
     counts = np.zeros(last - first, np.int64)
-    x, y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    raw_x, raw_y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    most = MOST_ROUTE if roaded else MOST_POINTS + 2
+    x, y = np.empty(most), np.empty(most)
+    scratch = road_scratch(graph)
     after = np.empty(MOST_POINTS + 2, np.int64)
     home = np.empty(MOST_POINTS + 2, np.int64)
     k = 0
@@ -74,7 +88,17 @@ def _emit(  # type: ignore[no-untyped-def]
         if bends[t] >= 0:
             wanted = max(bends[t] * cell_m * (offsets[t + 1] - offsets[t] - 0.3), LEAST_M)
         way = path[offsets[t] : offsets[t + 1]]
-        total = line(state, way, wanted, running, of_cell, grid, box, x, y, after, home)
+        if roaded and wanted > 0:
+            wanted /= DETOUR
+        total = line(state, way, wanted, running, of_cell, grid, box, raw_x, raw_y, after, home)
+        points = in_order(raw_x, raw_y, after, x, y)
+        if roaded:
+            raw_x[:points], raw_y[:points] = x[:points], y[:points]
+            salt = state[0]
+            points = along_roads(raw_x, raw_y, points, salt, graph, scratch, (box[0], box[1]), x, y)
+            total = 0.0
+            for j in range(1, points):
+                total += math.sqrt((x[j] - x[j - 1]) ** 2 + (y[j] - y[j - 1]) ** 2)
         hour = pick(state, hours, 0, 24)
         day = pick(state, days, 0, len(days))
         speed = speeds[hour // (24 // DAYPARTS)] * min(max(1.0 + 0.35 * normal(state), 0.4), 2.0)
@@ -94,19 +118,17 @@ def _emit(  # type: ignore[no-untyped-def]
         i, gone = 0, 0.0  # metres before point i
         for leg in range(legs + 1):
             goal = min(leg * step, total)
-            while after[i] >= 0:
-                j = after[i]
-                piece = math.sqrt((x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2)
+            while i + 1 < points:
+                piece = math.sqrt((x[i + 1] - x[i]) ** 2 + (y[i + 1] - y[i]) ** 2)
                 if gone + piece >= goal:
                     break
                 gone += piece
-                i = j
+                i += 1
             px, py = x[i], y[i]
-            if after[i] >= 0:
-                j = after[i]
-                piece = math.sqrt((x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2)
+            if i + 1 < points:
+                piece = math.sqrt((x[i + 1] - x[i]) ** 2 + (y[i + 1] - y[i]) ** 2)
                 share = (goal - gone) / piece if piece > 0 else 0.0
-                px, py = x[i] + (x[j] - x[i]) * share, y[i] + (y[j] - y[i]) * share
+                px, py = x[i] + (x[i + 1] - x[i]) * share, y[i] + (y[i + 1] - y[i]) * share
             column = min(max(int((px - box[0]) / dx), 0), columns - 1)
             row = min(max(int((py - box[1]) / dy), 0), rows - 1)
             place[k], at[k] = row * columns + column, start + leg * every
@@ -127,9 +149,10 @@ def emitted(
     walks: tuple[Ints, Ints, Metres],
     first: int,
     purpose: np.uint64,
+    graph: Graph | None = None,
 ) -> Parts:
     """Samples of walks, given as offsets, cells and bends; the first has number `first`."""
-    net = lattice(grids.region, every_us)
+    net = lattice(grids.region, every_us, on_roads=graph is not None)
     of_cell = np.argsort(grids.cell_of_fine(), kind="stable").astype(np.int64)
     region = grids.region
     offsets, path, bends = walks
@@ -146,12 +169,20 @@ def emitted(
         every_us,
         (net.columns, net.rows, net.dx, net.dy),
         grids.cell_m,
+        graph is not None,
+        _NO_ROADS if graph is None else graph,
     )  # fmt: skip
     return [(counts, place.astype(np.int32), at) for counts, place, at in parts]
 
 
 def sampled(
-    model: Model, grids: Grids, period: Period, count: int, every_us: int, purpose: np.uint64
+    model: Model,
+    grids: Grids,
+    period: Period,
+    count: int,
+    every_us: int,
+    purpose: np.uint64,
+    graph: Graph | None = None,
 ) -> tuple[Trajectories, Locations]:
     """`count` trips with a sample every `every_us`; the places are those of the lattice that occur."""
     parts: Parts = []
@@ -164,8 +195,8 @@ def sampled(
         )  # fmt: skip
         bends = plans.bend if model.bent else np.full(size, -1.0)
         walks = (offsets, path, bends)
-        parts += emitted(model, grids, period, every_us, walks, first, derived(purpose, 2))
-    return joined(parts, lattice(grids.region, every_us))
+        parts += emitted(model, grids, period, every_us, walks, first, derived(purpose, 2), graph)
+    return joined(parts, lattice(grids.region, every_us, on_roads=graph is not None))
 
 
 def joined(parts: Parts, net: Lattice) -> tuple[Trajectories, Locations]:

@@ -19,6 +19,7 @@ from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
 from freqdp_db.methods.synthesis.parameters import LARGEST_SIZE, Parameters
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Plan
 from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.roads import Roads, road_graph
 from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
 from freqdp_db.methods.synthesis.streams import SEED_WORDS, key
 from freqdp_db.model import Ints, Locations, Metres, Trajectories
@@ -67,7 +68,11 @@ def released_size(draw: Draw, parameters: Parameters) -> int:
 
 
 def carry_out(
-    draw: Draw, region: Region, period: Period, parameters: Parameters
+    draw: Draw,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+    roads: Roads | None = None,
 ) -> tuple[Log, Synthetic]:
     """Estimate, fit and sample. Deterministic."""
     plan = plan_of(draw, region, period, parameters)
@@ -77,18 +82,23 @@ def carry_out(
         count=np.array([released_size(draw, parameters)], np.int64),
         **{f.name: np.ravel(getattr(model, f.name)) for f in fields(Log) if f.name != "count"},
     )
-    return log, replay(draw, log, region, period, parameters)
+    return log, replay(draw, log, region, period, parameters, roads)
 
 
 def replay(
-    draw: Draw, log: Log, region: Region, period: Period, parameters: Parameters
+    draw: Draw,
+    log: Log,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+    roads: Roads | None = None,
 ) -> Synthetic:
     """The trips again, from the draw's seed and the logged tables."""
     plan = plan_of(draw, region, period, parameters)
     return Synthetic(
         *sampled(
             _model(log), plan.grids, period, int(log.count[0]), parameters.every_us,
-            key(draw.seed, "sample"),
+            key(draw.seed, "sample"), None if roads is None else road_graph(roads, region),
         )
     )  # fmt: skip
 
