@@ -100,6 +100,8 @@ def estimated_moves(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
     other = np.where(inside, to, 0)
     shape = np.sqrt(visits[:, None] * visits[other]) * inside
     shape[:, 1::2] *= _DIAGONAL
+    if not np.isfinite(noisy.sigma["moves"]):
+        return shape
     noisy_moves = noisy.values["moves"].reshape(-1, HEADINGS)
     back = noisy_moves[other, (np.arange(HEADINGS) + 4) % HEADINGS]
     sigma = noisy.sigma["moves"] / np.sqrt(2)

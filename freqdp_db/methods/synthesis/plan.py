@@ -75,9 +75,9 @@ _MANY = {
     "days": 20, "pace": 20, "fine": 130, "flows": 90,
 }  # fmt: skip
 _PURE = {
-    "trips": 20, "origins": 110, "destinations": 110, "same_zone": 80, "distances": 60,
-    "visits": 280, "moves": 50, "turns": 40, "steps": 70, "bends": 20, "metres": 60, "hours": 40,
-    "days": 20, "pace": 10, "fine": 0, "flows": 0,
+    "trips": 20, "origins": 120, "destinations": 120, "same_zone": 80, "distances": 60,
+    "visits": 350, "moves": 0, "turns": 50, "steps": 70, "bends": 20, "metres": 50, "hours": 15,
+    "days": 10, "pace": 5, "fine": 0, "flows": 0,
 }  # fmt: skip
 # Clips for each trip that an object of the lower quartile has. A clip that is too low costs hardly
 # anything (signal and noise shrink together, objects only come to count alike); one that is too high
@@ -111,7 +111,7 @@ def second_round(
     region: Region, period: Period, objects: int, sizes: Ints, whole: Fraction, *, pure: bool
 ) -> Plan:
     """The plan that follows from the first round's noisy numbers (in whole objects)."""
-    strength = max(objects, 1) * (float(whole) / 4 if pure else math.sqrt(2 * float(whole)))
+    strength = max(objects, 1) * (float(whole) / 8 if pure else math.sqrt(2 * float(whole)))
     shares = _PURE if pure else _MANY if strength >= ENOUGH_FOR_FLOWS else _FEW
     grids = chosen_grids(region, strength)
     clips = _CLIP_L1 if pure else _CLIP_L2
