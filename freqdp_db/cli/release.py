@@ -97,6 +97,7 @@ def show(session: Session, name: Name) -> None:
 @command(app, "verify")
 def verify(session: Session, name: Name) -> None:
     """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
+    from freqdp_db.dataset.facts import facts_of
     from freqdp_db.dataset.memory import load_build
     from freqdp_db.methods.contract import World
     from freqdp_db.release.request import Request
@@ -108,7 +109,8 @@ def verify(session: Session, name: Name) -> None:
     row = find_release(database, name)
     require_published(row, "verified")
     progress = session.progress(kernels=True)
-    world = World(load_build(database, row.build_id, progress))
+    build = load_build(database, row.build_id, progress)
+    world = World(build, facts=facts_of(build))
     found = check(database, row, released_relations(database, name), world, progress)
     session.answer(
         {"release": name, "verified": True, **asdict(found), "seconds": progress.seconds},

@@ -20,6 +20,7 @@ from freqdp_db.errors import BadData, BadInput
 _FAR_DEGREES = 6.0
 _FAR_SHARE = 0.05
 _CHUNK = 1 << 19
+_WGS84 = 4326
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,13 @@ def transform(
     if not parts:
         return x.copy(), y.copy()
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+def from_lon_lat(build: Build, lon: Metres, lat: Metres) -> tuple[Metres, Metres]:
+    """Positions in degrees as places in the build's metres."""
+    assert build.systems is not None, "the build was read without its reference systems"
+    plane = ReferenceSystem.parse(build.srid, build.systems[0])
+    return transform(ReferenceSystem(_WGS84, pyproj.CRS.from_epsg(_WGS84)), plane, lon, lat)
 
 
 def to_source(build: Build, x: Metres, y: Metres) -> tuple[Metres, Metres]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
@@ -46,6 +47,8 @@ class Registration:
     timezone: str = "UTC"
     filter: str | None = None
     budget: str | None = None
+    region: str | None = None
+    period: str | None = None
 
 
 def positive_decimal(option: str, text: str) -> Decimal:
@@ -113,6 +116,8 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
                     remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
                     "to 32760), or leave --srid out",
                 )
+        region = None if wanted.region is None else parse_region(wanted.region)
+        period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="--snap anchors:")
         source_srid = _source_srid(connection, relation, mapping, postgis)
@@ -123,9 +128,11 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         source=(schema, name),
         mapping=mapping,
         source_srid=source_srid,
-        srid=wanted.srid,
+        srid=srid_of(region) if wanted.srid is None and region is not None else wanted.srid,
         snap=wanted.snap,
         budget=budget,
+        region=region,
+        period=period,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from freqdp_db.columns.build import Build
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -67,5 +68,5 @@ def load_case(database: Database, release: ReleaseRow, progress: Progress) -> tu
     require_published(release, "measured")
     build = load_build(database, release.build_id, progress)
     relations = released_relations(database, release.name)
-    _, state = replay(database, release, relations, World(build), progress)
+    _, state = replay(database, release, relations, World(build, facts=facts_of(build)), progress)
     return Case.of(build, state, Request.of(release).values.get("time_step")), build

@@ -16,8 +16,9 @@ from typing import Protocol
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.mechanisms.coins import Coin, Words
+from freqdp_db.mechanisms.gaussian import discrete_gaussian, exact_toss, keep_probability
 
 
 class RandomSource(Protocol):
@@ -29,6 +30,9 @@ class RandomSource(Protocol):
 
     def discrete_laplace(self, scale: float, count: int) -> Ints:
         """Two-sided geometric noise: P(z) proportional to exp(-|z| / scale), exact."""
+
+    def discrete_gaussian(self, sigma2: Fraction, count: int) -> Ints:
+        """Gaussian noise on the integers: P(z) proportional to exp(-z^2 / (2 sigma2)), exact."""
 
     def uniform_words(self, count: int) -> Ints:
         """Uniform integers from 0 to 2**63 - 1."""
@@ -42,6 +46,14 @@ class SecureSource:
     def discrete_laplace(self, scale: float, count: int) -> Ints:
         # the difference of two geometric numbers of one law is two-sided geometric
         return self._geometric(scale, count) - self._geometric(scale, count)
+
+    def discrete_gaussian(self, sigma2: Fraction, count: int) -> Ints:
+        return discrete_gaussian(
+            sigma2,
+            count,
+            self.discrete_laplace,
+            lambda size, spread, scale: exact_toss(size, spread, scale, _words),
+        )
 
     def uniform_words(self, count: int) -> Ints:
         return (_words(count) >> np.uint64(1)).astype(np.int64)
@@ -96,6 +108,13 @@ class SeededSource:
         up = self._generator.geometric(stop, count)
         down = self._generator.geometric(stop, count)
         return (up - down).astype(np.int64)
+
+    def discrete_gaussian(self, sigma2: Fraction, count: int) -> Ints:
+        def toss(size: Ints, spread: Fraction, scale: int) -> Flags:
+            heads: Flags = self._generator.random(len(size)) < keep_probability(size, spread, scale)
+            return heads
+
+        return discrete_gaussian(sigma2, count, self.discrete_laplace, toss)
 
     def uniform_words(self, count: int) -> Ints:
         return self._generator.integers(0, 2**63 - 1, count, dtype=np.int64, endpoint=True)

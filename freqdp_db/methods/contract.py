@@ -29,10 +29,12 @@ from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 if TYPE_CHECKING:
     from freqdp_db.edits.insertion import Search
     from freqdp_db.frequency.counts import Frequencies
+    from freqdp_db.methods.synthesis.public import Period, Region
 
 Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
 Unit: TypeAlias = Literal["occurrence", "person"]
 Counts: TypeAlias = dict[str, float]
+Facts: TypeAlias = "Callable[[Any, Any], tuple[Region, Period]]"
 
 KINDS: dict[Kind, str] = {
     "edited": "Each trajectory is one object's, edited: some samples were taken out and others put "
@@ -55,6 +57,14 @@ class World:
     build: Build
     search: Search | None = None
     """How the global insertion finds trajectories, if not in memory; the answer is the same."""
+
+    facts: Facts | None = None
+    """What is public of the data, in the build's metres; None: nothing was said."""
+
+    def public_facts(self, region: Any, period: Any) -> tuple[Region, Period]:
+        """The region and the period that a release is made for."""
+        assert self.facts is not None, "the request was let through without public facts"
+        return self.facts(region, period)
 
     @property
     def locations(self) -> Locations:

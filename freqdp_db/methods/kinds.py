@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, Protocol
 
@@ -63,10 +64,13 @@ class Number:
     unit: str = ""
     words: tuple[str, ...] = ()
     decimals: int = MAX_DECIMALS
+    low: Decimal = Decimal(0)
+    """The least value; 0: everything above 0."""
 
     def declaration(self) -> dict[str, Any]:
         return {
             "kind": "number",
+            "low": self.low,
             "high": self.high,
             "words": list(self.words),
             "decimals": self.decimals,
@@ -77,10 +81,11 @@ class Number:
         nor = "".join(f", nor `{word}`" for word in self.words)
         if not value.is_finite() or value <= 0:
             raise NotAcceptable(f"{what}above 0{nor}")
-        if value > self.high or -int(value.as_tuple().exponent) > self.decimals:
+        exponent = -int(value.as_tuple().exponent)
+        if not self.low <= value <= self.high or exponent > self.decimals:
+            least = plain(self.low) if self.low else f"0.{'0' * (self.decimals - 1)}1"
             raise NotAcceptable(
-                f"between 0.{'0' * (self.decimals - 1)}1 and {self.high:,}, with up to "
-                f"{self.decimals} decimals{nor}"
+                f"between {least} and {self.high:,}, with up to {self.decimals} decimals{nor}"
             )
         return value
 
@@ -294,3 +299,82 @@ class MeetingPlace:
 _DAY_S = 86_400
 _CELL = Number(Decimal(100_000), "500", unit="metres")
 _WINDOW = Duration("5min")
+
+
+class Box(NamedTuple):
+    """A box in longitude and latitude."""
+
+    west: Decimal
+    south: Decimal
+    east: Decimal
+    north: Decimal
+
+
+@dataclass(frozen=True)
+class LonLatBox:
+    """West, south, east, north: `116.2,39.7,116.6,40.1`."""
+
+    example: str = "116.2,39.7,116.6,40.1"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "box"}
+
+    def from_text(self, text: str) -> Box:
+        parts = text.split(",")
+        if len(parts) != 4 or not all(
+            re.fullmatch(r" *-?[0-9]{1,3}(\.[0-9]{1,9})? *", p) for p in parts
+        ):
+            raise NotAcceptable("four numbers: west, south, east, north in degrees")
+        box = Box(*(Decimal(p.strip()) for p in parts))
+        if not (-180 <= box.west < box.east <= 180 and -90 <= box.south < box.north <= 90):
+            raise NotAcceptable("a box: west before east and south before north, in degrees")
+        return box
+
+    def from_json(self, value: Any) -> Box:
+        return self.from_text(value if isinstance(value, str) else "")
+
+    def to_json(self, value: Any) -> Any:
+        return self.show(value)
+
+    def show(self, value: Any) -> str:
+        return ",".join(map(plain, value))
+
+
+class Stretch(NamedTuple):
+    """From a moment to another, the end not in it; in UTC."""
+
+    begin: datetime
+    end: datetime
+
+
+@dataclass(frozen=True)
+class TimeStretch:
+    """Two dates or moments, in UTC unless they say otherwise: `2008-02-02/2008-02-09`."""
+
+    example: str = "2008-02-02/2008-02-09"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "stretch"}
+
+    def from_text(self, text: str) -> Stretch:
+        begin, slash, end = text.partition("/")
+        try:
+            moments = [datetime.fromisoformat(part.strip()) for part in (begin, end)]
+        except ValueError:
+            moments = []
+        if not slash or len(moments) != 2:
+            raise NotAcceptable("two dates with a slash between them")
+        known = Stretch(*(m.replace(tzinfo=UTC) if m.tzinfo is None else m.astimezone(UTC)
+                          for m in moments))  # fmt: skip
+        if not known.begin < known.end:
+            raise NotAcceptable("a stretch of time: its end is not after its begin")
+        return known
+
+    def from_json(self, value: Any) -> Stretch:
+        return self.from_text(value if isinstance(value, str) else "")
+
+    def to_json(self, value: Any) -> Any:
+        return self.show(value)
+
+    def show(self, value: Any) -> str:
+        return "/".join(moment.isoformat() for moment in value)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import freqdp_db
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput, Busy
 from freqdp_db.methods.contract import World
@@ -86,6 +87,7 @@ def _ask(
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
     build = find_build(database, dataset.require_build())
+    request = request.with_facts(dataset, build)
     method, parameters = request.method.name, request.document()
     with database.begin() as connection:
         request_hash = requests.request_hash(
@@ -176,7 +178,8 @@ def _carry_out(
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
     build = load_build(database, release.build_id, progress)
-    world = World(build, search_within(database, release.build_id, build, memory))
+    search = search_within(database, release.build_id, build, memory)
+    world = World(build, search, facts_of(build))
     # logs are written while the work goes on; the block ends when all of them are committed
     with database.side_by_side(1) as meanwhile:
         journal = StoredJournal(database, release, request.seed, progress, meanwhile)

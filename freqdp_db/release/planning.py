@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import World
@@ -13,7 +14,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import sparse_objects
+from freqdp_db.storage.records.builds import find_build, sparse_objects
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import Budget, budget_of
 from freqdp_db.storage.records.releases import list_releases
@@ -49,6 +50,7 @@ class Plan:
             "method": self.request.method.name,
             "kind": self.request.method.kind,
             "parameters": self.request.published(),
+            "epsilon": self.request.guarantee().get("epsilon", "0"),
             "spend": self.request.spend,
             "unit": self.request.method.unit,
             "budget": asdict(self.budget),
@@ -111,11 +113,16 @@ def make_plan(
     database: Database, dataset: DatasetRow, request: Request, progress: Progress
 ) -> Plan:
     """Run the steps on a trial draw that is thrown away."""
+    row = find_build(database, dataset.require_build())
+    request.require_possible(row)
+    request = request.with_facts(dataset, row)
     build = load_build(database, dataset.require_build(), progress)
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
     trial = Trial(lambda number: source, counted=True)
-    state = run_steps(request.method, request.values, World(build), trial, progress)
+    state = run_steps(
+        request.method, request.values, World(build, facts=facts_of(build)), trial, progress
+    )
     signature = request.values.get("signature")
     return Plan(
         dataset=dataset.name,

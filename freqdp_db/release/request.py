@@ -14,6 +14,7 @@ from freqdp_db.methods.contract import Method, options_of
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.registry import DEFAULT_METHOD, find_method
 from freqdp_db.storage.records.builds import BuildRow
+from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import CURRENCIES
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -83,6 +84,30 @@ class Request:
         """Refuse what makes no sense for data of this size."""
         for step in self.method.steps:
             step.require_possible(options_of(step, self.values), build.trajectories, build.samples)
+
+    def with_facts(self, dataset: DatasetRow, build: BuildRow) -> Request:
+        """What is public of the dataset, filled in; refused where a guarantee needs it."""
+        declared = {p.name: p for p in self.method.parameters}
+        if self.method.unit != "person" or "region" not in declared:
+            return self
+        values = dict(self.values)
+        for name in ("region", "period"):
+            said = getattr(dataset, name)
+            if name not in values and said is not None:
+                values[name] = declared[name].kind.from_json(said)
+            if name not in values:
+                raise BadInput(
+                    f"--method {self.method.name} guarantees something for a person: the {name} "
+                    "must be public, and not be read from the data",
+                    remedy=f"say it once: freqdp dataset set {dataset.name} --{name} "
+                    + declared[name].kind.example,
+                )
+        if dataset.srid is not None and build.srid != dataset.srid:
+            raise BadInput(
+                f"the projection of build {build.build_id} was chosen from the data",
+                remedy=f"make a new one, in that of the region: freqdp dataset build {dataset.name}",
+            )
+        return replace(self, values=values)
 
     def document(self) -> dict[str, Any]:
         """The parameters as they are stored and hashed."""

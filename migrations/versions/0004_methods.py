@@ -44,9 +44,9 @@ COMMENT ON COLUMN ${private}.account.unit IS 'What its ledger counts for: epsilo
 ALTER TABLE ${private}.spend RENAME COLUMN epsilon TO amount;
 COMMENT ON COLUMN ${private}.spend.amount IS 'In the currency of the account: epsilon for occurrences, rho for persons.';
 
-ALTER TABLE ${private}.dataset ADD COLUMN region text, ADD COLUMN period tstzrange;
-COMMENT ON COLUMN ${private}.dataset.region IS 'Public: where the data may lie, as WKT in longitude and latitude. Not read from the data.';
-COMMENT ON COLUMN ${private}.dataset.period IS 'Public: when the data may lie. Not read from the data.';
+ALTER TABLE ${private}.dataset ADD COLUMN region text, ADD COLUMN period text;
+COMMENT ON COLUMN ${private}.dataset.region IS 'Public: where the data may lie, as west,south,east,north in degrees. Not read from the data.';
+COMMENT ON COLUMN ${private}.dataset.period IS 'Public: when the data may lie, as two moments with a slash between them. Not read from the data.';
 
 ALTER TABLE ${private}.release
     ADD COLUMN kind text NOT NULL DEFAULT 'edited' CHECK (kind IN ('edited', 'unlinked', 'generalised', 'synthetic')),

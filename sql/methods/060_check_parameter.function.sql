@@ -14,7 +14,7 @@ BEGIN
     IF kind = 'number' THEN
         IF jsonb_typeof(given) = 'string' AND declared -> 'words' ? text_given THEN
             answer := given;
-        ELSIF number > 0 AND number <= (declared ->> 'high')::numeric
+        ELSIF number > 0 AND number BETWEEN (declared ->> 'low')::numeric AND (declared ->> 'high')::numeric
             AND scale(number) <= (declared ->> 'decimals')::int THEN
             answer := to_jsonb(trim_scale(number));
         END IF;
@@ -54,7 +54,8 @@ BEGIN
         IF jsonb_typeof(given) = 'string' AND declared -> 'words' ? text_given THEN
             answer := given;
         END IF;
-    ELSIF kind = 'name' THEN
+    ELSIF kind IN ('name', 'box', 'stretch') THEN
+        -- a box and a stretch of time are looked at by whoever serves the request
         IF jsonb_typeof(given) = 'string' AND length(text_given) <= 200 AND btrim(text_given) <> '' THEN
             answer := to_jsonb(btrim(text_given));
         END IF;

@@ -7,6 +7,13 @@ DECLARE
     declared jsonb := ${private}.find_method(spend_of.method);
 BEGIN
     unit := declared ->> 'unit';
+    IF unit = 'person' THEN
+        -- in rho, which adds up over releases; a pure epsilon counts half its square
+        amount := CASE WHEN spend_of.parameters ->> 'accounting' = 'zcdp'
+            THEN ${private}.rho_of((spend_of.parameters ->> 'epsilon')::numeric, (spend_of.parameters ->> 'delta')::numeric)
+            ELSE trim_scale((spend_of.parameters ->> 'epsilon')::numeric ^ 2 / 2) END;
+        RETURN;
+    END IF;
     SELECT coalesce(sum((spend_of.parameters ->> s)::numeric), 0) INTO amount
     FROM jsonb_array_elements_text(declared -> 'spends') AS s;
 END;

@@ -54,9 +54,9 @@ def test_other_software(city: str, driver: Driver, monkeypatch: pytest.MonkeyPat
     "tampering",
     [
         "UPDATE freqdp.release_step SET digest = md5('x')",
-        "UPDATE freqdp.release_step SET deletions = deletions + 1",
-        "UPDATE freqdp.release_step SET insertions = insertions - 1",
-        "UPDATE freqdp.release_step SET targets = targets + 1",
+        "UPDATE freqdp.release_step SET counts = counts - 'deletions'",
+        "UPDATE freqdp.release_step SET counts = counts - 'insertions'",
+        "UPDATE freqdp.release_step SET drawn = drawn + 1",
         "UPDATE freqdp.pf_target SET target = target + 1 WHERE (trajectory_id, rank) = (7, 1)",
         "DELETE FROM freqdp.pf_target WHERE (trajectory_id, rank) = (7, 1)",
         "UPDATE freqdp.sample SET location_id = 0 WHERE (trajectory_id, seq) = (7, 1)",

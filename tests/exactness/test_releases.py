@@ -59,9 +59,10 @@ def test_city(city: Database, dataset: str, method: str, spread: str) -> None:
     name = f"{dataset}_{method}_{spread}".replace("-", "_")
     # a small epsilon: many edits, K beyond the number of segments, emptied trajectories
     signature, epsilon = (10, "1") if dataset == "fine" else (4, "0.1")
+    options = {} if method == "pure-g" else {"spread": spread}
     release(
-        city, dataset, name, method=method, spread=spread, seed=7,
-        signature=signature, epsilon=epsilon,
+        city, dataset, name, method=method, seed=7, signature=signature, epsilon=epsilon,
+        **options,
     )  # fmt: skip
     findings = _check(city, name)
     assert findings.wrong == 0, "\n".join(findings.lines())

@@ -84,7 +84,7 @@ def test_pipeline(database_url: str, tmp_path: Path) -> None:
         for seconds in ("floor_s", "build_s", "anonymize_s", "verify_s"):
             assert run[seconds] > 0, seconds
         assert sum(run["floor_parts"].values()) == pytest.approx(run["floor_s"])
-        assert {"read build", "write release", "replay edits"} <= set(run["anonymize_stages"])
+        assert {"read build", "write release", "replay steps"} <= set(run["anonymize_stages"])
     assert isinstance(document["growth_exponent"], float)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert _schemas(database_url) == before, "the benchmark's schemas are gone"

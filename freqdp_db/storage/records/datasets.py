@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, NotFound
-from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.schema.tables import Names, metadata_for
 from freqdp_db.storage.source.relations import Mapping
 
@@ -30,6 +30,9 @@ class DatasetRow:
     srid: int | None
     snap: str
     current_build: int | None
+    region: str | None = None
+    period: str | None = None
+    """Public facts, as their owner says them."""
 
     def require_build(self) -> int:
         """The build that serves, or a refusal."""
@@ -68,6 +71,8 @@ def _row(row: Any) -> DatasetRow:
         srid=row.srid,
         snap=row.snap,
         current_build=row.current_build,
+        region=row.region,
+        period=row.period,
     )
 
 
@@ -125,6 +130,8 @@ def insert_dataset(
     srid: int | None,
     snap: str,
     budget: Decimal,
+    region: str | None = None,
+    period: str | None = None,
 ) -> tuple[DatasetRow, bool]:
     """Register a dataset; opens its source's budget unless it has one. True: the budget is new."""
     datasets, accounts = table(database, "dataset"), table(database, "account")
@@ -169,6 +176,8 @@ def insert_dataset(
                     snap=snap,
                     timezone=mapping.timezone,
                     filter=mapping.filter,
+                    region=region,
+                    period=period,
                 )
                 .returning(datasets)
             ).one()
@@ -180,6 +189,34 @@ def insert_dataset(
                 ) from None
             raise
     return _row(row), created is not None
+
+
+def open_account(connection: Connection, database: Database, account_id: int, unit: str) -> int:
+    """The account for a unit of the source that an account belongs to; made if there is none."""
+    accounts = table(database, "account")
+    own = connection.execute(sa.select(accounts).where(accounts.c.account_id == account_id)).one()
+    same = {name: getattr(own, name)
+            for name in ("source_schema", "source_relation", "object_column")}  # fmt: skip
+    connection.execute(
+        sa.dialects.postgresql.insert(accounts).values(**same, unit=unit).on_conflict_do_nothing()
+    )
+    found: int = connection.execute(
+        sa.select(accounts.c.account_id).filter_by(**same, unit=unit)
+    ).scalar_one()
+    return found
+
+
+def set_facts(
+    database: Database, dataset_id: int, region: str | None, period: str | None, srid: int | None
+) -> None:
+    """Say what is public of a dataset."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        connection.execute(
+            sa.update(datasets)
+            .where(datasets.c.dataset_id == dataset_id)
+            .values(region=region, period=period, srid=srid)
+        )
 
 
 def mark_dropped(database: Database, dataset_id: int) -> None:

@@ -134,6 +134,20 @@ def grant_budget(database: Database, account_id: int, amount: Decimal, reason: s
     return str(row[0])
 
 
+def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
+    """The rho that stands for (epsilon, delta), as the ledger for persons books it."""
+    with database.begin() as connection:
+        row = (
+            driver(connection)
+            .execute(
+                sql.SQL("SELECT {}(%s, %s)").format(_private(database, "rho_of")), [epsilon, delta]
+            )
+            .fetchone()
+        )
+    assert row is not None
+    return Decimal(row[0])
+
+
 def chain_faults(database: Database) -> list[dict[str, Any]]:
     """Entries whose hash, predecessor or number is not what it should be."""
     query = sql.SQL(

@@ -36,7 +36,7 @@ _RUNNER_WRITES = {
 }
 _ADMIN_WRITES = {
     "account": ("INSERT",),
-    "dataset": ("INSERT", "UPDATE (dropped_at)"),
+    "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid)"),
 }
 _READ_ALSO = (
     "account", "spend", "budget", "edit", "method", "sql_object", "schema_version", "point_frequency",
@@ -134,7 +134,8 @@ def _job_grants(private: str, workers: str) -> list[str]:
     tables = ("job_queue", "job_progress", "worker", "schedule", "job", "progress")
     routines = (
         "find_method(text)", "check_parameter(text, jsonb, jsonb)",
-        "request_parameters(text, jsonb)", "spend_of(text, jsonb)", "request_hash(int, text, jsonb)",
+        "request_parameters(text, jsonb)", "rho_of(numeric, numeric)",
+        "spend_of(text, jsonb)", "request_hash(int, text, jsonb)",
         "require_budget(int, text, jsonb)",
         "is_release_name(text)", "wake_workers()", "request_document(text, numeric, jsonb)",
         "request_release(text, text, numeric, jsonb)", "cancel_job(bigint)",

@@ -92,7 +92,7 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("timezone", sa.Text),
         column("filter", sa.Text, null=True),
         column("region", sa.Text, null=True),
-        column("period", pg.TSTZRANGE, null=True),
+        column("period", sa.Text, null=True),
         sa.Column(
             "current_build",
             sa.Integer,

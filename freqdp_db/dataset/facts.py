@@ -1,0 +1,101 @@
+"""Public facts of a dataset: where and when its data may lie. Said by its owner, never read from it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from freqdp_db.columns.build import Build
+from freqdp_db.errors import BadInput
+from freqdp_db.methods.kinds import LonLatBox, NotAcceptable, TimeStretch
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.datasets import DatasetRow, set_facts
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.synthesis.public import Period, Region
+
+_EPOCH = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
+_EDGE_POINTS = 33
+
+
+def parse_region(text: str) -> str:
+    """As it is kept."""
+    try:
+        return LonLatBox().show(LonLatBox().from_text(text))
+    except NotAcceptable as error:
+        raise BadInput(
+            f"--region {text} is not {error}", remedy=f"for example --region {LonLatBox().example}"
+        ) from None
+
+
+def parse_period(text: str, timezone: str) -> str:
+    """As it is kept. Moments without a zone are local."""
+    parts = []
+    for part in text.split("/"):
+        try:
+            moment = datetime.fromisoformat(part.strip())
+        except ValueError:
+            parts.append(part)
+            continue
+        local = moment.tzinfo is None
+        parts.append((moment.replace(tzinfo=ZoneInfo(timezone)) if local else moment).isoformat())
+    try:
+        return TimeStretch().show(TimeStretch().from_text("/".join(parts)))
+    except NotAcceptable as error:
+        raise BadInput(
+            f"--period {text} is not {error}",
+            remedy=f"for example --period {TimeStretch().example}",
+        ) from None
+
+
+def srid_of(region: str) -> int:
+    """The UTM zone of a region: a projection that is not read from the data."""
+    from freqdp_db.dataset.projection import utm_srid
+
+    box = LonLatBox().from_text(region)
+    middle = [float(box.west + box.east) / 2], [float(box.south + box.north) / 2]
+    return utm_srid(*(np.array(m) for m in middle))
+
+
+def change_facts(
+    database: Database, dataset: DatasetRow, region: str | None, period: str | None
+) -> None:
+    """Say or change what is public; what is None stays as it is."""
+    known = dataset.region if region is None else parse_region(region)
+    when = dataset.period
+    if period is not None:
+        when = parse_period(period, dataset.mapping.timezone)
+    srid = dataset.srid
+    if srid is None and known is not None:
+        srid = srid_of(known)
+    set_facts(database, dataset.dataset_id, known, when, srid)
+
+
+def facts_of(build: Build) -> Any:
+    """Turns a region and a period into the build's metres and microseconds."""
+
+    def facts(region: Any, period: Any) -> tuple[Region, Period]:
+        from freqdp_db.dataset.projection import from_lon_lat
+        from freqdp_db.methods.synthesis.public import Period, Region
+
+        edge = np.linspace(0, 1, _EDGE_POINTS)
+        west, south, east, north = map(float, region)
+        lon, lat = west + (east - west) * edge, south + (north - south) * edge
+        around = (
+            np.concatenate([lon, lon, np.full(_EDGE_POINTS, west), np.full(_EDGE_POINTS, east)]),
+            np.concatenate([np.full(_EDGE_POINTS, south), np.full(_EDGE_POINTS, north), lat, lat]),
+        )
+        x, y = from_lon_lat(build, *around)
+        offset = period.begin.astimezone(ZoneInfo(build.timezone)).utcoffset() or timedelta()
+        micro = timedelta(microseconds=1)
+        return (
+            Region(float(x.min()), float(y.min()), float(x.max()), float(y.max())),
+            Period(
+                (period.begin - _EPOCH) // micro, (period.end - _EPOCH) // micro, offset // micro
+            ),
+        )
+
+    return facts

@@ -1,0 +1,137 @@
+"""What noise costs a person: zero-concentrated differential privacy, in exact fractions.
+
+A release is rho-zCDP when its Renyi divergence of every order a above 1, between two neighbouring
+inputs, is at most a rho (Bun, Steinke 2016). Costs add up. Gaussian noise of variance sigma^2 on
+integers that move by at most d in L2 costs d^2 / (2 sigma^2); what is epsilon-DP costs at most
+epsilon^2 / 2. A rho is stated as (epsilon, delta) by the tight conversion of Canonne, Kamath and
+Steinke (2020, Proposition 12): for every a above 1
+
+    delta <= exp((a - 1)(a rho - epsilon)) / (a - 1) * (1 - 1/a)^a.
+
+Any a gives a valid bound. Floats look for a good one; the bound itself is then computed with fifty
+digits and rounded to the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
+
+_DIGITS = 50
+_STEP = Decimal(10) ** -15
+"""Stated values are multiples of this."""
+_SLACK = Decimal(10) ** -30
+"""More than the rounding of some ten operations with fifty digits."""
+
+
+def gaussian_cost(bound2: int, sigma2: Fraction) -> Fraction:
+    """rho of discrete Gaussian noise on integers whose squared L2 change is at most `bound2`."""
+    return Fraction(bound2) / (2 * sigma2)
+
+
+def sigma2_for(bound2: int, rho: Fraction) -> Fraction:
+    """The variance that costs exactly rho."""
+    _above_zero("rho", rho)
+    return Fraction(bound2) / (2 * rho)
+
+
+def pure_cost(epsilon: Fraction) -> Fraction:
+    """rho of what is epsilon-DP."""
+    return epsilon * epsilon / 2
+
+
+def composed(costs: Iterable[Fraction]) -> Fraction:
+    """rho of several releases of one person's data, each chosen after seeing those before."""
+    return sum(costs, Fraction(0))
+
+
+def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest rho, to 15 digits and rounded down, that is (epsilon, delta)-DP."""
+    _above_zero("epsilon", epsilon)
+    _is_delta(delta)
+
+    def at(order: Decimal, e: Decimal, d: Decimal) -> Decimal:
+        return (e + (d.ln() + _rest(order)) / (order - 1)) / order
+
+    order = _best_order(
+        lambda a: -(float(epsilon) + (math.log(delta) + _rest_float(a)) / (a - 1)) / a
+    )
+    with localcontext() as context:
+        context.prec = _DIGITS
+        rho = at(Decimal(order), _decimal(epsilon), _decimal(delta)) - _SLACK
+        rho = max(rho, Decimal(0)).quantize(_STEP, rounding=ROUND_FLOOR)
+    return Fraction(rho)
+
+
+def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    """The smallest epsilon, to 15 digits and rounded up, for which rho gives (epsilon, delta)."""
+    _is_delta(delta)
+    if rho < 0:
+        raise ValueError("rho must not be below 0")
+    if rho == 0:
+        return Fraction(0)
+    order = _best_order(lambda a: a * float(rho) - (math.log(delta) + _rest_float(a)) / (a - 1))
+    with localcontext() as context:
+        context.prec = _DIGITS
+        a = Decimal(order)
+        epsilon = a * _decimal(rho) - (_decimal(delta).ln() + _rest(a)) / (a - 1) + _SLACK
+        epsilon = max(epsilon, Decimal(0)).quantize(_STEP, rounding=ROUND_CEILING)
+    return Fraction(epsilon)
+
+
+def best_guess(rho: Fraction) -> float:
+    """How often the best test for "was this person in it?" is right, against Gaussian noise.
+
+    The two worlds differ by at most sqrt(2 rho) standard deviations in the direction that tells them
+    apart best; half of that is the threshold. A coin is right half of the time. (The law is that of
+    continuous noise. At the widths in use, thousands of steps and more, the discrete one cannot be
+    told from it.)
+    """
+    return float(ndtr(math.sqrt(float(rho) / 2)))
+
+
+def best_guess_any(rho: Fraction) -> float:
+    """The same for whatever is rho-zCDP, by Pinsker's inequality: slightly more."""
+    return min(1.0, 0.5 + 0.5 * math.sqrt(float(rho) / 2))
+
+
+def best_guess_pure(epsilon: Fraction) -> float:
+    """The same against what is epsilon-DP: e^epsilon / (1 + e^epsilon)."""
+    return 1.0 / (1.0 + math.exp(-float(epsilon)))
+
+
+def _rest(order: Decimal) -> Decimal:
+    """ln(a - 1) - a ln(1 - 1/a)."""
+    return (order - 1).ln() - order * (1 - 1 / order).ln()
+
+
+def _rest_float(order: float) -> float:
+    return math.log(order - 1) - order * math.log1p(-1 / order)
+
+
+def _best_order(loss: Callable[[float], float]) -> float:
+    """The order above 1 with the least loss; the search is over the log of a - 1."""
+    found = minimize_scalar(
+        lambda log_a: loss(1 + math.exp(log_a)), bounds=(-12.0, 25.0), method="bounded",
+        options={"xatol": 1e-10},
+    )  # fmt: skip
+    return 1 + math.exp(float(found.x))
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / value.denominator
+
+
+def _above_zero(name: str, value: Fraction) -> None:
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0")
+
+
+def _is_delta(delta: Fraction) -> None:
+    if not 0 < delta < 1:
+        raise ValueError("delta must lie between 0 and 1")

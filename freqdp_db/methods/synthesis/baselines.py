@@ -1,0 +1,53 @@
+"""The baselines' draws made into trips. Sees the noisy counts and public inputs only."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.methods.synthesis import adatrace, dpt
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE
+from freqdp_db.methods.synthesis.plan import SCALE
+from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.sampling import Parts, emitted, joined, lattice, sampled
+from freqdp_db.methods.synthesis.streams import derived, key
+
+Released = tuple[Trajectories, Locations]
+
+
+def noisy_size(noisy: Ints) -> int:
+    """How many trips are released unless somebody says: the noisy number of objects."""
+    return min(max(int(noisy.sum()) // SCALE, 1), LARGEST_SIZE)
+
+
+def adatrace_trips(
+    drawn: adatrace.AdaTraceDraw,
+    region: Region,
+    period: Period,
+    epsilon: Fraction,
+    count: int,
+    every_us: int,
+) -> Released:
+    model, grids = adatrace.model_of(drawn, region, period, epsilon)
+    return sampled(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))
+
+
+def dpt_trips(
+    drawn: dpt.DptDraw, region: Region, period: Period, epsilon: Fraction, count: int, every_us: int
+) -> Released:
+    purpose = key(drawn.seed, "dpt")
+    bounds = np.floor(np.cumsum(dpt.levels(drawn)) * count + 0.5).astype(np.int64)
+    parts: Parts = []
+    first = 0
+    for level, last in enumerate(bounds.tolist()):
+        offsets, path = dpt.walks(drawn, level, last - first, first, epsilon, derived(purpose, 0))
+        model, grids = dpt.model_of(region, period, level)
+        bends = np.full(last - first, -1.0)
+        parts += emitted(
+            model, grids, period, every_us, (offsets, path, bends), first, derived(purpose, 1)
+        )
+        first = last
+    return joined(parts, lattice(region, every_us))

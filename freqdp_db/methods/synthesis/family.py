@@ -1,0 +1,28 @@
+"""Methods that publish trips which are nobody's, with a guarantee for a person."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from freqdp_db.methods.contract import Method
+from freqdp_db.methods.synthesis.guarantee import booked_rho, person_guarantee
+from freqdp_db.methods.synthesis.steps import AdaTraceStep, DptStep, StrictStep, SyntheticStep
+
+
+def _method(summary: str, step: SyntheticStep) -> Method:
+    return Method(
+        step.name,
+        summary,
+        (step,),
+        kind="synthetic",
+        guarantee=person_guarantee(step.name, step.options),
+        unit="person",
+        books=partial(booked_rho, step.options),
+    )
+
+
+SYNTHESIS = (
+    _method("synthetic trips with a guarantee for a person", StrictStep()),
+    _method("AdaTrace at the unit of a person, to compare with strict", AdaTraceStep()),
+    _method("DPT at the unit of a person, to compare with strict", DptStep()),
+)

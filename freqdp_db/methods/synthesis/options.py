@@ -1,0 +1,74 @@
+"""What the synthetic methods can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from freqdp_db.methods.kinds import (
+    US_PER_S,
+    Box,
+    Choice,
+    Duration,
+    LonLatBox,
+    Number,
+    Stretch,
+    TimeStretch,
+    Whole,
+)
+from freqdp_db.methods.parameters import parameter
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.synthesis.parameters import Parameters
+
+_EPSILON = Number(Decimal(20), "2", low=Decimal("0.01"))
+LARGEST_SIZE = 5_000_000
+
+
+@dataclass(frozen=True)
+class SyntheticOptions:
+    epsilon: Decimal = parameter(_EPSILON, "For one person with all data.", Decimal(2))
+    size: int | None = parameter(
+        Whole(1, LARGEST_SIZE, "10000"), "How many trips. Default: their noisy number."
+    )
+    every: int = parameter(Duration("60s"), "Time between two samples.", 60 * US_PER_S)
+    region: Box | None = parameter(
+        LonLatBox(), "Public: where the data may lie. Default: the dataset's."
+    )
+    period: Stretch | None = parameter(
+        TimeStretch(), "Public: when the data may lie. Default: the dataset's."
+    )
+
+    @property
+    def parameters(self) -> Parameters:
+        """What the mechanism reads; pure epsilon."""
+        from freqdp_db.methods.synthesis.parameters import Parameters
+
+        return Parameters(Fraction(self.epsilon), accounting="pure", size=self.size,
+                          every_us=self.every)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StrictOptions(SyntheticOptions):
+    delta: Decimal = parameter(
+        Number(Decimal("0.001"), "0.000001", decimals=12),
+        "With zcdp: how seldom epsilon may not hold.",
+        Decimal("0.000001"),
+    )
+    accounting: str = parameter(
+        Choice(("zcdp", "pure")), "zcdp (epsilon and delta), or pure (epsilon alone).", "zcdp"
+    )
+
+    @property
+    def parameters(self) -> Parameters:
+        from freqdp_db.methods.synthesis.parameters import Parameters
+
+        return Parameters(
+            Fraction(self.epsilon),
+            Fraction(self.delta),
+            "pure" if self.accounting == "pure" else "zcdp",
+            self.size,
+            self.every,
+        )

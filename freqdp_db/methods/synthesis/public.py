@@ -1,0 +1,53 @@
+"""What is public: the region, the period, and when a trip ends. Nothing here is read from the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+
+
+@dataclass(frozen=True)
+class Region:
+    """A public box, in metres of the projected SRID; the upper edges do not belong to it."""
+
+    x_min: float
+    y_min: float
+    x_max: float
+    y_max: float
+
+    @property
+    def width(self) -> float:
+        return self.x_max - self.x_min
+
+    @property
+    def height(self) -> float:
+        return self.y_max - self.y_min
+
+
+@dataclass(frozen=True)
+class Period:
+    """A public stretch of time, and the offset of local time; microseconds since 2000-01-01 UTC."""
+
+    begin: int
+    end: int
+    offset_us: int = 0
+
+    @property
+    def days(self) -> int:
+        """How many local dates it touches."""
+        first = (self.begin + self.offset_us) // (24 * 60 * MINUTE_US)
+        return int((self.end - 1 + self.offset_us) // (24 * 60 * MINUTE_US) - first) + 1
+
+
+@dataclass(frozen=True)
+class TripRule:
+    """When a trip ends; public constants."""
+
+    fastest_m_per_s: float = 50.0
+    gap_us: int = 30 * MINUTE_US
+    stay_us: int = 20 * MINUTE_US
+    stay_m: float = 150.0
+    least_samples: int = 3
+    least_m: float = 1000.0

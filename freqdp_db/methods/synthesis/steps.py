@@ -1,0 +1,196 @@
+"""The steps of the synthetic methods: one draw that sees the data, and trips made from it alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.mechanisms.noise import RandomSource
+from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
+from freqdp_db.methods.synthesis.options import StrictOptions, SyntheticOptions
+
+_FEW_OBJECTS = 50
+
+
+class SyntheticStep(Step[Any, Any, Any]):
+    """A step whose result is a function of its draw and of public facts."""
+
+    words = "trips that are made up from noisy counts"
+    checked: ClassVar[dict[str, str]] = {
+        "trips": "trips inside the region and the period",
+        "samples": "samples in the rhythm that was asked for",
+        "segments": "segments below 110 km/h",
+    }
+
+    @abstractmethod
+    def released(self, world: World, drawn: Any, logged: Any, options: Any) -> tuple[Any, Any]:
+        """Trips and their places, from the draw alone."""
+
+    def replay(self, world: World, state: State, drawn: Any, logged: Any, options: Any) -> State:
+        import numpy as np
+
+        trajectories, places = self.released(world, drawn, logged, options)
+        # numbers from 1: all trips are drawn alike, so their order says nothing
+        key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
+        return State(trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32))
+
+    def counts(self, drawn: Any, logged: Any, before: State, after: State) -> Counts:
+        return {"trips": len(after.trajectories), "rows": after.samples}
+
+    def describe(self, drawn: int, counts: Counts) -> str:
+        return (
+            f"{drawn:,} noisy numbers; {int(counts['trips']):,} trips of "
+            f"{int(counts['rows']):,} samples were made from them"
+        )
+
+    def require_possible(self, options: SyntheticOptions, objects: int, samples: int) -> None:
+        if objects < _FEW_OBJECTS:
+            raise BadInput(
+                f"--epsilon for a person hides all there is of {objects} objects: only noise would "
+                "come out",
+                remedy=f"it takes at least {_FEW_OBJECTS} objects, and hundreds to be useful",
+            )
+
+
+class StrictStep(SyntheticStep):
+    name = "strict"
+    options = StrictOptions
+
+    @property
+    def draws(self) -> type:  # type: ignore[override]
+        from freqdp_db.methods.synthesis.noisy import Draw
+
+        return Draw
+
+    @property
+    def logs(self) -> type:  # type: ignore[override]
+        from freqdp_db.methods.synthesis.strict import Log
+
+        return Log
+
+    def draw(self, world: World, state: State, options: StrictOptions, source: RandomSource) -> Any:
+        from freqdp_db.methods.synthesis.measuring import draw
+
+        facts = world.public_facts(options.region, options.period)
+        return draw(state.trajectories, state.places, *facts, options.parameters, source)
+
+    def carry_out(
+        self, world: World, state: State, drawn: Any, options: StrictOptions
+    ) -> tuple[Any, State]:
+        from freqdp_db.methods.synthesis.strict import modelled
+
+        facts = world.public_facts(options.region, options.period)
+        logged = modelled(drawn, *facts, options.parameters)
+        return logged, self.replay(world, state, drawn, logged, options)
+
+    def released(
+        self, world: World, drawn: Any, logged: Any, options: StrictOptions
+    ) -> tuple[Any, Any]:
+        from freqdp_db.methods.synthesis.strict import replay
+
+        facts = world.public_facts(options.region, options.period)
+        made = replay(drawn, logged, *facts, options.parameters)
+        return made.trajectories, made.places
+
+    def check(
+        self,
+        world: World,
+        before: State,
+        drawn: Any,
+        logged: Any,
+        after: State,
+        options: StrictOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.methods.synthesis.strict import Synthetic, check
+
+        facts = world.public_facts(options.region, options.period)
+        made = Synthetic(after.trajectories, after.places)
+        return check(drawn, logged, made, *facts, options.parameters)
+
+
+class BaselineStep(SyntheticStep):
+    """A published method, repaired, at the unit of a person: to compare with."""
+
+    options = SyntheticOptions
+    logs = Nothing
+
+    def carry_out(
+        self, world: World, state: State, drawn: Any, options: SyntheticOptions
+    ) -> tuple[Nothing, State]:
+        return Nothing(), self.replay(world, state, drawn, Nothing(), options)
+
+    def check(
+        self,
+        world: World,
+        before: State,
+        drawn: Any,
+        logged: Any,
+        after: State,
+        options: SyntheticOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.methods.synthesis.strict import Synthetic, check_trips
+
+        if int(drawn.seed.min()) < 0 or int(drawn.seed.max()) >= 2**32:
+            raise VerificationFailed("the seed is not 256 bits")
+        facts = world.public_facts(options.region, options.period)
+        made = Synthetic(after.trajectories, after.places)
+        return check_trips(made, len(made.trajectories), *facts, options.parameters)
+
+    def _trips(self, world: World, state: State, options: SyntheticOptions) -> tuple[Any, Any]:
+        from freqdp_db.methods.synthesis.trips import cut_trips
+
+        region, period = world.public_facts(options.region, options.period)
+        return cut_trips(state.trajectories, state.places, region, period), region
+
+
+class AdaTraceStep(BaselineStep):
+    name = "adatrace"
+
+    @property
+    def draws(self) -> type:  # type: ignore[override]
+        from freqdp_db.methods.synthesis.adatrace import AdaTraceDraw
+
+        return AdaTraceDraw
+
+    def draw(
+        self, world: World, state: State, options: SyntheticOptions, source: RandomSource
+    ) -> Any:
+        from freqdp_db.methods.synthesis.adatrace import draw
+
+        return draw(*self._trips(world, state, options), options.parameters.epsilon, source)
+
+    def released(
+        self, world: World, drawn: Any, logged: Any, options: SyntheticOptions
+    ) -> tuple[Any, Any]:
+        from freqdp_db.methods.synthesis.baselines import adatrace_trips, noisy_size
+
+        facts = world.public_facts(options.region, options.period)
+        count = options.size or noisy_size(drawn.pairs)
+        return adatrace_trips(drawn, *facts, options.parameters.epsilon, count, options.every)
+
+
+class DptStep(BaselineStep):
+    name = "dpt"
+
+    @property
+    def draws(self) -> type:  # type: ignore[override]
+        from freqdp_db.methods.synthesis.dpt import DptDraw
+
+        return DptDraw
+
+    def draw(
+        self, world: World, state: State, options: SyntheticOptions, source: RandomSource
+    ) -> Any:
+        from freqdp_db.methods.synthesis.dpt import draw
+
+        return draw(*self._trips(world, state, options), options.parameters.epsilon, source)
+
+    def released(
+        self, world: World, drawn: Any, logged: Any, options: SyntheticOptions
+    ) -> tuple[Any, Any]:
+        from freqdp_db.methods.synthesis.baselines import dpt_trips, noisy_size
+
+        facts = world.public_facts(options.region, options.period)
+        count = options.size or noisy_size(drawn.starts)
+        return dpt_trips(drawn, *facts, options.parameters.epsilon, count, options.every)

@@ -1,0 +1,192 @@
+"""`strict`: synthetic trips, differentially private for one object with all its data.
+
+draw (measuring.py) is all that sees the data. Everything here is a function of the draw and of public
+inputs. What trips are sampled from is logged, so that a replay needs no estimation: estimation may
+differ in the last digit between machines, sampling from given numbers does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.methods.synthesis.estimation import Model, estimated
+from freqdp_db.methods.synthesis.fitting import fitted
+from freqdp_db.methods.synthesis.layout import HEADINGS
+from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE
+from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Plan
+from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.roads import Roads, road_graph
+from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
+from freqdp_db.methods.synthesis.streams import SEED_WORDS, key
+
+name = "strict"
+
+_CLOSE = 1e-6
+"""Estimates of two machines differ by less, in proportion."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The model's tables as sampled from, and how many trips were."""
+
+    flows: Metres
+    starts: Metres
+    ends: Metres
+    lengths: Metres
+    moves: Metres
+    turns: Metres
+    visits: Metres
+    fine: Metres
+    hours: Metres
+    days: Metres
+    speeds: Metres
+    count: Ints
+
+    def __len__(self) -> int:
+        return int(self.count[0])
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The released trips: nobody's. Released ids are their numbers from 1: all are drawn alike."""
+
+    trajectories: Trajectories
+    places: Locations
+
+    @property
+    def key(self) -> Ints:
+        return np.arange(1, len(self.trajectories) + 1, dtype=np.int64)
+
+
+def released_size(draw: Draw, parameters: Parameters) -> int:
+    """How many trips: as asked for, or their noisy number."""
+    if parameters.size is not None:
+        return parameters.size
+    return min(max(int(draw.trips[0]) // SCALE, 1), LARGEST_SIZE)
+
+
+def carry_out(
+    draw: Draw,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+    roads: Roads | None = None,
+) -> tuple[Log, Synthetic]:
+    """Estimate, fit and sample. Deterministic."""
+    log = modelled(draw, region, period, parameters)
+    return log, replay(draw, log, region, period, parameters, roads)
+
+
+def modelled(draw: Draw, region: Region, period: Period, parameters: Parameters) -> Log:
+    """The tables that trips are sampled from."""
+    plan = plan_of(draw, region, period, parameters)
+    model = _fitted(draw, plan, parameters)
+    return Log(
+        count=np.array([released_size(draw, parameters)], np.int64),
+        **{f.name: np.ravel(getattr(model, f.name)) for f in fields(Log) if f.name != "count"},
+    )
+
+
+def _fitted(draw: Draw, plan: Plan, parameters: Parameters) -> Model:
+    # more threads of a small problem's linear algebra get in each other's way, and change digits
+    with threadpool_limits(1, "blas"):
+        model = estimated(in_counts(draw, plan, parameters), plan.grids)
+        return fitted(model, plan.grids, key(draw.seed, "fit"))
+
+
+def replay(
+    draw: Draw,
+    log: Log,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+    roads: Roads | None = None,
+) -> Synthetic:
+    """The trips again, from the draw's seed and the logged tables."""
+    plan = plan_of(draw, region, period, parameters)
+    return Synthetic(
+        *sampled(
+            _model(log), plan.grids, period, int(log.count[0]), parameters.every_us,
+            key(draw.seed, "sample"), None if roads is None else road_graph(roads, region),
+        )
+    )  # fmt: skip
+
+
+def check(
+    draw: Draw,
+    log: Log,
+    released: Synthetic,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+) -> dict[str, int]:
+    """Recompute what is promised: the budget, the tables, and that trips are possible."""
+    plan = plan_of(draw, region, period, parameters)
+    _require_within_budget(plan, parameters)
+    _require_shape(draw, plan)
+    model = _fitted(draw, plan, parameters)
+    for field in fields(Log):
+        if field.name == "count":
+            continue
+        again, stored = np.ravel(getattr(model, field.name)), getattr(log, field.name)
+        if again.shape != stored.shape or not np.allclose(again, stored, rtol=_CLOSE, atol=0):
+            raise VerificationFailed(f"the logged {field.name} do not follow from the draw")
+    if int(log.count[0]) != released_size(draw, parameters):
+        raise VerificationFailed("the number of trips does not follow from the draw")
+    return check_trips(released, int(log.count[0]), region, period, parameters)
+
+
+def check_trips(
+    released: Synthetic, count: int, region: Region, period: Period, parameters: Parameters
+) -> dict[str, int]:
+    """Inside the region and the period, in the rhythm asked for, and never too fast."""
+    t, places = released.trajectories, released.places
+    if len(t) != count:
+        raise VerificationFailed(f"{len(t):,} trips instead of {count:,}")
+    inside = (
+        (places.x >= region.x_min) & (places.x < region.x_max)
+        & (places.y >= region.y_min) & (places.y < region.y_max)
+    )  # fmt: skip
+    if not inside.all():
+        raise VerificationFailed(f"{int((~inside).sum()):,} places lie outside the region")
+    if t.samples and (t.at.min() < period.begin or t.at.max() >= period.end):
+        raise VerificationFailed("a sample lies outside the period")
+    within = np.ones(max(t.samples - 1, 0), np.bool_)
+    within[t.offsets[1:-1] - 1] = False
+    if (np.diff(t.at)[within] != parameters.every_us).any():
+        raise VerificationFailed("samples are not in the rhythm that was asked for")
+    x, y = places.x[t.location], places.y[t.location]
+    metres = np.hypot(np.diff(x), np.diff(y))[within]
+    if (metres > FASTEST_M_PER_S * parameters.every_us / 1e6 + 1e-6).any():
+        raise VerificationFailed("a segment is faster than 110 km/h")
+    return {"trips": len(t), "samples": t.samples, "segments": len(metres)}
+
+
+def _require_within_budget(plan: Plan, parameters: Parameters) -> None:
+    cost = spent(parameters, [*FIRST_ROUND, *plan.statistics])
+    if cost > parameters.whole:
+        raise VerificationFailed(
+            f"the plan costs {float(cost):g}, booked {float(parameters.whole):g}"
+        )
+
+
+def _require_shape(draw: Draw, plan: Plan) -> None:
+    for statistic in [*FIRST_ROUND, *plan.statistics]:
+        if len(getattr(draw, statistic.name)) != statistic.size:
+            raise VerificationFailed(f"{statistic.name} does not have the length of the plan")
+    if len(draw.seed) != SEED_WORDS or draw.seed.min() < 0 or draw.seed.max() >= 2**32:
+        raise VerificationFailed("the seed is not 256 bits")
+
+
+def _model(log: Log) -> Model:
+    columns = {f.name: getattr(log, f.name) for f in fields(Log) if f.name != "count"}
+    columns["moves"] = columns["moves"].reshape(-1, HEADINGS)
+    return Model(**columns)

@@ -1,0 +1,262 @@
+"""Each object's counts as an integer vector of bounded length, and the sum over all objects.
+
+For a statistic f with counts c (whole numbers) an object contributes v = w c, where w is the largest
+whole number up to 2**16 with w^2 |c|^2 <= bound^2 (zCDP), or w |c|_1 <= bound (pure); bound is 2**16
+times the public clip. All of it is whole-number arithmetic, so the clip holds exactly, and sums do
+not depend on the order or the ranges in which they are taken.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.methods.synthesis.layout import (
+    BEND_EDGES,
+    BEND_GROUP_OF_STEPS,
+    BENDS,
+    DAYPARTS,
+    HEADINGS,
+    METRE_EDGES,
+    REACH_OF_DISTANCE,
+    STEP_CLASSES,
+    STEP_EDGES,
+    heading_of,
+)
+from freqdp_db.methods.synthesis.plan import SCALE, SIZE_CLASSES, Plan
+from freqdp_db.methods.synthesis.public import MINUTE_US
+from freqdp_db.methods.synthesis.trips import Trips
+
+MOST = 2**20
+"""No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
+LARGEST_BOUND = 2**30
+
+# positions of the statistics in a plan
+TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS = range(8)
+STEPS, BEND, METRES, HOURS, DAYS, PACE, FINE, FLOWS = range(8, 16)
+ORDER = (
+    "trips", "origins", "destinations", "same_zone", "distances", "visits", "moves", "turns",
+    "steps", "bends", "metres", "hours", "days", "pace", "fine", "flows",
+)  # fmt: skip
+
+_DAY_US = 24 * 60 * MINUTE_US
+
+
+@njit(nogil=True, cache=True)
+def whole_root(n):  # type: ignore[no-untyped-def]
+    """The largest whole number whose square is at most n; floats only to begin with."""
+    r = np.int64(math.sqrt(float(n)))
+    while r * r > n:
+        r -= 1
+    while (r + 1) * (r + 1) <= n:
+        r += 1
+    return r
+
+
+@njit(nogil=True, cache=True)
+def weight(counts, used, bound, squares):  # type: ignore[no-untyped-def]
+    """The largest weight up to SCALE with which these counts keep the bound."""
+    size = np.int64(0)
+    for k in range(len(used)):
+        c = counts[used[k]]
+        size += c * c if squares else c
+    if size == 0:
+        return np.int64(0)
+    if squares:
+        return min(np.int64(SCALE), whole_root((bound * bound) // size))
+    return min(np.int64(SCALE), bound // size)
+
+
+@njit(nogil=True, cache=True)
+def _add(book, statistic, entry, by):  # type: ignore[no-untyped-def]
+    """Add to one count of the object at hand, remembering which are used."""
+    counts, used, length, starts = book
+    if by <= 0:
+        return
+    at = starts[statistic] + entry
+    if counts[at] == 0:
+        used[statistic, length[statistic]] = at
+        length[statistic] += 1
+    counts[at] = min(counts[at] + by, MOST)
+
+
+@njit(nogil=True, cache=True)
+def step_towards(x, y, to_x, to_y, from_x, from_y):  # type: ignore[no-untyped-def]
+    """The next cell on the straight way: moves along the longer side, beside it when due."""
+    whole = max(abs(to_x - from_x), abs(to_y - from_y))
+    done = max(abs(x - from_x), abs(y - from_y)) + 1
+    # halves round away from the start, on both sides alike
+    part_x, part_y = abs(to_x - from_x), abs(to_y - from_y)
+    next_x = (2 * part_x * done + whole) // (2 * whole)
+    next_y = (2 * part_y * done + whole) // (2 * whole)
+    return (
+        from_x + next_x if to_x >= from_x else from_x - next_x,
+        from_y + next_y if to_y >= from_y else from_y - next_y,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _class_of(value, edges):  # type: ignore[no-untyped-def]
+    j = len(edges) - 2
+    while j > 0 and value < edges[j]:
+        j -= 1
+    return j
+
+
+@njit(nogil=True, cache=True)
+def sum_objects(  # type: ignore[no-untyped-def]
+    first, last, by_object, offsets, x, y, at, box, shape, distance, clock, starts, bounds,
+    squares,
+):  # fmt: skip
+    """Sum of the clipped vectors of objects `first` to `last` - 1, all statistics in one column.
+
+    `starts`: where each statistic begins in the column.
+    """
+    zones_x, zones_y, per_zone, per_cell = shape
+    cells_x, cells_y = zones_x * per_zone, zones_y * per_zone
+    fine_x, fine_y = cells_x * per_cell, cells_y * per_cell
+    x_min, y_min, width, height = box
+    cell_m = (width / cells_x + height / cells_y) / 2
+    begin_day, offset_us = clock
+    total = np.zeros(starts[-1], np.int64)
+    counts = np.zeros(starts[-1], np.int64)
+    statistics = len(starts) - 1
+    used = np.empty((statistics, np.max(starts[1:] - starts[:-1])), np.int64)
+    length = np.zeros(statistics, np.int64)
+    book = (counts, used, length, starts)
+    seen_cell = np.full(cells_x * cells_y, -1, np.int64)
+    seen_fine = np.full(fine_x * fine_y, -1, np.int64)
+    for u in range(first, last):
+        for t in range(by_object[u], by_object[u + 1]):
+            lo, hi = offsets[t], offsets[t + 1]
+            metres, steps, heading = 0.0, 0, -1
+            cx, cy, fx, fy = -1, -1, -1, -1
+            zone_from = 0
+            for i in range(lo, hi):
+                to_fx = min(np.int64((x[i] - x_min) / width * fine_x), fine_x - 1)
+                to_fy = min(np.int64((y[i] - y_min) / height * fine_y), fine_y - 1)
+                to_x, to_y = to_fx // per_cell, to_fy // per_cell
+                if i == lo:
+                    cx, cy, fx, fy = to_x, to_y, to_fx, to_fy
+                    zone_from = (cy // per_zone) * zones_x + cx // per_zone
+                    seen_cell[cy * cells_x + cx] = t
+                    _add(book, VISITS, cy * cells_x + cx, 1)
+                    seen_fine[fy * fine_x + fx] = t
+                    _add(book, FINE, fy * fine_x + fx, 1)
+                    continue
+                metres += math.hypot(x[i] - x[i - 1], y[i] - y[i - 1])
+                from_x, from_y = cx, cy
+                while cx != to_x or cy != to_y:
+                    nx, ny = step_towards(cx, cy, to_x, to_y, from_x, from_y)
+                    turned = heading_of(nx - cx, ny - cy)
+                    cell = cy * cells_x + cx
+                    _add(book, MOVES, cell * HEADINGS + turned, 1)
+                    if heading >= 0:
+                        _add(book, TURNS, (turned - heading) % HEADINGS, 1)
+                    heading = turned
+                    cx, cy = nx, ny
+                    steps += 1
+                    cell = cy * cells_x + cx
+                    if seen_cell[cell] != t:
+                        seen_cell[cell] = t
+                        _add(book, VISITS, cell, 1)
+                from_x, from_y = fx, fy
+                while fx != to_fx or fy != to_fy:
+                    fx, fy = step_towards(fx, fy, to_fx, to_fy, from_x, from_y)
+                    cell = fy * fine_x + fx
+                    if seen_fine[cell] != t:
+                        seen_fine[cell] = t
+                        _add(book, FINE, cell, 1)
+            zone_to = (cy // per_zone) * zones_x + cx // per_zone
+            far = distance[zone_from * zones_x * zones_y + zone_to]
+            step_class = _class_of(steps, STEP_EDGES)
+            by_steps = REACH_OF_DISTANCE[far] * STEP_CLASSES + step_class
+            bend = _class_of(metres / (cell_m * (steps + 0.7)), BEND_EDGES)
+            by_bend = BEND_GROUP_OF_STEPS[step_class] * BENDS + bend
+            local = at[lo] + offset_us
+            hour = (local % _DAY_US) // (60 * MINUTE_US)
+            day = local // _DAY_US - begin_day
+            part = hour // (24 // DAYPARTS)
+            minutes = (at[hi - 1] - at[lo]) // MINUTE_US
+            _add(book, TRIPS, 0, 1)
+            _add(book, ORIGINS, zone_from, 1)
+            _add(book, DESTINATIONS, zone_to, 1)
+            if zone_from == zone_to:
+                _add(book, SAME_ZONE, zone_to, 1)
+            _add(book, DISTANCES, far, 1)
+            _add(book, STEPS, by_steps, 1)
+            _add(book, BEND, by_bend, 1)
+            _add(book, METRES, _class_of(metres, METRE_EDGES), 1)
+            _add(book, HOURS, hour, 1)
+            _add(book, DAYS, day, 1)
+            _add(book, PACE, part, minutes)
+            _add(book, PACE, DAYPARTS + part, np.int64(metres / 100.0))
+            _add(book, FLOWS, zone_from * zones_x * zones_y + zone_to, 1)
+        for f in range(statistics):
+            mine = used[f, : length[f]]
+            w = weight(counts, mine, bounds[f], squares)
+            for k in range(len(mine)):
+                total[mine[k]] += w * counts[mine[k]]
+                counts[mine[k]] = 0
+            length[f] = 0
+        # numbers of trips go on from object to object, so what was seen need not be reset
+    return total
+
+
+def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
+    """The sum over objects of each statistic's clipped vector.
+
+    Protected change: one object added or removed. It moves each sum by exactly that object's vector,
+    whose L2 norm (L1 for pure) is at most the statistic's bound.
+    """
+    starts, arguments = _arguments(trips, plan, pure)
+    parts = map_ranges(sum_objects, trips.by_object, trips.by_object, *arguments)
+    total = np.zeros(starts[-1], np.int64)
+    for part in parts:
+        total += part
+    return [total[a:b] for a, b in pairwise(starts)]
+
+
+def vectors_of(trips: Trips, plan: Plan, one: int, *, pure: bool) -> list[Ints]:
+    """The clipped vectors of one object."""
+    starts, arguments = _arguments(trips, plan, pure)
+    total = sum_objects(one, one + 1, trips.by_object, *arguments)
+    return [total[a:b] for a, b in pairwise(starts)]
+
+
+def _arguments(trips: Trips, plan: Plan, pure: bool) -> tuple[Ints, tuple[Any, ...]]:
+    grids, region, period = plan.grids, plan.grids.region, plan.period
+    if tuple(statistic.name for statistic in plan.statistics) != ORDER:
+        raise ValueError("the plan's statistics are not those that are counted")
+    bounds = np.array([statistic.bound for statistic in plan.statistics], np.int64)
+    if not 0 < bounds.min() <= bounds.max() <= LARGEST_BOUND:
+        raise ValueError("a clip is out of range")
+    starts = offsets_from(np.array(plan.sizes, np.int64))
+    begin_day = (period.begin + period.offset_us) // _DAY_US
+    return starts, (
+        trips.offsets, trips.x, trips.y, trips.at,
+        (region.x_min, region.y_min, region.width, region.height),
+        (grids.zones_x, grids.zones_y, grids.per_zone, grids.per_cell),
+        grids.zone_distance_class(),
+        (begin_day, period.offset_us),
+        starts, bounds, not pure,
+    )  # fmt: skip
+
+
+def size_counts(trips: Trips) -> tuple[int, Ints]:
+    """How many objects have trips, and how many of them have how many (a class for each half octave).
+
+    One object adds 1 to the first and to one class of the second.
+    """
+    have = np.diff(trips.by_object)
+    have = have[have > 0]
+    edges = [math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES)]  # smallest t with t^2 >= 2^j
+    classes = np.searchsorted(np.array(edges, np.int64), have, side="right") - 1
+    return len(have), np.bincount(classes, minlength=SIZE_CLASSES).astype(np.int64)

@@ -1,0 +1,171 @@
+"""Walks from cell to cell that end in a given zone after a given number of steps.
+
+A step from cell i in direction k, after heading h, weighs moves[i, k] * turns[k - h]. What a state can
+still become is summed up backwards once for each zone of destination: onward[s, cell, h] is the weight
+of all ways of s steps from there that end in the zone. Forward, each step is drawn in proportion to
+its weight times what is onward from it: so walks have exactly the law of the weights, given their
+start, length and zone of destination.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS, Grids, heading_of
+from freqdp_db.methods.synthesis.streams import stream, uniform
+
+MOST_STEPS = 200
+
+
+@njit(nogil=True, cache=True)
+def _onward(longest, moves, turns, ends, cells_x, cells_y):  # type: ignore[no-untyped-def]
+    """Weights of all ways to the zone whose cells weigh `ends`; row 0 is for no step."""
+    cells = cells_x * cells_y
+    result = np.zeros((longest + 1, cells, HEADINGS))
+    for c in range(cells):
+        for h in range(HEADINGS):
+            result[0, c, h] = ends[c]
+    for s in range(1, longest + 1):
+        largest = 0.0
+        for c in range(cells):
+            cx, cy = c % cells_x, c // cells_x
+            for k in range(HEADINGS):
+                nx, ny = cx + HEADING_X[k], cy + HEADING_Y[k]
+                if nx < 0 or ny < 0 or nx >= cells_x or ny >= cells_y:
+                    continue
+                ahead = moves[c, k] * result[s - 1, ny * cells_x + nx, k]
+                if ahead == 0.0:
+                    continue
+                for h in range(HEADINGS):
+                    result[s, c, h] += ahead * turns[(k - h) % HEADINGS]
+            for h in range(HEADINGS):
+                largest = max(largest, result[s, c, h])
+        if largest > 0.0:
+            for c in range(cells):
+                for h in range(HEADINGS):
+                    result[s, c, h] /= largest
+    return result
+
+
+@njit(nogil=True, cache=True)
+def _walk(  # type: ignore[no-untyped-def]
+    first, last, by_zone, order, start, steps, purpose, moves, turns, ends, zone_of, cells_x,
+    cells_y, room, path, taken,
+):  # fmt: skip
+    """Walk the trips of zones `first` to `last` - 1; trip i's cells go to path[room[i]:]."""
+    weights = np.empty(HEADINGS)
+    for zone in range(first, last):
+        lo, hi = by_zone[zone], by_zone[zone + 1]
+        if lo == hi:
+            continue
+        longest = 0
+        for n in range(lo, hi):
+            longest = max(longest, steps[order[n]])
+        # a way that cannot be gone in the steps that were drawn takes more of them
+        longest = min(longest + cells_x + cells_y, MOST_STEPS)
+        here_ends = np.where(zone_of == zone, ends, 0.0)
+        onward = _onward(longest, moves, turns, here_ends, cells_x, cells_y)
+        for n in range(lo, hi):
+            i = order[n]
+            state = stream(purpose, i)
+            cell, heading = start[i], -1
+            left = min(steps[i], longest)
+            reachable = False
+            while True:
+                if left == 0:
+                    reachable = onward[0, cell, 0] > 0
+                else:
+                    for k in range(HEADINGS):
+                        nx, ny = cell % cells_x + HEADING_X[k], cell // cells_x + HEADING_Y[k]
+                        if nx < 0 or ny < 0 or nx >= cells_x or ny >= cells_y:
+                            continue
+                        if moves[cell, k] * onward[left - 1, ny * cells_x + nx, k] > 0:
+                            reachable = True
+                if reachable or left >= longest:
+                    break
+                left += 1
+            at = room[i]
+            path[at] = cell
+            if not reachable:
+                left = 0
+            taken[i] = left
+            while left > 0:
+                total = 0.0
+                for k in range(HEADINGS):
+                    weights[k] = 0.0
+                    nx, ny = cell % cells_x + HEADING_X[k], cell // cells_x + HEADING_Y[k]
+                    if nx < 0 or ny < 0 or nx >= cells_x or ny >= cells_y:
+                        continue
+                    turn = 1.0 if heading < 0 else turns[(k - heading) % HEADINGS]
+                    weights[k] = moves[cell, k] * turn * onward[left - 1, ny * cells_x + nx, k]
+                    total += weights[k]
+                aim = uniform(state) * total
+                chosen = -1
+                for k in range(HEADINGS):
+                    if weights[k] > 0.0:
+                        chosen = k
+                        aim -= weights[k]
+                        if aim < 0.0:
+                            break
+                cell += HEADING_Y[chosen] * cells_x + HEADING_X[chosen]
+                heading = chosen
+                left -= 1
+                at += 1
+                path[at] = cell
+
+
+def walk(
+    grids: Grids,
+    start: Ints,
+    zone: Ints,
+    steps: Ints,
+    moves: Metres,
+    turns: Metres,
+    ends: Metres,
+    purpose: np.uint64,
+) -> tuple[Ints, Ints]:
+    """Offsets and cells of the walks, one for each start cell, zone of destination and length."""
+    order = np.argsort(zone, kind="stable").astype(np.int64)
+    by_zone = offsets_of(zone[order], grids.zones)
+    room = np.minimum(steps + grids.cells_x + grids.cells_y, MOST_STEPS) + 1
+    rooms = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(room, out=rooms[1:])
+    path = np.empty(rooms[-1], np.int64)
+    taken = np.zeros(len(start), np.int64)
+    map_ranges(
+        _walk, by_zone, by_zone, order, start, steps, purpose, moves.reshape(-1, HEADINGS), turns,
+        ends, grids.zone_of_cell(), grids.cells_x, grids.cells_y, rooms, path, taken,
+    )  # fmt: skip
+    offsets = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(taken + 1, out=offsets[1:])
+    source = np.arange(offsets[-1]) + np.repeat(rooms[:-1] - offsets[:-1], taken + 1)
+    return offsets, path[source]
+
+
+@njit(nogil=True, cache=True)
+def counted(first, last, offsets, path, cells_x, cells):  # type: ignore[no-untyped-def]
+    """Distinct visits of cells, moves and turns of the walks in a range, as the vectors count them."""
+    visits = np.zeros(cells, np.int64)
+    moves = np.zeros(cells * HEADINGS, np.int64)
+    turns = np.zeros(HEADINGS, np.int64)
+    seen = np.full(cells, -1, np.int64)
+    for i in range(first, last):
+        heading = -1
+        for at in range(offsets[i], offsets[i + 1]):
+            c = path[at]
+            if seen[c] != i:
+                seen[c] = i
+                visits[c] += 1
+            if at + 1 < offsets[i + 1]:
+                dx = path[at + 1] % cells_x - c % cells_x
+                dy = path[at + 1] // cells_x - c // cells_x
+                k = heading_of(dx, dy)
+                moves[c * HEADINGS + k] += 1
+                if heading >= 0:
+                    turns[(k - heading) % HEADINGS] += 1
+                heading = k
+    return visits, moves, turns

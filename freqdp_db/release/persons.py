@@ -1,0 +1,37 @@
+"""Budgets for persons: given as epsilon, kept as rho, and said in words."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+from freqdp_db.mechanisms.accounting import best_guess_any, epsilon_of
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.datasets import DatasetRow, open_account
+from freqdp_db.storage.records.ledger import grant_budget, rho_of
+
+DELTA = Decimal("0.000001")
+"""What a person's epsilon is stated at, unless a release says otherwise."""
+DEFAULT_EPSILON = Decimal(4)
+
+
+def raise_for_persons(
+    database: Database, dataset: DatasetRow, epsilon: Decimal, reason: str
+) -> None:
+    """Let the source spend so much more for each person; opens the ledger if there is none."""
+    with database.begin() as connection:
+        account = open_account(connection, database, dataset.account_id, "person")
+    grant_budget(database, account, rho_of(database, epsilon, DELTA), reason)
+
+
+def in_words(rho: Decimal) -> str:
+    """What a sum of rho means for one person."""
+    if not rho:
+        return "Nothing has been spent for persons yet."
+    spent = Fraction(rho)
+    return (
+        f"Together they are differentially private for one person with all data: epsilon "
+        f"{float(epsilon_of(spent, Fraction(DELTA))):.3g} at delta {DELTA:f}. Anybody's best guess "
+        "whether a person is in the data of all of these together is right with probability at "
+        f"most {best_guess_any(spent):.3f} (a coin: 0.5)."
+    )

@@ -1,0 +1,143 @@
+"""What the proofs rest on: clips hold exactly, sums are sums, objects do not meet before the noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from freqdp_db.methods.synthesis import adatrace, dpt
+from freqdp_db.methods.synthesis.baseline import cell_trips
+from freqdp_db.methods.synthesis.layout import Grids
+from freqdp_db.methods.synthesis.plan import SCALE, Plan, second_round
+from freqdp_db.methods.synthesis.trips import Trips, cut_trips
+from freqdp_db.methods.synthesis.vectors import (
+    _arguments,
+    size_counts,
+    sum_objects,
+    summed,
+    vectors_of,
+    weight,
+    whole_root,
+)
+from tests.synthetic_world import PERIOD, REGION, small_city, small_trips, without
+
+ACCOUNTINGS = pytest.mark.parametrize("pure", [False, True], ids=["zcdp", "pure"])
+
+
+def plan_for(pure: bool, objects: int = 900) -> Plan:
+    sizes = np.zeros(24, np.int64)
+    sizes[2] = objects
+    return second_round(REGION, PERIOD, objects, sizes, Fraction(1, 10), pure=pure)
+
+
+def one_object(trips: Trips, u: int) -> Trips:
+    """The trips of one object alone."""
+    a, b = trips.by_object[u], trips.by_object[u + 1]
+    lo, hi = trips.offsets[a], trips.offsets[b]
+    return Trips(
+        np.array([0, b - a]), trips.offsets[a : b + 1] - lo, trips.x[lo:hi], trips.y[lo:hi],
+        trips.at[lo:hi],
+    )  # fmt: skip
+
+
+@ACCOUNTINGS
+@pytest.mark.parametrize("seed", range(3))
+def test_clips_hold_exactly(pure: bool, seed: int) -> None:
+    """For every object and statistic, in Python's whole numbers; some objects are clipped."""
+    plan, trips, clipped = plan_for(pure), small_trips(40, seed, wild=True), 0
+    for u in range(trips.objects):
+        for vector, statistic in zip(
+            vectors_of(trips, plan, u, pure=pure), plan.statistics, strict=True
+        ):
+            entries = [int(v) for v in vector if v]
+            size = sum(abs(v) for v in entries) if pure else sum(v * v for v in entries)
+            bound = statistic.bound if pure else statistic.bound**2
+            assert size <= bound, statistic.name
+            clipped += bool(entries) and np.gcd.reduce(vector) < SCALE
+    assert clipped > 50
+
+
+@ACCOUNTINGS
+def test_sums_are_sums_of_the_objects_vectors(pure: bool) -> None:
+    """Whatever the ranges: one by one, in two parts, or as the product cuts them."""
+    plan, trips = plan_for(pure), small_trips(60, 7, wild=True)
+    whole = np.concatenate(summed(trips, plan, pure=pure))
+    alone = sum(
+        np.concatenate(vectors_of(one_object(trips, u), plan, 0, pure=pure))
+        for u in range(trips.objects)
+    )
+    assert (whole == alone).all() and whole.any()
+    _, arguments = _arguments(trips, plan, pure)
+    for cut in (1, 23, 59):
+        parts = sum_objects(0, cut, trips.by_object, *arguments) + sum_objects(
+            cut, trips.objects, trips.by_object, *arguments
+        )
+        assert (whole == parts).all()
+
+
+@ACCOUNTINGS
+@pytest.mark.parametrize("one", [0, 11, 29])
+def test_removing_an_object_moves_sums_by_its_own_vector(pure: bool, one: int) -> None:
+    """From the samples on: nobody else's trips change."""
+    trajectories, places = small_city(30, 5, wild=True)
+    plan = plan_for(pure)
+    trips = cut_trips(trajectories, places, REGION, PERIOD)
+    rest = cut_trips(without(trajectories, one), places, REGION, PERIOD)
+    before, after = summed(trips, plan, pure=pure), summed(rest, plan, pure=pure)
+    for a, b, own in zip(before, after, vectors_of(trips, plan, one, pure=pure), strict=True):
+        assert (a - b == own).all()
+    (objects, sizes), (fewer, others) = size_counts(trips), size_counts(rest)
+    assert objects - fewer == (sizes - others).sum() <= 1
+    assert ((sizes - others) >= 0).all()
+
+
+def test_a_forgotten_clip_is_caught() -> None:
+    plan, trips = plan_for(False), small_trips(40, 1, wild=True)
+    loose = Plan(plan.grids, plan.period, [replace(s, bound=64 * s.bound) for s in plan.statistics])
+    broken = 0
+    for u in range(trips.objects):
+        for vector, told in zip(
+            vectors_of(trips, loose, u, pure=False), plan.statistics, strict=True
+        ):
+            broken += sum(int(v) ** 2 for v in vector) > told.bound**2
+    assert broken > 10
+
+
+@given(st.lists(st.integers(1, 2**20), min_size=1, max_size=50), st.integers(2**16, 2**30))
+@settings(max_examples=200, deadline=None)
+def test_weights_are_the_largest_that_fit(counts: list[int], bound: int) -> None:
+    column, used = np.array(counts, np.int64), np.arange(len(counts))
+    squares = sum(c * c for c in counts)
+    w = int(weight(column, used, bound, True))
+    assert w * w * squares <= bound * bound
+    assert w == SCALE or (w + 1) ** 2 * squares > bound * bound
+    w = int(weight(column, used, bound, False))
+    assert w * sum(counts) <= bound
+    assert w == SCALE or (w + 1) * sum(counts) > bound
+
+
+@given(st.integers(0, 2**61))
+def test_whole_root(n: int) -> None:
+    root = int(whole_root(np.int64(n)))
+    assert root * root <= n < (root + 1) ** 2
+
+
+@pytest.mark.parametrize("one", [0, 3, 17])
+def test_baselines_move_by_at_most_one(one: int) -> None:
+    """Every vector of AdaTrace and DPT: at most 1 in L1 for one object."""
+    trajectories, places = small_city(25, 9, wild=True)
+    grids = Grids(REGION, adatrace.SIDE, adatrace.SIDE, 1, 1)
+    worlds = [
+        cut_trips(t, places, REGION, PERIOD) for t in (trajectories, without(trajectories, one))
+    ]
+    counted = [adatrace.totals(cell_trips(t, REGION, adatrace.SIDE), grids) for t in worlds]
+    for part in adatrace.SHARES:
+        assert 0 <= np.abs(counted[0][part] - counted[1][part]).sum() <= SCALE
+    assert sum(adatrace.SHARES.values()) == 1
+    for a, b in zip(dpt.totals(worlds[0], REGION), dpt.totals(worlds[1], REGION), strict=True):
+        assert np.abs(a - b).sum() <= SCALE

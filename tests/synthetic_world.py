@@ -1,0 +1,62 @@
+"""A small made-up city for the tests of the synthetic methods: persons with trips between places."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
+from freqdp_db.methods.synthesis.trips import Trips, cut_trips
+
+REGION = Region(0.0, 0.0, 24_000.0, 18_000.0)
+PERIOD = Period(0, 3 * 24 * 60 * MINUTE_US, 2 * 60 * MINUTE_US)
+
+
+def small_city(objects: int, seed: int, *, wild: bool = False) -> tuple[Trajectories, Locations]:
+    """Walks of a few hours a day; `wild` adds samples outside, jumps, and very long days."""
+    generator = np.random.default_rng(seed)
+    lengths, xs, ys, times = [], [], [], []
+    for _ in range(objects):
+        count = int(generator.integers(0, 400 if wild else 120))
+        gaps = generator.choice([1, 2, 5, 45], count, p=[0.3, 0.4, 0.25, 0.05]) * MINUTE_US
+        at = generator.integers(0, 600) * MINUTE_US + np.cumsum(gaps)
+        way = np.cumsum(generator.normal(0, 700, (count, 2)), axis=0) * generator.choice(
+            [0.05, 1, 2]
+        )
+        x, y = 11_000 + generator.normal(0, 3_000) + way[:, 0], 9_000 + way[:, 1]
+        if wild:
+            jumps = generator.random(count) < 0.05
+            x = np.where(jumps, x + generator.normal(0, 60_000, count), x)
+        else:
+            x, y = np.clip(x, 0, 23_999), np.clip(y, 0, 17_999)
+        lengths.append(count)
+        xs.append(x)
+        ys.append(y)
+        times.append(at)
+    at = np.concatenate(times).astype(np.int64)
+    offsets = offsets_from(np.array(lengths))
+    places = Locations(np.concatenate(xs), np.concatenate(ys))
+    location = np.arange(len(at), dtype=np.int32)
+    start = np.array([at[a] if a < b else 0 for a, b in pairwise(offsets)])
+    return Trajectories(offsets, location, at, start.astype(np.int64)), places
+
+
+def small_trips(objects: int, seed: int, *, wild: bool = False) -> Trips:
+    return cut_trips(*small_city(objects, seed, wild=wild), REGION, PERIOD)
+
+
+def without(trajectories: Trajectories, one: int) -> Trajectories:
+    """The same without one object."""
+    kept = np.delete(np.arange(len(trajectories)), one)
+    index = np.concatenate(
+        [np.arange(trajectories.offsets[u], trajectories.offsets[u + 1]) for u in kept]
+    )
+    return Trajectories(
+        offsets_from(trajectories.lengths[kept]),
+        trajectories.location[index],
+        trajectories.at[index],
+        trajectories.start[kept],
+    )
