@@ -89,10 +89,10 @@ def run(arguments: Sequence[str]) -> int:
         result: Any = app(args=list(arguments), standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FreqdpError as error:
-        _show_error(error.as_dict(), as_json)
+        _show_error(error.as_options(), as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
-        _show_error(Interrupted().as_dict(), as_json)
+        _show_error(Interrupted().as_options(), as_json)
         return Interrupted.exit_code
     except console.ClickException as error:
         unacceptable = (
