@@ -32,7 +32,7 @@ def _refused(error: FreqdpError) -> Finding:
     return Finding(str(told["message"]), False, told["remedy"])
 
 
-def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding]:
+def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]:
     """Check from the ground up; stop where nothing further can be known."""
     findings = [
         Finding(
@@ -42,7 +42,7 @@ def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding
         )
     ]
     try:
-        database = reach(check_schema=False)
+        database = reach()
     except FreqdpError as error:
         return [*findings, _refused(error)]
     with database.begin() as connection:

@@ -15,18 +15,15 @@ import typer
 from freqdp_db import __version__
 from freqdp_db.cli import (
     anonymize,
-    audit,
     bench,
     console,
     dataset,
     db,
     demo,
     evaluate,
-    experiment,
     jobs,
     ledger,
     load,
-    load_roads,
     release,
     schedule,
     setup,
@@ -107,19 +104,16 @@ def run(arguments: Sequence[str]) -> int:
 
 setup.register(app)
 app.add_typer(db.app)
-load_roads.register(load.app)
 app.add_typer(load.app)
 app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)
 evaluate.register(app)
-experiment.register(app)
 ledger.register(app)
 app.add_typer(ledger.app)
 jobs.register(app)
 app.add_typer(schedule.app)
 app.add_typer(bench.app)
-audit.register(app)
 demo.register(app, run)
 
 
