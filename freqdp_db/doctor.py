@@ -27,7 +27,12 @@ class Finding:
     remedy: str | None = None
 
 
-def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding]:
+def _refused(error: FreqdpError) -> Finding:
+    told = error.as_options()
+    return Finding(str(told["message"]), False, told["remedy"])
+
+
+def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]:
     """Check from the ground up; stop where nothing further can be known."""
     findings = [
         Finding(
@@ -37,9 +42,9 @@ def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding
         )
     ]
     try:
-        database = reach(check_schema=False)
+        database = reach()
     except FreqdpError as error:
-        return [*findings, Finding(error.message, False, error.remedy)]
+        return [*findings, _refused(error)]
     with database.begin() as connection:
         version, shown = server_version(connection)
         findings.append(
@@ -59,7 +64,7 @@ def diagnose(settings: Settings, reach: Callable[..., Database]) -> list[Finding
         require_current(database)
         findings.append(Finding(f"schema {settings.schema} is up to date", True))
     except FreqdpError as error:
-        findings.append(Finding(error.message, False, error.remedy))
+        findings.append(_refused(error))
     missing = [r for r in roles if r not in present]
     findings.append(
         Finding(

@@ -19,10 +19,39 @@
     VerificationFailed           exit code 3: a release is not what its log says
     Interrupted                  exit code 130: Ctrl-C or SIGTERM
 
-A message says what was wrong and with which value; `remedy` says what to do about it.
+A message says what was wrong and with which value; `remedy` says what to do about it. Both are
+written with options (`--time-step 0s is not ...`). The command line prints them so (`as_options`);
+Python, SQL and the records of jobs know the same parameter by its key (`time_step`).
 """
 
 from __future__ import annotations
+
+import re
+
+# What is quoted, a value or a command, is left as it is.
+_OPTION = re.compile(
+    r"`[^`]*`"
+    r"|(?<!\w)'(?:[^'\\]|\\.)*'"
+    r'|(?<!\w)"(?:[^"\\]|\\.)*"'
+    r"|(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)"
+)
+_RESERVED = {"as": "name", "from": "source", "raise": "amount"}
+"""Options that are no names in Python, and what stands for them there."""
+
+
+def key_of(option: str) -> str:
+    """The key of an option: `--time-step` is `time_step`."""
+    name = option.removeprefix("--").replace("-", "_")
+    return _RESERVED.get(name, name)
+
+
+def _in_keys(text: str) -> str:
+    return _OPTION.sub(lambda found: key_of(found["name"]) if found["name"] else found[0], text)
+
+
+def _named(text: str) -> str | None:
+    """The key of the first option that a text names."""
+    return next((key_of(f["name"]) for f in _OPTION.finditer(text) if f["name"]), None)
 
 
 class FreqdpError(Exception):
@@ -37,16 +66,22 @@ class FreqdpError(Exception):
         message: str | None = None,
         *,
         remedy: str | None = None,
+        parameter: str | None = None,
         can_pass: bool | None = None,
     ) -> None:
-        self.message = message or (type(self).__doc__ or "").strip()
-        self.remedy = remedy
+        self._written = message or (type(self).__doc__ or "").strip(), remedy
+        self.message = _in_keys(self._written[0])
+        self.remedy = None if remedy is None else _in_keys(remedy)
+        self.parameter = parameter or _named(self._written[0])
+        """The key of the parameter whose value is refused, if it is one's."""
         if can_pass is not None:
             self.can_pass = can_pass
         super().__init__(self.message)
 
-    def as_dict(self) -> dict[str, str | None]:
-        return {"error": type(self).__name__, "message": self.message, "remedy": self.remedy}
+    def as_options(self) -> dict[str, str | None]:
+        """For the command line: parameters are spelled as options."""
+        message, remedy = self._written
+        return {"error": type(self).__name__, "message": message, "remedy": remedy}
 
 
 class ServerNotFound(FreqdpError):

@@ -1,39 +1,30 @@
-"""`freqdp plan` and `freqdp anonymize`."""
+"""`freqdp plan`, `freqdp anonymize` and `freqdp audit`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
-from freqdp_db.cli.request import SEED, Dataset, Memory
-
-if TYPE_CHECKING:
-    from freqdp_db.release.request import Request
+from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import SEED, TRIED, Dataset, Memory
 
 
 def register(app: typer.Typer) -> None:
     @command(app, "plan", without=SEED)
-    def plan(
-        session: Session,
-        dataset: Dataset,
-        request: Request,
-    ) -> None:
+    def plan(session: Session, dataset: Dataset, request: dict[str, Any]) -> None:
         """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
-        from freqdp_db.release.planning import make_plan
-        from freqdp_db.storage.records.datasets import find_dataset
-
-        database = session.database()
-        row = find_dataset(database, dataset)
-        found = make_plan(database, row, request, session.progress(kernels=True))
-        session.answer(found.document(), lambda: session.print_all(found.lines()))
+        session.show(
+            freqdp_db.plan(session.target, dataset, **request, progress=session.progress())
+        )
 
     @command(app, "anonymize", without=())
     def anonymize(
         session: Session,
         dataset: Dataset,
-        request: Request,
+        request: dict[str, Any],
         as_: Annotated[
             str | None, typer.Option("--as", help="Name of the release. Default: <dataset>_<n>.")
         ] = None,
@@ -46,18 +37,48 @@ def register(app: typer.Typer) -> None:
         memory: Memory = "4GB",
     ) -> None:
         """Anonymize a dataset and publish the result as a new table."""
-        from freqdp_db.release.paging import parse_memory
-        from freqdp_db.release.pipeline import anonymize as run
-        from freqdp_db.release.summary import describe_outcome, outcome_document
-        from freqdp_db.storage.records.datasets import find_dataset
+        session.show(
+            freqdp_db.anonymize(
+                session.target,
+                dataset,
+                **request,
+                name=as_,
+                new_draw=new_draw,
+                memory=memory,
+                progress=session.progress(),
+            )
+        )
 
-        limit = parse_memory(memory)
-        database = session.database()
-        row = find_dataset(database, dataset)
-        progress = session.progress(kernels=True)
-        outcome = run(database, row, request, progress, name=as_, new_draw=new_draw, memory=limit)
-        document: dict[str, Any] = {
-            **outcome_document(database, outcome),
-            "seconds": progress.seconds,
-        }
-        session.answer(document, lambda: session.print_all(describe_outcome(database, outcome)))
+    @command(app, "audit", without=TRIED)
+    def audit(
+        session: Session,
+        dataset: Dataset,
+        request: dict[str, Any],
+        runs: Annotated[
+            int, whole_number("--runs", "Runs in each of two neighbouring worlds.")
+        ] = 40_000,
+    ) -> None:
+        """Bound epsilon from below, by experiment. Publishes and spends nothing; for the curator.
+
+        Exit 3 if a mechanism loses more than it claims.
+        """
+        found = freqdp_db.audit(
+            session.target, dataset, **request, runs=runs, progress=session.progress()
+        )
+
+        def show() -> None:
+            session.print(
+                f"{found.dataset}, method {found.request.method.name}: epsilon is at least so much, "
+                f"by experiment (all of it at {found.confidence:.1%} confidence)."
+            )
+            session.table(
+                ["artefact", "lists", "neighbour", "claimed", "at least", "runs", "verdict"],
+                found.rows(),
+            )
+            session.print(
+                "Held equal: candidates and point lists are those of the first world, as the "
+                "guarantee assumes. Where lists move, and for the table of trajectories, nothing is "
+                "claimed: one world shows what the other cannot. Nothing was published or spent."
+            )
+
+        session.answer(found, show)

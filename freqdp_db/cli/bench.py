@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.cli.request import Signature
-
-if TYPE_CHECKING:
-    from freqdp_db.storage.connection.engine import Database
 
 app = typer.Typer(name="bench", help="Measure the search and the whole job.", no_args_is_help=True)
 
@@ -29,16 +26,6 @@ Seed = Annotated[
 Picture = Annotated[
     str | None, typer.Option("--picture", help="Draw it, too: a file ending in .png or .svg.")
 ]
-_CITY_DAYS = 2
-
-
-def _make(session: Session, seed: int) -> Any:
-    from freqdp_db.cli.samples import make_city
-
-    def make(database: Database, relation: tuple[str, str], objects: int) -> None:
-        make_city(database, relation, objects, _CITY_DAYS, seed, session.progress())
-
-    return make
 
 
 @command(app, "search")
@@ -59,52 +46,23 @@ def search(
     picture: Picture = None,
 ) -> None:
     """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
-    from freqdp_db.bench.installation import parse_sizes, some_build
-    from freqdp_db.bench.pictures import check_picture, draw_search
-    from freqdp_db.bench.search import bench_search, parse_names, part_of
-    from freqdp_db.dataset.memory import load_build
-    from freqdp_db.errors import BadInput
-    from freqdp_db.release.request import Request
-    from freqdp_db.storage.records.datasets import find_dataset
+    from freqdp_db.interface.benchmarks import bench_searches
 
-    wanted = parse_sizes(sizes)
-    if queries < 1:
-        raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
-    path = None if picture is None else check_picture(picture)
-    names = parse_names(strategies)
-    request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
-    database = session.database()
-    progress = session.progress(kernels=True)
-    row = None if dataset is None else find_dataset(database, dataset)
-    make = _make(session, seed)
-    with some_build(database, row, make, wanted[-1], progress) as (source, number):
-        build = load_build(source, number, progress)
-        known = len(build.trajectories)
-        runs = [
-            bench_search(
-                source,
-                part_of(build.trajectories, size, seed),
-                build.locations,
-                request,
-                names,
-                queries=queries,
-                seed=seed,
-                progress=progress,
-            )
-            for size in sorted({min(size, known) for size in wanted})
-        ]
-    if path is not None:
-        draw_search(runs, path)
-    document = {
-        "dataset": dataset,
-        "answers_equal": all(run.answers_equal and run.local_answers_equal for run in runs),
-        **{key: value for key, value in runs[-1].document().items() if key != "answers_equal"},
-        "runs": [run.document() for run in runs],
-        "picture": None if path is None else str(path),
-    }
+    found = bench_searches(
+        session.target,
+        dataset,
+        sizes=sizes,
+        queries=queries,
+        strategies=strategies,
+        epsilon=epsilon,
+        signature=signature,
+        seed=seed,
+        picture=picture,
+        progress=session.progress(),
+    )
 
     def show() -> None:
-        for run in runs:
+        for run in found.runs:
             session.print(
                 f"{run.trajectories:,} trajectories, {run.segments:,} distinct segments: "
                 f"{run.queries:,} queries for the nearest trajectories, one core"
@@ -113,12 +71,12 @@ def search(
             session.print("nearest segments of one trajectory")
             session.table(_HEADERS, [_cells(s, None) for s in run.local])
             session.print("")
-        equal = document["answers_equal"]
+        equal = found.answers_equal
         session.print(
             "All answers are equal, ties included." if equal else "THE ANSWERS DIFFER: report this."
         )
 
-    session.answer(document, show)
+    session.answer(found, show)
 
 
 _HEADERS = [
@@ -158,23 +116,19 @@ def pipeline(
     picture: Picture = None,
 ) -> None:
     """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""
-    from freqdp_db.bench.installation import parse_sizes, workbench
-    from freqdp_db.bench.pictures import check_picture, draw_pipeline
-    from freqdp_db.bench.pipeline import bench_pipeline, growth_exponent
-    from freqdp_db.release.request import Request
-    from freqdp_db.storage.records.datasets import find_dataset
+    from freqdp_db.interface.benchmarks import bench_pipelines
 
-    wanted = parse_sizes(sizes)
-    path = None if picture is None else check_picture(picture)
-    request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
-    database = session.database()
-    row = None if dataset is None else find_dataset(database, dataset)
-    session.progress(kernels=True)
-    with workbench(database, row, _make(session, seed)) as bench:
-        runs = bench_pipeline(bench, wanted, request, seed, session.progress)
-    exponent = growth_exponent(runs)
-    if path is not None:
-        draw_pipeline(runs, exponent, path)
+    found = bench_pipelines(
+        session.target,
+        dataset,
+        sizes=sizes,
+        method=method,
+        epsilon=epsilon,
+        signature=signature,
+        seed=seed,
+        picture=picture,
+        progress=session.progress,
+    )
 
     def show() -> None:
         session.table(
@@ -187,14 +141,14 @@ def pipeline(
                     round(run.ratios["anonymize"], 2), round(run.verify_s, 1),
                     round(run.ratios["anonymize_and_verify"], 2), round(run.peak_rss_mb),
                 ]
-                for run in runs
+                for run in found.runs
             ],
         )  # fmt: skip
         session.print(
             "Seconds; /floor: times the copy floor, after verify for release and verify together; "
             "MB: peak memory."
         )
-        last = runs[-1]
+        last = found.runs[-1]
         for title, stages in (
             ("copy floor", last.floor_parts),
             ("build", last.build_stages),
@@ -202,15 +156,7 @@ def pipeline(
         ):
             session.print(f"\n{title}, {last.trajectories:,} trajectories")
             session.pairs([(name.removesuffix("_s"), f"{s:.2f} s") for name, s in stages.items()])
-        if exponent is not None:
-            session.print(f"\nanonymize with verify grows as n^{exponent:.2f}")
+        if found.growth_exponent is not None:
+            session.print(f"\nanonymize with verify grows as n^{found.growth_exponent:.2f}")
 
-    session.answer(
-        {
-            "dataset": dataset,
-            "runs": [run.document() for run in runs],
-            "growth_exponent": exponent,
-            "picture": None if path is None else str(path),
-        },
-        show,
-    )
+    session.answer(found, show)

@@ -7,9 +7,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from functools import wraps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,10 +18,13 @@ from rich.table import Table
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
 from freqdp_db.cli.request import parameters as request_options
 from freqdp_db.cli.request import wished
+from freqdp_db.documents import plain
 from freqdp_db.errors import Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
-from freqdp_db.storage.connection.engine import Database, connect
+
+if TYPE_CHECKING:
+    from freqdp_db.interface.connecting import Target
 
 # typer carries its own copy of click in newer versions: take the classes from typer.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -44,37 +47,19 @@ class Session:
     command: str
     talk: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
     out: Console = field(default_factory=lambda: Console(highlight=False))
-    _database: Database | None = None
-    _reads_private: bool | None = None
-
-    def database(self, *, check_schema: bool = True) -> Database:
-        """The database, reached once; refused if its schema is missing or stale."""
-        if self._database is None:
-            self._database = connect(self.settings, self.command)
-        if check_schema and self.reads_private:
-            from freqdp_db.storage.schema.upgrade import require_current
-
-            require_current(self._database)
-        return self._database
 
     @property
-    def reads_private(self) -> bool:
-        """Whether this login may look into the private schema; an analyst's may not."""
-        if self._reads_private is None:
-            from freqdp_db.storage.schema.upgrade import reads_private
+    def target(self) -> Target:
+        """The database that the command speaks to, reached by whoever needs it."""
+        # here: the driver takes a second to load, which --help has not
+        from freqdp_db.interface.connecting import Target
 
-            self._reads_private = reads_private(self.database(check_schema=False))
-        return self._reads_private
+        return Target(self.settings, self.command)
 
-    def progress(self, *, kernels: bool = False) -> Progress:
-        """Shows how far the work is; `kernels`: it needs the compiled ones."""
+    def progress(self) -> Progress:
+        """Shows how far the work is."""
         terminal = self.talk.is_terminal
-        shown = TerminalProgress(self.talk) if terminal else PlainProgress(self.talk)
-        if kernels:
-            from freqdp_db.compiling import compile_kernels
-
-            compile_kernels(shown)
-        return shown
+        return TerminalProgress(self.talk) if terminal else PlainProgress(self.talk)
 
     def say(self, text: str) -> None:
         """Talk, on stderr: never part of the answer."""
@@ -83,9 +68,14 @@ class Session:
     def answer(self, document: Any, show: Callable[[], None]) -> None:
         """The answer, on stdout: one JSON document, or what `show` prints."""
         if self.json:
-            sys.stdout.write(json.dumps(document, default=str, ensure_ascii=False, indent=2) + "\n")
+            text = json.dumps(document, default=_plain, ensure_ascii=False, indent=2)
+            sys.stdout.write(text + "\n")
         else:
             show()
+
+    def show(self, found: Any) -> None:
+        """The answer of a document that has words of its own."""
+        self.answer(found, lambda: self.print_all(found.lines()))
 
     def print(self, text: str) -> None:
         self.out.print(text, markup=False, soft_wrap=True)
@@ -119,6 +109,13 @@ class Session:
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
             self.print(f"{name.ljust(width)}  {_cell(value)}")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: documents, moments, exact numbers, paths."""
+    if hasattr(value, "document"):
+        return value.document()
+    return plain(value) if is_dataclass(value) else str(value)
 
 
 def _cell(value: Any) -> str:
@@ -193,8 +190,7 @@ def command(
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        # of the request only its name is known here: to import it takes a second
-        signature = inspect.signature(function, eval_str=True, locals={"Request": Any})
+        signature = inspect.signature(function, eval_str=True)
         own = []
         for parameter in list(signature.parameters.values())[1:]:
             own += request_options(without or ()) if parameter.name == "request" else [parameter]
@@ -215,16 +211,11 @@ def command(
             )
             try:
                 if without is not None:
-                    from freqdp_db.release.request import Request
-
-                    arguments["request"] = Request.parse(**wished(arguments))
+                    arguments["request"] = wished(arguments)
                 function(session, **arguments)
             except KeyboardInterrupt:
                 # typer would end without a word
                 raise Interrupted from None
-            finally:
-                if session._database is not None:
-                    session._database.close()
 
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         run.__signature__ = signature.replace(  # type: ignore[attr-defined]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+Region = Annotated[
+    str | None,
+    typer.Option("--region", help="Public: where the data may lie: WEST,SOUTH,EAST,NORTH."),
+]
+Period = Annotated[
+    str | None, typer.Option("--period", help="Public: when the data may lie: FROM/TO, two dates.")
+]
 
 
 @command(app, "add")
@@ -45,35 +52,34 @@ def add(
         str | None,
         typer.Option("--budget", help="Epsilon that this source may spend in all. Default: 10."),
     ] = None,
+    region: Region = None,
+    period: Period = None,
 ) -> None:
     """Register a table or view of yours. Reads nothing yet, and never writes to it."""
-    from freqdp_db.dataset.registration import Registration, register
-    from freqdp_db.storage.records.ledger import find_budget
-
-    row, new_budget = register(
-        session.database(),
-        Registration(
-            name=name,
-            source=source,
-            object=object_,
-            time=time,
-            geom=geom,
-            lon=lon,
-            lat=lat,
-            snap=snap,
-            srid=srid,
-            timezone=timezone,
-            filter=where,
-            budget=budget,
-        ),
+    added = freqdp_db.add_dataset(
+        session.target,
+        name,
+        source,
+        object=object_,
+        time=time,
+        geom=geom,
+        lon=lon,
+        lat=lat,
+        snap=snap,
+        srid=srid,
+        timezone=timezone,
+        where=where,
+        budget=budget,
+        region=region,
+        period=period,
     )
-    account = find_budget(session.database(), row.account_id)
 
     def show() -> None:
         session.print(
-            f"Dataset {name}: {row.source_schema}.{row.source_relation}, snap {row.snap}."
+            f"Dataset {name}: {added.source_schema}.{added.source_relation}, snap {added.snap}."
         )
-        if new_budget:
+        account = added.budget
+        if added.budget_is_new:
             session.print(f"Its source may spend epsilon {account.granted} in all.")
         else:
             session.print(
@@ -82,48 +88,45 @@ def add(
             )
         session.print(f"Next: freqdp dataset build {name}")
 
-    session.answer({**asdict(row), "budget": asdict(account), "budget_is_new": new_budget}, show)
+    session.answer(added, show)
+
+
+@command(app, "set")
+def set_(session: Session, name: Name, region: Region = None, period: Period = None) -> None:
+    """Say what is public of a dataset: where and when its data may lie."""
+    row = freqdp_db.set_dataset(session.target, name, region=region, period=period)
+    session.answer(
+        row,
+        lambda: session.print(
+            f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both public. "
+            f"Next: freqdp dataset build {name}"
+        ),
+    )
 
 
 @command(app, "build")
 def build(session: Session, name: Name) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
-    from freqdp_db.dataset.building import build as build_dataset
-    from freqdp_db.dataset.summary import describe_build
-    from freqdp_db.storage.records.builds import sparse_objects
-    from freqdp_db.storage.records.datasets import find_dataset
-
-    database = session.database()
-    progress = session.progress(kernels=True)
-    row = build_dataset(database, find_dataset(database, name), progress)
-    sparse = sparse_objects(database, row.build_id, 10)
-    document = {
-        **asdict(row),
-        "seconds": progress.seconds,
-        "objects_with_fewer_than_20_places": sparse,
-    }
+    built = freqdp_db.build_dataset(session.target, name, progress=session.progress())
 
     def show() -> None:
-        for line in describe_build(row):
-            session.print(line)
-        if sparse:
+        session.print_all(built.lines())
+        if built.objects_with_fewer_than_20_places:
             session.print(
-                f"{sparse:,} objects have fewer than 20 places: with --signature 10 the method "
-                "leaves little of them."
+                f"{built.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: with "
+                "--signature 10 the method leaves little of them."
             )
         session.print(f"Next: freqdp plan {name}, or freqdp anonymize {name} --epsilon 1")
 
-    session.answer(document, show)
+    session.answer(built, show)
 
 
 @command(app, "list")
 def list_(session: Session) -> None:
     """All datasets."""
-    from freqdp_db.storage.records.datasets import list_datasets
-
-    rows = list_datasets(session.database())
+    rows = freqdp_db.datasets(session.target)
     session.answer(
-        [asdict(r) for r in rows],
+        rows,
         lambda: (
             session.table(
                 ["name", "source", "snap", "build"],
@@ -141,23 +144,10 @@ def list_(session: Session) -> None:
 @command(app, "show")
 def show(session: Session, name: Name) -> None:
     """One dataset: its mapping, its current build and its budget."""
-    from freqdp_db.dataset.summary import describe_build
-    from freqdp_db.storage.records.builds import find_build
-    from freqdp_db.storage.records.datasets import find_dataset
-    from freqdp_db.storage.records.ledger import find_budget
-
-    database = session.database()
-    row = find_dataset(database, name)
-    budget = find_budget(database, row.account_id)
-    built = find_build(database, row.current_build) if row.current_build else None
-    document: dict[str, Any] = {
-        **asdict(row),
-        "budget": asdict(budget),
-        "build": asdict(built) if built else None,
-    }
+    row = freqdp_db.dataset(session.target, name)
 
     def show_() -> None:
-        mapping = row.mapping
+        mapping, budget = row.mapping, row.budget
         session.pairs(
             [
                 ("dataset", row.name),
@@ -170,26 +160,16 @@ def show(session: Session, name: Name) -> None:
                 ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
             ]
         )
-        if built is None:
-            session.print(f"Not built yet. Next: freqdp dataset build {name}")
-        else:
-            for line in describe_build(built):
-                session.print(line)
+        session.print_all(row.build_lines())
 
-    session.answer(document, show_)
+    session.answer(row, show_)
 
 
 @command(app, "drop")
 def drop(session: Session, name: Name) -> None:
     """Forget a dataset. Its source, its budget and its published releases stay."""
-    from freqdp_db.dataset.dropping import drop_dataset
-    from freqdp_db.storage.records.datasets import find_dataset
-
-    database = session.database()
-    row = find_dataset(database, name)
-    dropped = drop_dataset(database, row)
     session.answer(
-        {"dropped": name, "builds_removed": dropped},
+        freqdp_db.drop_dataset(session.target, name),
         lambda: session.print(
             f"Dropped dataset {name}. Its source, its budget and its releases are as they were."
         ),

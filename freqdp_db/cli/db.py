@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from freqdp_db.cli.console import Session, command
-from freqdp_db.server.embedded import EmbeddedServer, ServerStatus, connection_url
+
+if TYPE_CHECKING:
+    from freqdp_db.server.embedded import EmbeddedServer, ServerStatus
 
 app = typer.Typer(name="db", help="The embedded server.", no_args_is_help=True)
 
 # With these set, libpq would go to another server than the one that psql is told.
 _MISLEADING = ("PGHOSTADDR", "PGSERVICE")
+
+
+def _server(session: Session) -> EmbeddedServer:
+    from freqdp_db.server.embedded import EmbeddedServer
+
+    return EmbeddedServer(session.settings.data_dir)
+
+
+def _url(conninfo: str) -> str:
+    from freqdp_db.server.embedded import connection_url
+
+    return connection_url(conninfo)
 
 
 def _document(status: ServerStatus, **more: object) -> dict[str, object]:
@@ -32,8 +46,8 @@ def _document(status: ServerStatus, **more: object) -> dict[str, object]:
 @command(app, "start")
 def start(session: Session) -> None:
     """Start the embedded server; create it the first time."""
-    server = EmbeddedServer(session.settings.data_dir)
-    url = connection_url(server.ensure_running())
+    server = _server(session)
+    url = _url(server.ensure_running())
     status = server.status()
     session.answer(
         _document(status, url=url),
@@ -44,7 +58,7 @@ def start(session: Session) -> None:
 @command(app, "stop")
 def stop(session: Session) -> None:
     """Stop the embedded server; the data stays."""
-    stopped = EmbeddedServer(session.settings.data_dir).stop()
+    stopped = _server(session).stop()
     session.answer(
         {"stopped": stopped},
         lambda: session.print("stopped" if stopped else "the server was not running"),
@@ -54,7 +68,7 @@ def stop(session: Session) -> None:
 @command(app, "status")
 def status(session: Session) -> None:
     """Say whether the embedded server runs, and where its files are."""
-    found = EmbeddedServer(session.settings.data_dir).status()
+    found = _server(session).status()
     session.answer(
         _document(found),
         lambda: session.pairs(
@@ -73,7 +87,7 @@ def status(session: Session) -> None:
 @command(app, "url")
 def url(session: Session) -> None:
     """Print the embedded server's URL, for psql, SQLAlchemy or --dsn; does not start it."""
-    address = connection_url(EmbeddedServer(session.settings.data_dir).conninfo())
+    address = _url(_server(session).conninfo())
     session.answer({"url": address}, lambda: session.print(address))
 
 
@@ -86,7 +100,7 @@ def psql(
     ] = None,
 ) -> None:
     """Open psql on the embedded server. With --json: print the command instead of running it."""
-    server = EmbeddedServer(session.settings.data_dir)
+    server = _server(session)
     server.ensure_running()
     words = [*server.psql_command(), *(arguments or [])]
     if session.json:

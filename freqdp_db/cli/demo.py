@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import FreqdpError, Interrupted
@@ -34,9 +35,6 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
         ] = None,
     ) -> None:
         """Make up a city, anonymize it, verify and measure it, and report what came of it."""
-        from freqdp_db.release.summary import describe_release, release_document
-        from freqdp_db.storage.records.datasets import list_datasets
-        from freqdp_db.storage.records.releases import list_releases
 
         def step(why: str, *arguments: str) -> None:
             session.say(f"\n# {why}\n$ freqdp {shlex.join(arguments)}")
@@ -51,8 +49,7 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
         size = ["--objects", str(objects), "--days", str(days), "--seed", str(seed)]
         step("Create freqdp's schemas", "init")
         step("Make up a city, for want of a table of your own", "load", "demo", *size, "--replace")
-        database = session.database()
-        if not any(d.name == _NAME for d in list_datasets(database)):
+        if not any(d.name == _NAME for d in freqdp_db.datasets(session.target)):
             step(
                 "Register the table: which column is what",
                 *("dataset", "add", _NAME, "--from", "demo.city", "--object", "object_id"),
@@ -61,7 +58,7 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
         step("Clean it, snap it to places, file its segments", "dataset", "build", _NAME)
         step("What would a release spend and edit? (spends nothing)", "plan", _NAME)
         step("Anonymize and publish", "anonymize", _NAME, "--epsilon", "1")
-        newest = [r for r in list_releases(database) if r.state == "published"][-1]
+        newest = freqdp_db.release(session.target, _newest(session))
         step("Prove that the table is what the log says", "release", "verify", newest.name)
         step("What has been spent", "budget", _NAME)
         roads = ("--roads", "demo.roads")
@@ -74,9 +71,7 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
 
         def show() -> None:
             session.print("\n" + "=" * 78)
-            for line in describe_release(database, newest):
-                session.print(line)
-            session.print("")
+            session.print_all([*newest.lines(), ""])
             session.print("Analysts query it with SQL:      freqdp db psql")
             session.print(
                 f"  SELECT * FROM {session.settings.release_schema}.{newest.name} LIMIT 5;"
@@ -85,7 +80,11 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             session.print("Stop the embedded server:        freqdp db stop")
             session.print(f"Open the report in a browser:    {page}")
 
-        session.answer({**release_document(database, newest), "report": str(page)}, show)
+        session.answer({**newest.document(), "report": str(page)}, show)
+
+
+def _newest(session: Session) -> str:
+    return [r.name for r in freqdp_db.releases(session.target) if r.published_at][-1]
 
 
 def _folder() -> Path:

@@ -1,18 +1,16 @@
-"""`freqdp evaluate` and `freqdp match`: how private and useful a release is; samples on roads."""
+"""`freqdp evaluate`, `freqdp experiment` and `freqdp match`: how private and useful; roads."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.errors import BadInput
-
-if TYPE_CHECKING:
-    from freqdp_db.roads.tables import RoadTable
+from freqdp_db.cli.request import Dataset, Signature
 
 SeedOption = Annotated[
     int,
@@ -29,20 +27,6 @@ MapOption = Annotated[
 ]
 
 
-def road_table(roads: str | None, map_: list[str] | None) -> RoadTable | None:
-    """What --roads and --map say."""
-    from freqdp_db.roads.tables import RoadTable
-    from freqdp_db.storage.connection.names import parse_relation
-    from freqdp_db.storage.source.road_tables import column_mapping
-
-    mapping = column_mapping(map_ or [])
-    if roads is None:
-        if mapping:
-            raise BadInput("--map is given without --roads", remedy="name the edge table: --roads")
-        return None
-    return RoadTable(parse_relation(roads, "--roads"), mapping)
-
-
 def register(app: typer.Typer) -> None:
     @command(app, "evaluate")
     def evaluate(
@@ -53,45 +37,83 @@ def register(app: typer.Typer) -> None:
         seed: SeedOption = 1,
     ) -> None:
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
-        from freqdp_db.evaluation.evaluate import check_seed
-        from freqdp_db.evaluation.evaluate import evaluate as run
-        from freqdp_db.evaluation.metrics import PUBLISHABLE
-        from freqdp_db.evaluation.report.verdicts import verdicts
-        from freqdp_db.storage.records.releases import find_release
-
-        check_seed(seed)
-        table = road_table(roads, map_)
-        database = session.database()
-        progress = session.progress()
-        found = run(database, find_release(database, release), progress, seed, table)
-        answers = verdicts(found.values)
+        found = freqdp_db.evaluate(
+            session.target, release, roads=roads, map=map_, seed=seed, progress=session.progress()
+        )
 
         def show() -> None:
             session.table(
                 ["metric", "value", "may be published"],
-                [(n, f"{v:.4f}", n in PUBLISHABLE) for n, v in sorted(found.values.items())],
+                [(n, f"{v:.4f}", n in found.publishable) for n, v in sorted(found.metrics.items())],
             )
-            for verdict in answers:
+            for verdict in found.verdicts:
                 session.print(
                     f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}"
                 )
 
+        session.answer(found, show)
+
+    @command(app, "experiment")
+    def experiment(
+        session: Session,
+        dataset: Dataset,
+        method: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--method",
+                help="May be repeated; with a spread or radius: lg:paper, rsc:500. Default: all.",
+            ),
+        ] = None,
+        epsilon: Annotated[
+            list[str] | None, typer.Option("--epsilon", help="May be repeated. Default 1.")
+        ] = None,
+        objects: Annotated[
+            list[int] | None,
+            whole_number("--objects", "How many objects; may be repeated. Default: all."),
+        ] = None,
+        seeds: Annotated[int, whole_number("--seeds", "Runs of each, with seeds 1, 2, ...")] = 5,
+        signature: Signature = 10,
+        time_step: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--time-step",
+                help="Released times: none, 60s, 5min; may be repeated. Default none.",
+            ),
+        ] = None,
+        roads: RoadsOption = None,
+        map_: MapOption = None,
+        out: Annotated[
+            Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
+        ] = None,
+        force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    ) -> None:
+        """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
+        found = freqdp_db.experiment(
+            session.target,
+            dataset,
+            method=method,
+            epsilon=epsilon,
+            objects=objects,
+            seeds=seeds,
+            signature=signature,
+            time_step=time_step,
+            roads=roads,
+            map=map_,
+            out=out,
+            force=force,
+            progress=session.progress(),
+        )
         session.answer(
-            {
-                "release": release,
-                "metrics": found.values,
-                "publishable": sorted(PUBLISHABLE & found.values.keys()),
-                "verdicts": [asdict(v) for v in answers],
-                "seed": seed,
-                "seconds": progress.seconds,
-            },
-            show,
+            found,
+            lambda: session.print_all(
+                [found.markdown, "Wrote " + ", ".join(str(f) for f in found.files)]
+            ),
         )
 
     @command(app, "match")
     def match(
         session: Session,
-        dataset: Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)],
+        dataset: Dataset,
         roads: Annotated[str, typer.Option("--roads", help="Edge table: schema.table.")],
         into: Annotated[str, typer.Option("--into", help="Table to make: schema.table.")],
         map_: MapOption = None,
@@ -100,27 +122,12 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
-        from freqdp_db.roads.tables import match_dataset
-        from freqdp_db.storage.connection.names import parse_relation
-        from freqdp_db.storage.records.datasets import find_dataset
-
-        table = road_table(roads, map_)
-        assert table is not None
-        target = parse_relation(into, "--into")
-        database = session.database()
-        row = find_dataset(database, dataset)
-        progress = session.progress()
-        found = match_dataset(
-            database,
-            row,
-            row.require_build(),
-            table,
-            target,
-            "replace" if replace else "create",
-            progress,
-        )
+        found = freqdp_db.match(
+            session.target, dataset, roads, into,
+            map=map_, replace=replace, progress=session.progress(),
+        )  # fmt: skip
         session.answer(
-            {**asdict(found), "seconds": progress.seconds},
+            found,
             lambda: session.print(
                 f"{found.table}: {found.rows:,} of {found.samples:,} samples are on a road, "
                 f"{found.driven_km:,.0f} km of road driven by {found.trajectories:,} objects, "

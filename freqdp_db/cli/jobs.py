@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-
-
-def _seconds(option: str, text: str) -> float:
-    from freqdp_db.errors import BadInput
-
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 1 <= value <= 86_400:
-        raise BadInput(
-            f"{option} {text} is not between 1 and 86,400 seconds",
-            remedy=f"for example {option} 60",
-        )
-    return value
 
 
 def register(app: typer.Typer) -> None:
@@ -70,17 +55,10 @@ def register(app: typer.Typer) -> None:
         ] = "127.0.0.1",
     ) -> None:
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.jobs.health import require_worker_here
-        from freqdp_db.jobs.log import json_lines
-        from freqdp_db.jobs.metrics import exposed
-        from freqdp_db.jobs.worker import Worker
-
-        lease_s, grace_s = _seconds("--lease", lease), _seconds("--grace", grace)
-        database = session.database()
         if health:
-            found = require_worker_here(database)
+            found = freqdp_db.living_worker(session.target)
             session.answer(
-                asdict(found),
+                found,
                 lambda: session.print(
                     f"Worker {found.worker_id} lives: process {found.pid} on {found.host}, last heard "
                     f"of {found.quiet_s:.0f} s ago, "
@@ -88,11 +66,17 @@ def register(app: typer.Typer) -> None:
                 ),
             )
             return
-        serving = Worker(database, lease_s=lease_s, grace_s=grace_s)
-        with json_lines(), exposed(database, serving.served, metrics, metrics_address):
-            served = serving.serve(once=once)
+        served = freqdp_db.work(
+            session.target,
+            once=once,
+            lease=lease,
+            grace=grace,
+            metrics=metrics,
+            metrics_address=metrics_address,
+            log=True,
+        )
         session.answer(
-            asdict(served),
+            served,
             lambda: session.print(
                 f"Jobs: {served.done} done, {served.refused} refused, {served.failed} failed, "
                 f"{served.cancelled} cancelled, {served.put_off} put off."
@@ -111,22 +95,11 @@ def register(app: typer.Typer) -> None:
         ] = 20,
     ) -> None:
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
-        from freqdp_db.errors import BadInput, NotFound
-        from freqdp_db.jobs.health import living_workers
-        from freqdp_db.storage.records.jobs import cancel_job, list_jobs
-
-        if limit < 1:
-            raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
-        database = session.database()
         if cancel is not None:
-            state = cancel_job(database, cancel)
-            session.answer({"job_id": cancel, "state": state},
-                           lambda: session.print(f"Job {cancel}: {state}."))  # fmt: skip
+            ended = freqdp_db.cancel_job(session.target, cancel)
+            session.answer(ended, lambda: session.print(f"Job {cancel}: {ended.state}."))
             return
-        found = list_jobs(database, limit, job)
-        if job is not None and not found:
-            raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")
-        workers = living_workers(database)
+        found = freqdp_db.jobs(session.target, job=job, limit=limit)
 
         def show() -> None:
             session.table(
@@ -134,22 +107,17 @@ def register(app: typer.Typer) -> None:
                 [
                     (j.job_id, j.dataset, j.state, j.asked_by, f"{j.asked_at:%Y-%m-%d %H:%M}",
                      j.attempts, j.release, _what(j))
-                    for j in found
+                    for j in found.jobs
                 ],
             )  # fmt: skip
-            session.print(
-                f"{len(workers)} workers live." if len(workers) != 1 else "1 worker lives."
-            )
+            workers = len(found.workers)
+            session.print(f"{workers} workers live." if workers != 1 else "1 worker lives.")
 
-        session.answer(
-            {"jobs": [asdict(j) for j in found], "workers": [asdict(w) for w in workers]}, show
-        )
+        session.answer(found, show)
 
 
-def _what(job: object) -> str | None:
-    from freqdp_db.storage.records.jobs import JobView
-
-    assert isinstance(job, JobView)
+def _what(job: Any) -> str | None:
     if job.phase is not None:
-        return job.phase if not job.total else f"{job.phase}: {job.done:,} of {job.total:,}"
-    return job.error or job.note
+        return str(job.phase) if not job.total else f"{job.phase}: {job.done:,} of {job.total:,}"
+    what: str | None = job.error or job.note
+    return what

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.errors import BadInput
-from freqdp_db.storage.connection.names import format_relation, parse_relation
-
-if TYPE_CHECKING:
-    from freqdp_db.loading.rows import SourceSamples
-    from freqdp_db.storage.source.plain_tables import Chunk, Mode, PlainTable
 
 app = typer.Typer(name="load", help="Load files into plain tables.", no_args_is_help=True)
 
@@ -40,59 +32,12 @@ def demo(
     replace: Replace = False,
 ) -> None:
     """Make up a city: roads, and people and taxis that move along them."""
-    import numpy as np
-
-    from freqdp_db.cli.samples import city_rows, city_table
-    from freqdp_db.loading import roadfile
-    from freqdp_db.loading.city import City
-    from freqdp_db.loading.files import counted
-    from freqdp_db.storage.source import road_tables as loading_roads
-    from freqdp_db.storage.source.plain_tables import check_target, load_table
-
-    if seed < 0:
-        raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
-    city = City(objects, days, np.random.default_rng(seed))
-    table = city_table(parse_relation(into, "--into"), objects, days, seed)
-    roads = loading_roads.roads_table(
-        parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
-    )
-    if table.relation == roads.relation:
-        raise BadInput("--into and --roads-into are the same", remedy="give two names")
-    mode = mode_of(replace)
-    dirt: dict[str, int] = {}
-    progress = session.progress()
-
-    with session.database(check_schema=False).begin() as connection:
-        for wanted in (table, roads):
-            check_target(connection, session.settings, wanted, mode)
-        with progress.stage("load roads", len(city.network.source), "roads") as stage:
-            road_rows = loading_roads.load_roads(
-                connection,
-                session.settings,
-                roads,
-                mode,
-                (r.row() for r in roadfile.city_roads(city.network)),
-                stage.advance,
-            )
-        with progress.stage("make and load", objects, "objects") as stage:
-            rows = load_table(
-                connection, session.settings, table, mode, city_rows(city, dirt, stage.advance)
-            )
-    answer(
-        session,
-        {
-            "table": table.label,
-            "rows": rows,
-            "objects": objects,
-            "roads_table": roads.label,
-            "roads": road_rows,
-            "unusable": dirt,
-        },
-        f"{table.label} has {rows:,} rows of {objects:,} objects, {roads.label} has "
-        f"{road_rows:,} roads. {sum(dirt.values()):,} rows are unusable on purpose "
-        f"({counted(dirt)}): the build will leave them out and say so.",
-        _dataset_add(table, "object_id"),
-    )
+    session.show(
+        freqdp_db.load_city(
+            session.target, into, roads_into,
+            objects=objects, days=days, seed=seed, replace=replace, progress=session.progress(),
+        )
+    )  # fmt: skip
 
 
 @command(app, "csv")
@@ -120,36 +65,25 @@ def csv_(
     append: Append = False,
 ) -> None:
     """Load CSV files: say which column is what."""
-    from freqdp_db.cli.samples import samples_table
-    from freqdp_db.loading import csvfile
-    from freqdp_db.loading.files import BadRows, counted, expand
-
-    paths = expand(files, csvfile.ENDINGS)
-    layout = csvfile.CsvFormat(object_, time, lon, lat, delimiter, header, time_format, timezone)
-    table = samples_table(
-        parse_relation(into, "--into"),
-        "text",
-        "Trajectories from CSV files (freqdp load csv).",
-        srid=srid,
-    )
-    bad = BadRows()
-    rows = _load_files(
-        session,
-        table,
-        mode_of(replace, append),
-        len(paths),
-        lambda advance: csvfile.read_csv(paths, layout, bad, advance),
-        "object_id",
-        None if skip_bad else lambda: bad.refuse("correct them, or say --skip-bad"),
-    )
-    skipped = (
-        f" Left out {bad.total:,} unreadable rows: {counted(bad.counts)}." if bad.total else ""
-    )
-    answer(
-        session,
-        {"table": table.label, "rows": rows, "files": len(paths), "skipped": bad.counts},
-        f"{table.label}: {rows:,} rows from {len(paths):,} file(s).{skipped}",
-        _dataset_add(table, "object_id"),
+    session.show(
+        freqdp_db.load_csv(
+            session.target,
+            files,
+            into,
+            object=object_,
+            time=time,
+            lon=lon,
+            lat=lat,
+            delimiter=delimiter,
+            header=header,
+            time_format=time_format,
+            timezone=timezone,
+            srid=srid,
+            skip_bad=skip_bad,
+            replace=replace,
+            append=append,
+            progress=session.progress(),
+        )
     )
 
 
@@ -166,32 +100,12 @@ def tdrive(
     append: Append = False,
 ) -> None:
     """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here."""
-    from freqdp_db.cli.samples import samples_table
-    from freqdp_db.loading import published
-
-    if limit is not None and limit < 1:
-        raise BadInput(f"--limit {limit} leaves no taxi", remedy="give a number from 1 on")
-    paths = published.tdrive_files(folder, limit, min_samples)
-    table = samples_table(
-        parse_relation(into, "--into"),
-        "int4",
-        "T-Drive taxis as published (freqdp load tdrive).",
-        key="taxi_id",
-    )
-    rows = _load_files(
-        session,
-        table,
-        mode_of(replace, append),
-        len(paths),
-        lambda advance: published.read_tdrive(paths, advance),
-        "taxi_id",
-    )
-    answer(
-        session,
-        {"table": table.label, "rows": rows, "files": len(paths)},
-        f"{table.label}: {rows:,} rows from {len(paths):,} files.",
-        _dataset_add(table, "taxi_id"),
-    )
+    session.show(
+        freqdp_db.load_tdrive(
+            session.target, folder, into, limit=limit, min_samples=min_samples,
+            replace=replace, append=append, progress=session.progress(),
+        )
+    )  # fmt: skip
 
 
 @command(app, "geolife")
@@ -203,76 +117,40 @@ def geolife(
     append: Append = False,
 ) -> None:
     """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
-    from freqdp_db.cli.samples import samples_table
-    from freqdp_db.loading import published
-    from freqdp_db.storage.source.plain_tables import Column
-
-    paths = published.geolife_files(folder)
-    table = samples_table(
-        parse_relation(into, "--into"),
-        "text",
-        "GeoLife trajectories as published (freqdp load geolife).",
-        Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
-        key="user_id",
-    )
-    rows = _load_files(
-        session,
-        table,
-        mode_of(replace, append),
-        len(paths),
-        lambda advance: published.read_geolife(paths, advance),
-        "user_id",
-    )
-    answer(
-        session,
-        {"table": table.label, "rows": rows, "files": len(paths)},
-        f"{table.label}: {rows:,} rows from {len(paths):,} files.",
-        _dataset_add(table, "user_id"),
-    )
+    session.show(
+        freqdp_db.load_geolife(
+            session.target, folder, into,
+            replace=replace, append=append, progress=session.progress(),
+        )
+    )  # fmt: skip
 
 
-def _load_files(
+@command(app, "roads")
+def roads(
     session: Session,
-    table: PlainTable,
-    mode: Mode,
-    files: int,
-    read: Callable[[Callable[[int], None]], Iterable[SourceSamples]],
-    key: str,
-    check: Callable[[], None] | None = None,
-) -> int:
-    """Read and load in one transaction; `check` may still refuse once all files were read."""
-    from freqdp_db.cli.samples import sample_columns
-    from freqdp_db.storage.source.plain_tables import check_target, load_table
-
-    def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
-        for samples in read(advance):
-            yield sample_columns(samples, key)
-        if check is not None:
-            check()
-
-    with (
-        session.database(check_schema=False).begin() as connection,
-        session.progress().stage("load files", files, "files") as stage,
-    ):
-        check_target(connection, session.settings, table, mode)
-        rows = load_table(connection, session.settings, table, mode, chunks(stage.advance))
-        if not rows:
-            raise BadInput("there is not one readable row in it", remedy="check the files")
-    return rows
-
-
-def mode_of(replace: bool, append: bool = False) -> Mode:
-    if replace and append:
-        raise BadInput("--replace and --append exclude each other", remedy="give one of them")
-    return "replace" if replace else "append" if append else "create"
-
-
-def _dataset_add(table: PlainTable, key: str) -> str:
-    name = re.sub(r"[^a-z0-9]+", "_", table.relation[1].lower()).strip("_") or "mine"
-    relation = shlex.quote(format_relation(*table.relation))
-    return f"freqdp dataset add {name} --from {relation} --object {key} --time at --geom geom"
-
-
-def answer(session: Session, document: dict[str, Any], said: str, following: str) -> None:
-    document = {**document, "next": following}
-    session.answer(document, lambda: session.print(f"{said}\nNext: {following}"))
+    into: Into,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="NODES.csv EDGES.csv, unless --from is given.")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Edge table that is there: schema.table.")
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="With --from: ours=theirs, such as geom=the_geom."),
+    ] = None,
+    vertices_into: Annotated[
+        str | None, typer.Option("--vertices-into", help="Also make a table of junctions.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option(help="Add points to it, every so many metres of road.")
+    ] = None,
+    replace: Replace = False,
+) -> None:
+    """Load a road network from two CSV files, or from an edge table that is there."""
+    session.show(
+        freqdp_db.load_roads(
+            session.target, into, files, source=from_, map=map_, vertices_into=vertices_into,
+            every=every, replace=replace, progress=session.progress(),
+        )
+    )  # fmt: skip

@@ -15,18 +15,15 @@ import typer
 from freqdp_db import __version__
 from freqdp_db.cli import (
     anonymize,
-    audit,
     bench,
     console,
     dataset,
     db,
     demo,
     evaluate,
-    experiment,
     jobs,
     ledger,
     load,
-    load_roads,
     release,
     schedule,
     setup,
@@ -89,10 +86,10 @@ def run(arguments: Sequence[str]) -> int:
         result: Any = app(args=list(arguments), standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FreqdpError as error:
-        _show_error(error.as_dict(), as_json)
+        _show_error(error.as_options(), as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
-        _show_error(Interrupted().as_dict(), as_json)
+        _show_error(Interrupted().as_options(), as_json)
         return Interrupted.exit_code
     except console.ClickException as error:
         unacceptable = (
@@ -107,19 +104,16 @@ def run(arguments: Sequence[str]) -> int:
 
 setup.register(app)
 app.add_typer(db.app)
-load_roads.register(load.app)
 app.add_typer(load.app)
 app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)
 evaluate.register(app)
-experiment.register(app)
 ledger.register(app)
 app.add_typer(ledger.app)
 jobs.register(app)
 app.add_typer(schedule.app)
 app.add_typer(bench.app)
-audit.register(app)
 demo.register(app, run)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.cli.request import SEED, Dataset
-
-if TYPE_CHECKING:
-    from freqdp_db.release.request import Request
 
 app = typer.Typer(
     name="schedule", help="Releases that workers ask for by themselves.", no_args_is_help=True
@@ -23,7 +20,7 @@ app = typer.Typer(
 def add(
     session: Session,
     dataset: Dataset,
-    request: Request,
+    request: dict[str, Any],
     at: Annotated[
         str,
         typer.Option(
@@ -43,19 +40,7 @@ def add(
     ] = None,
 ) -> None:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
-    from freqdp_db.errors import BadInput
-    from freqdp_db.jobs.document import MAX_KEEP, JobRequest
-    from freqdp_db.jobs.schedule import REPEATED, add_schedule
-    from freqdp_db.storage.records.datasets import find_dataset
-
-    if keep is not None and not 1 <= keep <= MAX_KEEP:
-        raise BadInput(
-            f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
-        )
-    database = session.database()
-    row = find_dataset(database, dataset)
-    asked = JobRequest(request, name=None, new_draw=False, rebuild=True, keep=keep)
-    made = add_schedule(database, row, asked, at, timezone)
+    made = freqdp_db.schedule(session.target, dataset, at, **request, timezone=timezone, keep=keep)
 
     def show() -> None:
         session.print(
@@ -64,20 +49,18 @@ def add(
         )
         if made.releases_left is not None:
             session.print(
-                f"Each release of changed data costs {request.price}; the budget pays for "
+                f"Each release of changed data costs {made.price}; the budget pays for "
                 f"{made.releases_left:,} more. Then the schedule ends, and says so."
             )
-        session.print(REPEATED)
+        session.print(made.warning)
 
-    session.answer({**asdict(made), "dataset": dataset, "warning": REPEATED}, show)
+    session.answer(made, show)
 
 
 @command(app, "list")
 def list_(session: Session) -> None:
     """Schedules: when they ask, for what, and why those that ended have ended."""
-    from freqdp_db.storage.records.schedules import list_schedules
-
-    found = list_schedules(session.database())
+    found = freqdp_db.schedules(session.target)
 
     def show() -> None:
         session.table(
@@ -90,17 +73,13 @@ def list_(session: Session) -> None:
             ],
         )  # fmt: skip
 
-    documents: list[dict[str, Any]] = [{**asdict(s), "request": s.document} for s in found]
-    session.answer(documents, show)
+    session.answer(found, show)
 
 
 @command(app, "drop")
 def drop(session: Session, dataset: Dataset) -> None:
     """End the schedule of a dataset. Its releases stay."""
-    from freqdp_db.storage.records.schedules import drop_schedule
-
-    ended = drop_schedule(session.database(), dataset)
+    ended = freqdp_db.drop_schedule(session.target, dataset)
     session.answer(
-        {"schedule_id": ended.schedule_id, "dataset": dataset, "ended": True},
-        lambda: session.print(f"Schedule {ended.schedule_id} of {dataset} has ended."),
+        ended, lambda: session.print(f"Schedule {ended.schedule_id} of {dataset} has ended.")
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+import freqdp_db
 from freqdp_db.cli.console import Session, command
-from freqdp_db.errors import FreqdpError
 
 
 def register(app: typer.Typer) -> None:
@@ -27,18 +26,13 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
-        from freqdp_db.storage.schema import upgrade as schema
-        from freqdp_db.storage.schema.tables import Names
-
         if sql:
             _print_script(session)
             return
-        database = session.database(check_schema=False)
-        result = schema.upgrade(database, require_roles=roles)
-        document = {**asdict(result), "changed": result.changed}
+        result = freqdp_db.init(session.target, roles=roles)
 
         def show() -> None:
-            names = Names.of(session.settings)
+            names = result.names
             if not result.changed:
                 session.print(
                     f"Nothing to do: schema {names.schema} is at revision {result.revision}."
@@ -57,42 +51,31 @@ def register(app: typer.Typer) -> None:
                     "  give the script of `freqdp init --sql` to somebody with CREATEROLE"
                 )
 
-        session.answer(document, show)
+        session.answer(result, show)
 
     @command(app, "doctor")
     def doctor(session: Session) -> None:
         """Say what is missing, and the command that fixes it."""
-        from freqdp_db.doctor import diagnose
-
-        findings = diagnose(session.settings, session.database)
-        ok = all(f.ok for f in findings)
+        found = freqdp_db.doctor(session.target)
 
         def show() -> None:
-            for finding in findings:
+            for finding in found.findings:
                 session.print(f"{'ok  ' if finding.ok else 'MISS'}  {finding.what}")
                 if not finding.ok and finding.remedy:
                     session.print(f"        -> {finding.remedy}")
 
-        session.answer({"ok": ok, "findings": [asdict(f) for f in findings]}, show)
-        if not ok:
+        session.answer(found, show)
+        if not found.ok:
             raise typer.Exit(1)
 
 
 def _print_script(session: Session) -> None:
-    """The script from the database's own revision if it can be reached, else from nothing."""
-    from freqdp_db.storage.schema import upgrade as schema
-    from freqdp_db.storage.schema.tables import Names
+    script = freqdp_db.init_script(session.target)
+    if script.unreached is not None:
+        why = script.unreached.as_options()["message"]
+        session.say(f"-- {why}: the script assumes an empty database, PostGIS in public")
 
-    names, revision = Names.of(session.settings), None
-    try:
-        database = session.database(check_schema=False)
-        with database.begin() as connection:
-            names = schema.names_of(connection, database)
-            revision = schema.current_revision(connection, names.schema)
-    except FreqdpError as error:
-        session.say(f"-- {error.message}: the script assumes an empty database, PostGIS in public")
-    text = schema.script(names, revision)
-    if session.json:
-        session.answer({"sql": text, "from_revision": revision}, lambda: None)
-    else:
-        sys.stdout.write(text)
+    def show() -> None:
+        sys.stdout.write(script.sql)
+
+    session.answer(script, show)

@@ -29,7 +29,6 @@ POLL_S = 5.0
 IDLE_S = 30.0
 """Between two signs of life of a worker that has nothing to do."""
 MAX_ATTEMPTS = 20
-EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
 _MOST_BACK_OFF_S = 300.0
 _MOST_RECONNECT_S = 30.0
 
@@ -44,15 +43,6 @@ class Served:
     put_off: int = 0
     cancelled: int = 0
     seconds: float = 0.0
-
-    @property
-    def exit_code(self) -> int:
-        """How `worker --once` ends: whoever started it wants to know what became of the jobs."""
-        if self.failed:
-            return EXIT_FAILED
-        if self.refused:
-            return EXIT_REFUSED
-        return EXIT_PUT_OFF if self.put_off else 0
 
 
 def back_off(attempts: int) -> float:

@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from freqdp_db.documents import Document, aside
 from freqdp_db.errors import NotFound
-from freqdp_db.methods.contract import KINDS
+from freqdp_db.methods.contract import KINDS, Kind
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.published.reading import read_catalog
 
 
-def published(database: Database) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Published(Document):
+    """A row of the catalogue."""
+
+    name: str
+    dataset: str
+    method: str
+    kind: Kind
+    parameters: dict[str, Any]
+    published_at: datetime
+    version: int
+    guarantee: dict[str, Any]
+    granted: bool
+    rows: int
+    ledger_head: str
+    schema: str = aside()
+
+    def lines(self) -> list[str]:
+        """In words."""
+        table = format_relation(self.schema, self.name)
+        parameters = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in self.parameters.items())
+        return [
+            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}, "
+            f"published {self.published_at:%Y-%m-%d %H:%M}.",
+            f"Method {self.method}" + (f": {parameters}." if parameters else "."),
+            f"What it is: {KINDS[self.kind]}",
+            f"Guarantee: {self.guarantee['plain']}",
+        ]
+
+
+def published(database: Database) -> list[Published]:
     """All rows of the catalogue, oldest first."""
-    return read_catalog(database)
+    schema = database.settings.release_schema
+    return [Published(**row, schema=schema) for row in read_catalog(database)]
 
 
-def find_published(database: Database, name: str) -> dict[str, Any]:
-    for row in read_catalog(database):
-        if row["name"] == name:
+def find_published(database: Database, name: str) -> Published:
+    for row in published(database):
+        if row.name == name:
             return row
     raise NotFound(
         f"the catalogue has no release {name!r}",
         remedy="`freqdp release list` shows what there is",
     )
-
-
-def describe_published(database: Database, row: dict[str, Any]) -> list[str]:
-    """One release in words."""
-    table = format_relation(database.settings.release_schema, row["name"])
-    parameters = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in row["parameters"].items())
-    return [
-        f"{table}, version {row['version']}: {row['rows']:,} rows of dataset {row['dataset']}, "
-        f"published {row['published_at']:%Y-%m-%d %H:%M}.",
-        f"Method {row['method']}" + (f": {parameters}." if parameters else "."),
-        f"What it is: {KINDS[row['kind']]}",
-        f"Guarantee: {row['guarantee']['plain']}",
-    ]

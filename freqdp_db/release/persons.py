@@ -8,7 +8,7 @@ from fractions import Fraction
 from freqdp_db.mechanisms.accounting import best_guess_any, epsilon_of
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow, open_account
-from freqdp_db.storage.records.ledger import grant_budget, rho_of
+from freqdp_db.storage.records.ledger import budgets, grant_budget, rho_of
 
 DELTA = Decimal("0.000001")
 """What a person's epsilon is stated at, unless a release says otherwise."""
@@ -22,6 +22,13 @@ def raise_for_persons(
     with database.begin() as connection:
         account = open_account(connection, database, dataset.account_id, "person")
     grant_budget(database, account, rho_of(database, epsilon, DELTA), reason)
+
+
+def open_for_persons(database: Database, dataset: DatasetRow) -> None:
+    """Open the ledger for persons of a source whose region is public, unless it has one."""
+    known = {budget.unit for budget in budgets(database, dataset.account_id)}
+    if dataset.region is not None and "person" not in known:
+        raise_for_persons(database, dataset, DEFAULT_EPSILON, "opening budget")
 
 
 def in_words(rho: Decimal) -> str:

@@ -3,91 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self
 
+from freqdp_db.documents import Document, aside
+from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.request import Request
+from freqdp_db.release.verification import Verified
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.records.builds import find_build
+from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
 
 
-def _steps(database: Database, release: ReleaseRow) -> list[StepRow]:
-    with database.begin() as connection:
-        return list_steps(connection, database, release.release_id)
-
-
-def release_document(database: Database, release: ReleaseRow) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Release(ReleaseRow, Document):
     """Everything the curator may know about a release."""
-    schema = database.settings.release_schema
-    request = Request.of(release)
-    return {
-        **asdict(release),
-        "spend": request.spend,
-        "unit": request.method.unit,
-        "table": f"{schema}.{release.name}",
-        "line_table": f"{schema}.{release.name}_line",
-        "steps": [asdict(step) for step in _steps(database, release)],
-    }
 
+    spend: Decimal
+    unit: str | None
+    table: str
+    line_table: str
+    steps: list[StepRow]
+    build: BuildRow = aside()
+    schema: str = aside()
 
-def outcome_document(database: Database, outcome: Outcome) -> dict[str, Any]:
-    return {
-        **release_document(database, outcome.release),
-        "existed": outcome.existed,
-        "resumed": outcome.resumed,
-        "verified": asdict(outcome.verified) if outcome.verified else None,
-    }
-
-
-def describe_outcome(database: Database, outcome: Outcome) -> list[str]:
-    """What a newcomer should read when `anonymize` is done."""
-    release = outcome.release
-    table = format_relation(database.settings.release_schema, release.name)
-    if outcome.existed:
-        return [
-            f"{table} answers this request already (published {release.published_at:%Y-%m-%d %H:%M}).",
-            "Nothing was drawn and nothing spent. --new-draw asks for another one.",
-        ]
-    lines = describe_release(database, release)
-    if outcome.verified is not None:
-        checked = outcome.verified.words(Request.of(release))
-        lines.append(f"Verified: {', '.join(checked)}, {outcome.verified.rows:,} rows equal.")
-    lines_table = format_relation(database.settings.release_schema, f"{release.name}_line")
-    lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {lines_table})")
-    return lines
-
-
-def describe_release(database: Database, release: ReleaseRow) -> list[str]:
-    """One release: what it is, what was edited, what it guarantees."""
-    table = format_relation(database.settings.release_schema, release.name)
-    build = find_build(database, release.build_id)
-    request = Request.of(release)
-    head = f"{table}: {release.state}"
-    if release.state == "published":
-        head = f"Published {table}, version {release.version}: {release.rows:,} rows"
-    parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
-    lines = [
-        head + f" (from {build.samples:,} samples of {build.trajectories:,} objects, "
-        f"build {build.build_id}).",
-        f"Method {release.method}" + (f": {parameters}." if parameters else "."),
-    ]
-    steps = zip(request.method.steps, _steps(database, release), strict=False)
-    for step, recorded in steps:
-        if recorded.counts is None:
-            done = f"{recorded.drawn:,} drawn, not carried out yet"
-        else:
-            done = step.describe(recorded.drawn, recorded.counts)
-        lines.append(f"Step {recorded.step}, {step.words}: {done}.")
-    lines += [f"What it is: {request.method.for_analysts}"]
-    lines += ["Guarantee: " + release.guarantee["plain"]]
-    for mechanism, cost in (release.user_level or {}).items():
-        lines.append(
-            f"For a whole user the {mechanism} mechanism costs {whole_user(cost)} (curator only)."
+    @classmethod
+    def of(cls, database: Database, release: ReleaseRow, **more: Any) -> Self:
+        schema, request = database.settings.release_schema, Request.of(release)
+        with database.begin() as connection:
+            steps = list_steps(connection, database, release.release_id)
+        return cls(
+            **vars(release),
+            spend=request.spend,
+            unit=request.method.unit,
+            table=f"{schema}.{release.name}",
+            line_table=f"{schema}.{release.name}_line",
+            steps=steps,
+            build=find_build(database, release.build_id),
+            schema=schema,
+            **more,
         )
-    return lines
+
+    @property
+    def price(self) -> str:
+        """What it has spent, in words."""
+        return Request.of(self).price
+
+    def lines(self) -> list[str]:
+        """What it is, what was edited, what it guarantees."""
+        table = format_relation(self.schema, self.name)
+        request = Request.of(self)
+        head = f"{table}: {self.state}"
+        if self.state == "published":
+            head = f"Published {table}, version {self.version}: {self.rows:,} rows"
+        parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
+        lines = [
+            head + f" (from {self.build.samples:,} samples of {self.build.trajectories:,} objects, "
+            f"build {self.build_id}).",
+            f"Method {self.method}" + (f": {parameters}." if parameters else "."),
+        ]
+        for step, recorded in zip(request.method.steps, self.steps, strict=False):
+            if recorded.counts is None:
+                done = f"{recorded.drawn:,} drawn, not carried out yet"
+            else:
+                done = step.describe(recorded.drawn, recorded.counts)
+            lines.append(f"Step {recorded.step}, {step.words}: {done}.")
+        lines += [f"What it is: {request.method.for_analysts}"]
+        lines += ["Guarantee: " + self.guarantee["plain"]]
+        for mechanism, cost in (self.user_level or {}).items():
+            lines.append(
+                f"For a whole user the {mechanism} mechanism costs {whole_user(cost)} (curator only)."
+            )
+        return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymized(Release):
+    """A release, and what was done for it just now."""
+
+    existed: bool
+    resumed: bool
+    verified: Verified | None
+    seconds: dict[str, float]
+
+    @classmethod
+    def by(cls, database: Database, outcome: Outcome, progress: Progress) -> Self:
+        return cls.of(
+            database,
+            outcome.release,
+            existed=outcome.existed,
+            resumed=outcome.resumed,
+            verified=outcome.verified,
+            seconds=progress.seconds,
+        )
+
+    def lines(self) -> list[str]:
+        """What a newcomer should read when `anonymize` is done."""
+        table = format_relation(self.schema, self.name)
+        if self.existed:
+            return [
+                f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}).",
+                "Nothing was drawn and nothing spent. --new-draw asks for another one.",
+            ]
+        lines = super().lines()
+        if self.verified is not None:
+            checked = self.verified.words(Request.of(self))
+            lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
+        as_lines = format_relation(self.schema, f"{self.name}_line")
+        lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {as_lines})")
+        return lines
 
 
 def whole_user(cost: Mapping[str, float]) -> str:

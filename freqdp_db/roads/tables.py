@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, find_candidates, make_network
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.connection.names import format_relation, parse_relation
 from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, check_target, load_table
+from freqdp_db.storage.source.road_tables import column_mapping
 from freqdp_db.storage.source.roads import read_roads
 
 _CHUNK = 1 << 18
@@ -28,12 +30,25 @@ class RoadTable:
     relation: tuple[str, str]
     mapping: Mapping[str, str]
 
+    @classmethod
+    def named(cls, roads: str, pairs: Sequence[str] | None) -> RoadTable:
+        """What --roads and --map say."""
+        mapping = column_mapping(pairs or [])
+        return cls(parse_relation(roads, "--roads"), mapping)
+
     def network(self, database: Database, srid: int, progress: Progress) -> Network:
         """Read it, in metres of the SRID."""
         with progress.stage("read roads") as stage, database.begin(snapshot=True) as connection:
             rows = read_roads(connection, self.relation, srid, self.mapping)
             stage.advance(len(rows))
         return make_network(rows)
+
+
+def some_roads(roads: str | None, pairs: Sequence[str] | None) -> RoadTable | None:
+    """The same where roads may be left out."""
+    if roads is None and column_mapping(pairs or []):
+        raise BadInput("--map is given without --roads", remedy="name the edge table: --roads")
+    return None if roads is None else RoadTable.named(roads, pairs)
 
 
 @dataclass(frozen=True)

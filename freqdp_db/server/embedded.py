@@ -149,7 +149,7 @@ class EmbeddedServer:
             raise ServerFailed(
                 f"the data in {self.layout.data_dir} was made by PostgreSQL {major}: "
                 f"{error.message}",
-                remedy=error.remedy,
+                remedy=error.as_options()["remedy"],
             ) from None
 
     @contextmanager

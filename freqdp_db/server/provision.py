@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         binaries = install_unprivileged(prefix) if prefix else provision()
     except FreqdpError as error:
-        sys.stderr.write(f"freqdp: {error.message}\n  -> {error.remedy}\n")
+        told = error.as_options()
+        sys.stderr.write(f"freqdp: {told['message']}\n  -> {told['remedy']}\n")
         return error.exit_code
     sys.stdout.write(f"PostgreSQL {binaries.version} with PostGIS: {binaries.bindir}\n")
     return 0

@@ -38,7 +38,7 @@ BEGIN
         END IF;
     END LOOP;
     -- rounded up, beyond what floats can be wrong by: what is booked is never less than what is spent
-    RETURN ceil(rho::numeric * 1.000001 * 1000000000000) / 1000000000000;
+    RETURN trim_scale(ceil(rho::numeric * 1.000001 * 1000000000000) / 1000000000000);
 END;
 $body$;
 

@@ -100,6 +100,24 @@ def test_session(empty_database_url: str, tmp_path: Path) -> None:
     assert (tmp_path / "vans_1.parquet").is_file()
 
 
+def test_python_example(empty_database_url: str, tmp_path: Path) -> None:
+    section = TEXT.split("\n## From Python\n")[1].split("\n## ")[0]
+    ((example,),) = [re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "DATABASE_URL": empty_database_url},
+    )
+    assert done.returncode == 0, done.stderr
+    made, left, refused = done.stdout.splitlines()
+    assert made.startswith("freqdp_release.town_1 ")
+    assert float(left) == 3
+    assert refused.startswith("time_step; time_step 0s is not ")
+
+
 def _commands(group: Any, *above: str) -> Iterator[str]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):

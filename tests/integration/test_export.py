@@ -391,7 +391,7 @@ def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
     beside.write_text("mine")
     with pytest.raises(AlreadyExists, match="README") as refused:
         _export(database, "metres", "csv", out)
-    assert "--force" in str(refused.value.remedy)
+    assert "force" in str(refused.value.remedy)
     assert beside.read_text() == "mine" and not out.exists()
     _export(database, "metres", "csv", out, overwrite=True)
     first = out.read_bytes()

@@ -82,6 +82,40 @@ def test_runs_without_the_checkout(installed: Path, tmp_path: Path) -> None:
     assert said == f"freqdp {freqdp_db.__version__}\n"
 
 
+_CLIENT = """
+import freqdp_db
+
+def newest(url: str | None) -> str:
+    made = freqdp_db.anonymize(url, "city", epsilon=1, time_step="60s", name="a")
+    budget = freqdp_db.budget(url, "city")
+    reveal_type(budget.remaining)
+    reveal_type(freqdp_db.release(url, made.name).rows)
+    reveal_type([d.name for d in freqdp_db.datasets(url)])
+    return made.table
+
+freqdp_db.verify(3, "city_1")
+freqdp_db.verify(None, "city_1", unknown=1)
+"""
+
+
+def test_types_are_honoured(installed: Path, tmp_path: Path) -> None:
+    """A strict type checker reads them from the installed package: it has a py.typed."""
+    (tmp_path / "client.py").write_text(_CLIENT)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-executable",
+         str(installed / "python"), "client.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH")},
+    )  # fmt: skip
+    said = done.stdout
+    assert 'is "decimal.Decimal"' in said, said + done.stderr
+    assert 'is "int | None"' in said or 'is "Union[builtins.int, None]"' in said, said
+    assert 'is "builtins.list[builtins.str]"' in said or 'is "list[str]"' in said, said
+    assert said.count("error:") == 2, said
+    assert '"verify" has incompatible type "int"' in said
+    assert 'Unexpected keyword argument "unknown"' in said
+
+
 def test_init_from_the_wheel(installed: Path, empty_database_url: str, tmp_path: Path) -> None:
     def init() -> dict[str, object]:
         said = _run(

@@ -63,7 +63,7 @@ def test_every_minute_is_the_next_minute() -> None:
 def test_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         Cron.parse(text)
-    assert "--at" in caught.value.message and caught.value.remedy
+    assert caught.value.parameter == "at" and caught.value.remedy
 
 
 @pytest.mark.parametrize("zone", ["Europe/Brussels", "America/Havana", "Australia/Lord_Howe"])

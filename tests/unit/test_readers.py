@@ -47,7 +47,7 @@ def test_relation_names(text: str, parsed: tuple[str, str]) -> None:
     ["", ".", "a.", ".b", "a.b.c", "a b", '"a', '""', 'a.""', "a-b", "1a", "a;drop", "é" * 40],
 )
 def test_malformed_relation_names(text: str) -> None:
-    with pytest.raises(BadInput, match="--into"):
+    with pytest.raises(BadInput, match="into"):
         parse_relation(text, "--into")
 
 
@@ -132,9 +132,9 @@ def test_time_formats(time_format: str, timezone: str, value: str, expected: str
 
 
 def test_unknown_zone_and_format() -> None:
-    with pytest.raises(BadInput, match="--timezone"):
+    with pytest.raises(BadInput, match="timezone"):
         clock.time_zone("Mars/Olympus")
-    with pytest.raises(BadInput, match="--time-format"):
+    with pytest.raises(BadInput, match="time_format"):
         clock.parser("ddmmyy", UTC)
 
 

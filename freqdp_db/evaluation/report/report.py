@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.columns.edits import Edits
+from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
@@ -73,10 +74,11 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class WrittenReport:
+class Reported(Document):
     """What was written."""
 
-    path: Path
+    release: str
+    file: Path
     public: bool
     bytes: int
 
@@ -90,7 +92,7 @@ def write_report(
     out: Path | None,
     overwrite: bool,
     roads: RoadTable | None,
-) -> WrittenReport:
+) -> Reported:
     """Write the report; all of it or nothing."""
     path = out or Path(f"{release.name}.{'public' if public else 'report'}.html")
     if path.exists() and not overwrite:
@@ -115,7 +117,7 @@ def write_report(
             context |= _curator_pictures(database, release, pair, lines)
         text = _render(context)
     path.write_text(text, "utf-8")
-    return WrittenReport(path, public, len(text.encode()))
+    return Reported(release.name, path.resolve(), public, len(text.encode()))
 
 
 def _render(context: dict[str, Any]) -> str:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.documents import Document
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
 from freqdp_db.release.export.gpkg import write_gpkg
@@ -39,9 +40,10 @@ _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Document):
     """What was written: the data first."""
 
+    release: str
     files: tuple[Path, ...]
     rows: int
 
@@ -86,7 +88,7 @@ def export_release(
         document = _document(reader.catalog, target, data, format_name, system)
         guarantee.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
         notice.write_text(readme(document), "utf-8")
-    return Exported(files, rows)
+    return Exported(name, files, rows)
 
 
 def _find_format(name: str) -> _Format:

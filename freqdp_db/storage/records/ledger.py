@@ -14,10 +14,8 @@ from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 
 CURRENCIES = {"occurrence": "epsilon", "person": "rho"}
-MEANING = {
-    "occurrence": "The ledger limits draws; it does not bound what the tables reveal.",
-    "person": "The sum bounds what all these releases together reveal about one person.",
-}
+MEANING = "The ledger limits draws; it does not bound what the tables reveal."
+"""Of a ledger for occurrences."""
 _NOTHING = Decimal(0)
 
 

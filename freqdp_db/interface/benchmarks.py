@@ -1,0 +1,137 @@
+"""How fast the search and the whole job are, on a dataset or a made-up city."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from freqdp_db.bench.installation import Fill, parse_sizes, some_build, workbench
+from freqdp_db.bench.pictures import check_picture, draw_pipeline, draw_search
+from freqdp_db.bench.pipeline import PipelineRun, bench_pipeline, growth_exponent
+from freqdp_db.bench.search import SearchRun, bench_search, parse_names, part_of
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.errors import BadInput
+from freqdp_db.interface.connecting import Connection, reached, working
+from freqdp_db.interface.loading import make_city
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.datasets import find_dataset
+
+_CITY_DAYS = 2
+
+
+@dataclass(frozen=True)
+class SearchBench:
+    """Time per query of every strategy, for each size."""
+
+    dataset: str | None
+    runs: list[SearchRun]
+    picture: Path | None
+
+    @property
+    def answers_equal(self) -> bool:
+        return all(run.answers_equal and run.local_answers_equal for run in self.runs)
+
+    def document(self) -> dict[str, Any]:
+        runs = [run.document() for run in self.runs]
+        return {
+            "dataset": self.dataset,
+            **runs[-1],
+            "answers_equal": self.answers_equal,
+            "runs": runs,
+            "picture": self.picture,
+        }
+
+
+@dataclass(frozen=True)
+class PipelineBench:
+    """Build, anonymize and verify by stage, for each size."""
+
+    dataset: str | None
+    runs: list[PipelineRun]
+    growth_exponent: float | None
+    picture: Path | None
+
+    def document(self) -> dict[str, Any]:
+        return {**vars(self), "runs": [run.document() for run in self.runs]}
+
+
+def bench_searches(
+    connection: Connection,
+    dataset: str | None,
+    *,
+    sizes: str,
+    queries: int,
+    strategies: str | None,
+    epsilon: str,
+    signature: int,
+    seed: int,
+    picture: str | None,
+    progress: Progress | None = None,
+) -> SearchBench:
+    """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
+    wanted = parse_sizes(sizes)
+    if queries < 1:
+        raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
+    path = None if picture is None else check_picture(picture)
+    names = parse_names(strategies)
+    request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
+    with reached(connection) as database:
+        shown = working(progress, kernels=True)
+        row = None if dataset is None else find_dataset(database, dataset)
+        with some_build(database, row, _city(seed, shown), wanted[-1], shown) as (where, number):
+            build = load_build(where, number, shown)
+            known = len(build.trajectories)
+            runs = [
+                bench_search(
+                    where,
+                    part_of(build.trajectories, size, seed),
+                    build.locations,
+                    request,
+                    names,
+                    queries=queries,
+                    seed=seed,
+                    progress=shown,
+                )
+                for size in sorted({min(size, known) for size in wanted})
+            ]
+    if path is not None:
+        draw_search(runs, path)
+    return SearchBench(dataset, runs, path)
+
+
+def bench_pipelines(
+    connection: Connection,
+    dataset: str | None,
+    *,
+    sizes: str,
+    method: str,
+    epsilon: str,
+    signature: int,
+    seed: int,
+    picture: str | None,
+    progress: Callable[[], Progress] = Progress,
+) -> PipelineBench:
+    """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""
+    wanted = parse_sizes(sizes)
+    path = None if picture is None else check_picture(picture)
+    request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
+    with reached(connection) as database:
+        row = None if dataset is None else find_dataset(database, dataset)
+        make = _city(seed, working(progress(), kernels=True))
+        with workbench(database, row, make) as bench:
+            runs = bench_pipeline(bench, wanted, request, seed, progress)
+    exponent = growth_exponent(runs)
+    if path is not None:
+        draw_pipeline(runs, exponent, path)
+    return PipelineBench(dataset, runs, exponent, path)
+
+
+def _city(seed: int, progress: Progress) -> Fill:
+    def make(database: Database, relation: tuple[str, str], objects: int) -> None:
+        make_city(database, relation, objects, _CITY_DAYS, seed, progress)
+
+    return make

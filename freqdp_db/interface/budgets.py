@@ -1,0 +1,112 @@
+"""What sources may spend, and the ledger that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
+from freqdp_db.documents import Document
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.interface.connecting import Connection, reached
+from freqdp_db.release.persons import in_words, raise_for_persons
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records import ledger
+from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.ledger import MEANING, Budget, Entry
+
+_REMEDY = "restore the ledger from a backup and find out who changed it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitBudget(Budget, Document):
+    """The budget of a source for one unit, with all its entries."""
+
+    ledger: list[Entry]
+
+    @property
+    def meaning(self) -> str:
+        """What it bounds, in words."""
+        return in_words(self.spent) if self.unit == "person" else MEANING
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceBudget(UnitBudget):
+    """All budgets of a source: this one, and one for each other unit."""
+
+    other_units: list[UnitBudget]
+
+
+@dataclass(frozen=True)
+class LedgerVerified(Document):
+    """The ledger's chains are whole."""
+
+    valid: bool
+    heads: int
+    head_found: bool | None
+
+
+def budget(connection: Connection, dataset: str) -> SourceBudget:
+    """What a dataset's source may spend, has spent and has left, and by which releases."""
+    with reached(connection) as database:
+        return _accounts(database, find_dataset(database, dataset).account_id)
+
+
+def raise_budget(
+    connection: Connection,
+    dataset: str,
+    amount: Decimal | int | str,
+    reason: str,
+    *,
+    unit: str = "occurrence",
+) -> SourceBudget:
+    """Let a dataset's source spend so much epsilon more. Who did it and why goes into the ledger.
+
+    unit: `occurrence`, or `person`: then epsilon is that of one person at delta 0.000001, and is
+        kept as rho, which adds up over releases.
+    """
+    if not reason.strip():
+        raise BadInput("--reason is empty", remedy="say why: it goes into the ledger")
+    with reached(connection) as database:
+        row = find_dataset(database, dataset)
+        more = epsilon_number("--raise", str(amount), MAX_BUDGET)
+        if unit == "person":
+            raise_for_persons(database, row, more, reason)
+        elif unit == "occurrence":
+            ledger.grant_budget(database, row.account_id, more, reason)
+        else:
+            raise BadInput(f"--unit {unit!r} is not known", remedy="use occurrence or person")
+        return _accounts(database, row.account_id)
+
+
+def _accounts(database: Database, account_id: int) -> SourceBudget:
+    first, *others = (
+        UnitBudget(**vars(found), ledger=ledger.entries(database, found.account_id))
+        for found in ledger.budgets(database, account_id)
+    )
+    return SourceBudget(**vars(first), other_units=others)
+
+
+def verify_ledger(connection: Connection = None, *, head: str | None = None) -> LedgerVerified:
+    """Check the hash chains. Raises VerificationFailed if an entry was changed or is missing.
+
+    The heads in the catalogue are looked up too. Only a `head` that was kept elsewhere shows that
+    ledger and catalogue were rewritten together.
+    """
+    with reached(connection) as database:
+        faults = ledger.chain_faults(database)
+        if faults:
+            first = faults[0]
+            raise VerificationFailed(
+                f"{len(faults)} ledger entries are not right; the first: budget "
+                f"{first['account_id']}, entry {first['entry']} {first['fault']}",
+                remedy=_REMEDY,
+            )
+        heads = [*ledger.published_heads(database), *([] if head is None else [head])]
+        missing = ledger.missing_heads(database, heads)
+        if missing:
+            raise VerificationFailed(
+                f"the published head {missing[0]} is in no chain: the ledger was rewritten or cut off",
+                remedy=_REMEDY,
+            )
+    return LedgerVerified(True, len(heads), None if head is None else True)

@@ -1,0 +1,189 @@
+"""Datasets: tables or views of yours, registered and built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from freqdp_db.dataset import dropping
+from freqdp_db.dataset.building import build
+from freqdp_db.dataset.facts import change_facts
+from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
+from freqdp_db.dataset.summary import describe_build
+from freqdp_db.documents import Document
+from freqdp_db.errors import BadInput
+from freqdp_db.interface.connecting import Connection, mode_of, reached, working
+from freqdp_db.progress import Progress
+from freqdp_db.release.persons import open_for_persons
+from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
+from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.records import erasure
+from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects
+from freqdp_db.storage.records.datasets import DatasetRow, find_dataset, list_datasets
+from freqdp_db.storage.records.erasure import Whereabouts
+from freqdp_db.storage.records.ledger import Budget, find_budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(DatasetRow, Document):
+    """A dataset with its budget and its current build."""
+
+    budget: Budget
+    build: BuildRow | None
+
+    def build_lines(self) -> list[str]:
+        """The build in words."""
+        if self.build is None:
+            return [f"Not built yet. Next: freqdp dataset build {self.name}"]
+        return describe_build(self.build)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedDataset(DatasetRow, Document):
+    """A dataset that was registered just now."""
+
+    budget: Budget
+    budget_is_new: bool
+    """False: its source had one already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltDataset(BuildRow, Document):
+    """A build that was made just now."""
+
+    seconds: dict[str, float]
+    objects_with_fewer_than_20_places: int
+
+    def lines(self) -> list[str]:
+        """In words."""
+        return describe_build(self)
+
+
+@dataclass(frozen=True)
+class DroppedDataset(Document):
+    dropped: str
+    builds_removed: list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedDataset(MatchReport, Document):
+    """Samples on roads, in a table of yours."""
+
+    seconds: dict[str, float]
+
+
+def datasets(connection: Connection = None) -> list[DatasetRow]:
+    """All datasets."""
+    with reached(connection) as database:
+        return list_datasets(database)
+
+
+def dataset(connection: Connection, name: str) -> Dataset:
+    """One dataset: its mapping, its current build and its budget."""
+    with reached(connection) as database:
+        row = find_dataset(database, name)
+        built = find_build(database, row.current_build) if row.current_build else None
+        return Dataset(**vars(row), budget=find_budget(database, row.account_id), build=built)
+
+
+def add_dataset(
+    connection: Connection,
+    name: str,
+    source: str,
+    *,
+    object: str,
+    time: str,
+    geom: str | None = None,
+    lon: str | None = None,
+    lat: str | None = None,
+    snap: str = DEFAULT_SNAP,
+    srid: int | None = None,
+    timezone: str = "UTC",
+    where: str | None = None,
+    budget: Decimal | int | str | None = None,
+    region: str | None = None,
+    period: str | None = None,
+) -> AddedDataset:
+    """Register a table or view of yours. Reads nothing yet, and never writes to it.
+
+    source: `schema.relation`. object, time and geom, or lon and lat, are its columns.
+    snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
+    budget: epsilon that the source may spend in all; None: 10, or what it has already.
+    region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
+        for a person. With them, a budget for persons is opened.
+    """
+    wanted = Registration(
+        name, source, object, time, geom, lon, lat, snap, srid, timezone, where,
+        None if budget is None else str(budget), region, period,
+    )  # fmt: skip
+    with reached(connection) as database:
+        row, is_new = register(database, wanted)
+        open_for_persons(database, row)
+        account = find_budget(database, row.account_id)
+    return AddedDataset(**vars(row), budget=account, budget_is_new=is_new)
+
+
+def set_dataset(
+    connection: Connection, name: str, *, region: str | None = None, period: str | None = None
+) -> Dataset:
+    """Say what is public of a dataset: where and when its data may lie. None: as it was."""
+    if region is None and period is None:
+        raise BadInput("--region and --period are both missing", remedy="give one of them, or both")
+    with reached(connection) as database:
+        row = find_dataset(database, name)
+        change_facts(database, row, region, period)
+        open_for_persons(database, find_dataset(database, name))
+        return dataset(database, name)
+
+
+def build_dataset(
+    connection: Connection, name: str, *, progress: Progress | None = None
+) -> BuiltDataset:
+    """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
+    with reached(connection) as database:
+        shown = working(progress, kernels=True)
+        row = build(database, find_dataset(database, name), shown)
+        sparse = sparse_objects(database, row.build_id, 10)
+    return BuiltDataset(
+        **vars(row), seconds=shown.seconds, objects_with_fewer_than_20_places=sparse
+    )
+
+
+def drop_dataset(connection: Connection, name: str) -> DroppedDataset:
+    """Forget a dataset. Its source, its budget and its published releases stay."""
+    with reached(connection) as database:
+        row = find_dataset(database, name)
+        return DroppedDataset(name, dropping.drop_dataset(database, row))
+
+
+def find_object(connection: Connection, object: str) -> list[Whereabouts]:
+    """Which builds and releases hold an object, for erasure requests."""
+    with reached(connection) as database:
+        return erasure.find_object(database, object)
+
+
+def match(
+    connection: Connection,
+    dataset: str,
+    roads: str,
+    into: str,
+    *,
+    map: Sequence[str] | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> MatchedDataset:
+    """Put a dataset's samples on roads (Newson and Krumm), in a table of yours.
+
+    roads: an edge table; map: which of its columns is which, such as `geom=the_geom`.
+    into: the table to make; replace: drop one of that name first.
+    """
+    table = RoadTable.named(roads, map)
+    target = parse_relation(into, "--into")
+    shown = working(progress)
+    with reached(connection) as database:
+        row = find_dataset(database, dataset)
+        found = match_dataset(
+            database, row, row.require_build(), table, target, mode_of(replace), shown
+        )
+    return MatchedDataset(**vars(found), seconds=shown.seconds)

@@ -1,0 +1,156 @@
+"""How private and how useful: measured, compared, audited, reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from freqdp_db.documents import Document, aside
+from freqdp_db.evaluation import evaluate as evaluating
+from freqdp_db.evaluation.audit import audit as auditing
+from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
+from freqdp_db.evaluation.experiment.design import Wishes, experiment_on
+from freqdp_db.evaluation.metrics import PUBLISHABLE
+from freqdp_db.evaluation.report.report import Reported, write_report
+from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
+from freqdp_db.interface.connecting import Connection, Value, reached, working
+from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.roads.tables import some_roads
+from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.releases import find_release
+
+
+@dataclass(frozen=True)
+class Evaluated(Document):
+    """A release against its originals."""
+
+    release: str
+    metrics: dict[str, float]
+    publishable: list[str]
+    """Which of them read nothing but the released table."""
+    verdicts: list[Verdict]
+    seed: int
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Experiment(Document):
+    """Methods side by side."""
+
+    dataset: str
+    files: list[Path]
+    runs: int
+    seconds: dict[str, float]
+    markdown: str = aside()
+
+
+def evaluate(
+    connection: Connection,
+    release: str,
+    *,
+    roads: str | None = None,
+    map: Sequence[str] | None = None,
+    seed: int = evaluating.DEFAULT_SEED,
+    progress: Progress | None = None,
+) -> Evaluated:
+    """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes.
+
+    roads: an edge table, for the recovery attack; map: which of its columns is which, such as
+    `geom=the_geom`. seed: picks the samples, queries and resamples of the metrics.
+    """
+    evaluating.check_seed(seed)
+    table, shown = some_roads(roads, map), working(progress)
+    with reached(connection) as database:
+        row = find_release(database, release)
+        values = evaluating.evaluate(database, row, shown, seed, table).values
+    public = sorted(PUBLISHABLE & values.keys())
+    return Evaluated(release, values, public, verdicts(values), seed, shown.seconds)
+
+
+def experiment(
+    connection: Connection,
+    dataset: str,
+    *,
+    method: Sequence[str] | None = None,
+    epsilon: Sequence[str] | None = None,
+    objects: Sequence[int] | None = None,
+    seeds: int = 5,
+    signature: int = 10,
+    time_step: Sequence[str] | None = None,
+    roads: str | None = None,
+    map: Sequence[str] | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Measure methods side by side: a table and two figures. Publishes and spends nothing.
+
+    method, epsilon, objects, time_step: several of each; None: all methods, 1, all objects, "none".
+    out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
+    """
+    wishes = Wishes(
+        methods=method,
+        epsilons=epsilon,
+        sizes=objects,
+        seeds=seeds,
+        signature=signature,
+        time_steps=time_step,
+        roads=some_roads(roads, map),
+        out=None if out is None else Path(out),
+        overwrite=force,
+    )
+    shown = working(progress)
+    with reached(connection) as database:
+        written = experiment_on(database, dataset, wishes, shown)
+    return Experiment(
+        dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
+    )
+
+
+def audit(
+    connection: Connection,
+    dataset: str,
+    method: str = DEFAULT_METHOD,
+    *,
+    runs: int = DEFAULT_RUNS,
+    progress: Progress | None = None,
+    **parameters: Value,
+) -> Audit:
+    """Bound epsilon from below, by experiment. Publishes and spends nothing; for the curator.
+
+    runs: in each of two neighbouring worlds. Raises VerificationFailed if a mechanism loses more than
+    it claims.
+    """
+    request = Request.parse(method, **parameters)
+    with reached(connection) as database:
+        row = find_dataset(database, dataset)
+        found = auditing.audit(database, row, request, working(progress), runs=runs)
+    found.require_within_claims()
+    return found
+
+
+def report(
+    connection: Connection,
+    name: str,
+    *,
+    public: bool = False,
+    roads: str | None = None,
+    map: Sequence[str] | None = None,
+    out: Path | str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Reported:
+    """Write one HTML file: what the release is, guarantees and loses, with pictures.
+
+    public: leave out whatever reads original data. out: the file; None: NAME.report.html or
+    NAME.public.html. force: overwrite an existing file.
+    """
+    table, path = some_roads(roads, map), None if out is None else Path(out)
+    with reached(connection) as database:
+        row = find_release(database, name)
+        return write_report(
+            database, row, working(progress), public=public, out=path, overwrite=force, roads=table
+        )

@@ -1,0 +1,104 @@
+"""The schemas in a database, what is missing there, and what can be asked for."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from freqdp_db.doctor import Finding, diagnose
+from freqdp_db.documents import Document, aside
+from freqdp_db.errors import FreqdpError
+from freqdp_db.interface.connecting import Connection, Target, reached
+from freqdp_db.methods.registry import declarations
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.schema import upgrade
+from freqdp_db.storage.schema.tables import Names
+
+
+@dataclass(frozen=True)
+class Installed(Document):
+    """What `init` did."""
+
+    created: bool
+    revision_before: str | None
+    revision: str
+    objects_changed: list[str]
+    methods_changed: bool
+    roles_created: list[str]
+    roles_missing: list[str]
+    """Nobody made them, and this login may not."""
+    changed: bool
+    names: Names = aside()
+
+
+@dataclass(frozen=True)
+class Script(Document):
+    """What `init` would run, for a DBA."""
+
+    sql: str
+    from_revision: str | None
+    unreached: FreqdpError | None = aside()
+    """Why it was made for an empty database with PostGIS in public."""
+
+
+@dataclass(frozen=True)
+class Diagnosis(Document):
+    """What a working installation needs, and whether it is there."""
+
+    ok: bool
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class MethodShown(Document):
+    """A method that can be asked for, and what it declares."""
+
+    name: str
+    summary: str
+    kind: str
+    unit: str | None
+    """What one unit of its epsilon or rho protects; None: it spends nothing."""
+    after: list[str]
+    """Kinds of methods that it may follow: `lg+swap`."""
+    spends: list[str]
+    parameters: dict[str, dict[str, Any]]
+
+
+def init(connection: Connection = None, *, roles: bool = False) -> Installed:
+    """Create or upgrade freqdp's schemas. Again, it changes nothing.
+
+    roles: insist on the group roles, and grant their rights again.
+    """
+    with reached(connection, check_schema=False) as database:
+        result = upgrade.upgrade(database, require_roles=roles)
+        names = Names.of(database.settings)
+    return Installed(**vars(result), changed=result.changed, names=names)
+
+
+def init_script(connection: Connection = None) -> Script:
+    """The same as a script: from the database's own revision if it can be reached, else from nothing."""
+    names, revision, unreached = Names.of(Target.of(connection).settings), None, None
+    try:
+        with reached(connection, check_schema=False) as database, database.begin() as session:
+            names = upgrade.names_of(session, database)
+            revision = upgrade.current_revision(session, names.schema)
+    except FreqdpError as error:
+        unreached = error
+    return Script(upgrade.script(names, revision), revision, unreached=unreached)
+
+
+def doctor(connection: Connection = None) -> Diagnosis:
+    """What is missing, and the command that fixes it."""
+    with ExitStack() as stack:
+
+        def reach() -> Database:
+            return stack.enter_context(reached(connection, check_schema=False))
+
+        findings = diagnose(Target.of(connection).settings, reach)
+    return Diagnosis(all(f.ok for f in findings), findings)
+
+
+def methods() -> list[MethodShown]:
+    """What `anonymize` and its like can be asked for, with the parameters of each."""
+    return [MethodShown(name=name, **declared) for name, declared in declarations().items()]

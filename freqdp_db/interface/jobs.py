@@ -1,0 +1,202 @@
+"""Releases that are asked for in SQL or by a schedule, and the workers that make them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from freqdp_db.documents import Document, aside
+from freqdp_db.errors import BadInput, NotFound
+from freqdp_db.interface.connecting import Connection, Value, reached
+from freqdp_db.jobs import schedule as scheduling
+from freqdp_db.jobs.document import MAX_KEEP, JobRequest
+from freqdp_db.jobs.health import living_workers, require_worker_here
+from freqdp_db.jobs.log import json_lines
+from freqdp_db.jobs.schedule import REPEATED, Planned
+from freqdp_db.jobs.worker import DEFAULT_GRACE_S, DEFAULT_LEASE_S, Worker
+from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.release.request import Request
+from freqdp_db.storage.records import jobs as records
+from freqdp_db.storage.records import schedules as schedule_records
+from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.jobs import JobView
+from freqdp_db.storage.records.workers import WorkerRow
+
+EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Planned, Document):
+    """A schedule that was made just now."""
+
+    dataset: str
+    warning: str
+    price: str = aside()
+
+
+@dataclass(frozen=True)
+class Schedule(Document):
+    """When workers ask for releases of a dataset by themselves, and for what."""
+
+    schedule_id: int
+    dataset_id: int
+    dataset: str
+    request: dict[str, Any]
+    cron: str
+    timezone: str
+    next_at: datetime
+    last_at: datetime | None
+    created_at: datetime
+    created_by: str
+    ended_at: datetime | None
+    ended_reason: str | None
+
+
+@dataclass(frozen=True)
+class EndedSchedule(Document):
+    schedule_id: int
+    dataset: str
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Jobs(Document):
+    """Jobs, open ones first, and the workers that live."""
+
+    jobs: list[JobView]
+    workers: list[WorkerRow]
+
+
+@dataclass(frozen=True)
+class CancelledJob(Document):
+    job_id: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Worked(Document):
+    """What a worker has done."""
+
+    done: int
+    refused: int
+    failed: int
+    put_off: int
+    cancelled: int
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """How `worker --once` ends: whoever started it wants to know what became of the jobs."""
+        if self.failed:
+            return EXIT_FAILED
+        if self.refused:
+            return EXIT_REFUSED
+        return EXIT_PUT_OFF if self.put_off else 0
+
+
+def schedule(
+    connection: Connection,
+    dataset: str,
+    at: str,
+    method: str = DEFAULT_METHOD,
+    *,
+    timezone: str = "UTC",
+    keep: int | None = None,
+    **parameters: Value,
+) -> Scheduled:
+    """Rebuild a dataset and publish a new release of it, again and again. A worker does it.
+
+    at: five cron fields, or @hourly, @daily, @weekly, @monthly, read in the time zone.
+    keep: withdraw all but so many of the schedule's releases; None: keep all.
+    """
+    request = Request.parse(method, **parameters)
+    if keep is not None and not 1 <= keep <= MAX_KEEP:
+        raise BadInput(
+            f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
+        )
+    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep)
+    with reached(connection) as database:
+        row = find_dataset(database, dataset)
+        made = scheduling.add_schedule(database, row, asked, at, timezone)
+    return Scheduled(**vars(made), dataset=dataset, warning=REPEATED, price=request.price)
+
+
+def schedules(connection: Connection = None) -> list[Schedule]:
+    """Schedules: when they ask, for what, and why those that ended have ended."""
+    with reached(connection) as database:
+        found = schedule_records.list_schedules(database)
+    return [Schedule(**{**vars(row), "request": row.document}) for row in found]
+
+
+def drop_schedule(connection: Connection, dataset: str) -> EndedSchedule:
+    """End the schedule of a dataset. Its releases stay."""
+    with reached(connection) as database:
+        ended = schedule_records.drop_schedule(database, dataset)
+    return EndedSchedule(ended.schedule_id, dataset, True)
+
+
+def jobs(connection: Connection = None, *, job: int | None = None, limit: int = 20) -> Jobs:
+    """How jobs stand and what came of them: one, or so many: open ones, then the newest."""
+    if limit < 1:
+        raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
+    with reached(connection) as database:
+        found = records.list_jobs(database, limit, job)
+        if job is not None and not found:
+            raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")
+        return Jobs(found, living_workers(database))
+
+
+def cancel_job(connection: Connection, job: int) -> CancelledJob:
+    """Cancel a job, or ask its worker to."""
+    with reached(connection) as database:
+        return CancelledJob(job, records.cancel_job(database, job))
+
+
+def living_worker(connection: Connection = None) -> WorkerRow:
+    """The worker of this machine that was heard of last; refused if none lives."""
+    with reached(connection) as database:
+        return require_worker_here(database)
+
+
+def work(
+    connection: Connection = None,
+    *,
+    once: bool = True,
+    lease: float | str = DEFAULT_LEASE_S,
+    grace: float | str = DEFAULT_GRACE_S,
+    metrics: int | None = None,
+    metrics_address: str = "127.0.0.1",
+    log: bool = False,
+) -> Worked:
+    """Do the jobs that were asked for, and the schedules. For the main thread: it minds signals.
+
+    once: do what is due, then end; else until SIGTERM or SIGINT.
+    lease: seconds without a sign of life after which others take a job over.
+    grace: seconds to finish the job in hand after a signal; then it is given back.
+    metrics: a port to serve numbers for Prometheus on. log: write JSON lines to stderr.
+    """
+    # here: only who wants numbers waits for it
+    from freqdp_db.jobs.metrics import exposed
+
+    lease_s, grace_s = _seconds("--lease", lease), _seconds("--grace", grace)
+    with reached(connection) as database, ExitStack() as around:
+        worker = Worker(database, lease_s=lease_s, grace_s=grace_s)
+        if log:
+            around.enter_context(json_lines())
+        around.enter_context(exposed(database, worker.served, metrics, metrics_address))
+        return Worked(**vars(worker.serve(once=once)))
+
+
+def _seconds(option: str, given: float | str) -> float:
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 1 <= value <= 86_400:
+        raise BadInput(
+            f"{option} {given} is not between 1 and 86,400 seconds",
+            remedy=f"for example {option} 60",
+        )
+    return value

@@ -1,0 +1,309 @@
+"""Files, or a made-up city, into plain tables, for people who have none yet."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from freqdp_db.documents import Document
+from freqdp_db.errors import BadInput
+from freqdp_db.interface.connecting import Connection, mode_of, reached, working
+from freqdp_db.loading import csvfile, published, roadfile
+from freqdp_db.loading.city import City
+from freqdp_db.loading.files import BadRows, counted, expand
+from freqdp_db.loading.rows import SourceSamples
+from freqdp_db.progress import Progress
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import format_relation, parse_relation
+from freqdp_db.storage.source import road_tables
+from freqdp_db.storage.source.plain_tables import (
+    Chunk,
+    Column,
+    Kind,
+    Mode,
+    PlainTable,
+    check_target,
+    load_table,
+)
+
+
+@dataclass(frozen=True)
+class LoadedCity(Document):
+    """A made-up city: its samples and its roads."""
+
+    table: str
+    rows: int
+    objects: int
+    roads_table: str
+    roads: int
+    unusable: dict[str, int]
+    next: str
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.table} has {self.rows:,} rows of {self.objects:,} objects, {self.roads_table} has "
+            f"{self.roads:,} roads. {sum(self.unusable.values()):,} rows are unusable on purpose "
+            f"({counted(self.unusable)}): the build will leave them out and say so.",
+            f"Next: {self.next}",
+        ]
+
+
+@dataclass(frozen=True)
+class LoadedFiles(Document):
+    """Files of a publisher's."""
+
+    table: str
+    rows: int
+    files: int
+    next: str
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.table}: {self.rows:,} rows from {self.files:,} files.",
+            f"Next: {self.next}",
+        ]
+
+
+@dataclass(frozen=True)
+class LoadedCsv(Document):
+    """CSV files, and how many of their rows could not be read, by reason."""
+
+    table: str
+    rows: int
+    files: int
+    skipped: dict[str, int]
+    next: str
+
+    def lines(self) -> list[str]:
+        left, total = "", sum(self.skipped.values())
+        if total:
+            left = f" Left out {total:,} unreadable rows: {counted(self.skipped)}."
+        return [
+            f"{self.table}: {self.rows:,} rows from {self.files:,} file(s).{left}",
+            f"Next: {self.next}",
+        ]
+
+
+def load_city(
+    connection: Connection = None,
+    into: str = "demo.city",
+    roads_into: str = "demo.roads",
+    *,
+    objects: int = 200,
+    days: int = 7,
+    seed: int = 1,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> LoadedCity:
+    """Make up a city: roads, and people and taxis that move along them. The same seed, the same city."""
+    if seed < 0:
+        raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
+    city = City(objects, days, np.random.default_rng(seed))
+    table = _city_table(parse_relation(into, "--into"), objects, days, seed)
+    roads = road_tables.roads_table(
+        parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
+    )
+    if table.relation == roads.relation:
+        raise BadInput("--into and --roads-into are the same", remedy="give two names")
+    mode, shown = mode_of(replace), working(progress)
+    dirt: dict[str, int] = {}
+    with reached(connection, check_schema=False) as database, database.begin() as session:
+        for wanted in (table, roads):
+            check_target(session, database.settings, wanted, mode)
+        with shown.stage("load roads", len(city.network.source), "roads") as stage:
+            lines = (road.row() for road in roadfile.city_roads(city.network))
+            road_rows = road_tables.load_roads(
+                session, database.settings, roads, mode, lines, stage.advance
+            )
+        with shown.stage("make and load", objects, "objects") as stage:
+            chunks = _city_rows(city, dirt, stage.advance)
+            rows = load_table(session, database.settings, table, mode, chunks)
+    following = _dataset_add(table, "object_id")
+    return LoadedCity(table.label, rows, objects, roads.label, road_rows, dirt, following)
+
+
+def make_city(
+    database: Database,
+    relation: tuple[str, str],
+    objects: int,
+    days: int,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """A table like that of `load_city`, without its roads."""
+    city = City(objects, days, np.random.default_rng(seed))
+    table = _city_table(relation, objects, days, seed)
+    with (
+        database.begin() as session,
+        progress.stage("make and load", objects, "objects") as stage,
+    ):
+        chunks = _city_rows(city, {}, stage.advance)
+        load_table(session, database.settings, table, "create", chunks)
+
+
+def load_csv(
+    connection: Connection,
+    files: Sequence[str],
+    into: str,
+    *,
+    object: str,
+    time: str,
+    lon: str,
+    lat: str,
+    delimiter: str = ",",
+    header: bool = True,
+    time_format: str = "iso",
+    timezone: str = "UTC",
+    srid: int = 4326,
+    skip_bad: bool = False,
+    replace: bool = False,
+    append: bool = False,
+    progress: Progress | None = None,
+) -> LoadedCsv:
+    """Load CSV files: files, globs or folders; object, time, lon and lat say which column is what.
+
+    header: without one, columns are numbers from 1. time_format: iso, epoch, epoch-ms, or a format
+    such as '%d/%m/%Y %H:%M'. skip_bad: leave unreadable rows out, and count them.
+    """
+    paths = expand(list(files), csvfile.ENDINGS)
+    layout = csvfile.CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
+    comment = "Trajectories from CSV files (freqdp load csv)."
+    table = _samples_table(parse_relation(into, "--into"), "text", comment, srid=srid)
+    bad = BadRows()
+
+    def read(advance: Callable[[int], None]) -> Iterator[SourceSamples]:
+        yield from csvfile.read_csv(paths, layout, bad, advance)
+        # once all files were read
+        if not skip_bad:
+            bad.refuse("correct them, or say --skip-bad")
+
+    mode = mode_of(replace, append)
+    rows = _load_files(connection, table, mode, len(paths), read, working(progress))
+    return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table, "object_id"))
+
+
+def load_tdrive(
+    connection: Connection,
+    folder: str,
+    into: str,
+    *,
+    limit: int | None = None,
+    min_samples: int = 0,
+    replace: bool = False,
+    append: bool = False,
+    progress: Progress | None = None,
+) -> LoadedFiles:
+    """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here.
+
+    limit: only the first so many taxis. min_samples: leave out taxis with fewer rows.
+    """
+    if limit is not None and limit < 1:
+        raise BadInput(f"--limit {limit} leaves no taxi", remedy="give a number from 1 on")
+    paths = published.tdrive_files(folder, limit, min_samples)
+    comment = "T-Drive taxis as published (freqdp load tdrive)."
+    table = _samples_table(parse_relation(into, "--into"), "int4", comment, key="taxi_id")
+    rows = _load_files(
+        connection, table, mode_of(replace, append), len(paths),
+        lambda advance: published.read_tdrive(paths, advance), working(progress),
+    )  # fmt: skip
+    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table, "taxi_id"))
+
+
+def load_geolife(
+    connection: Connection,
+    folder: str,
+    into: str,
+    *,
+    replace: bool = False,
+    append: bool = False,
+    progress: Progress | None = None,
+) -> LoadedFiles:
+    """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
+    paths = published.geolife_files(folder)
+    table = _samples_table(
+        parse_relation(into, "--into"),
+        "text",
+        "GeoLife trajectories as published (freqdp load geolife).",
+        Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
+        key="user_id",
+    )
+    rows = _load_files(
+        connection, table, mode_of(replace, append), len(paths),
+        lambda advance: published.read_geolife(paths, advance), working(progress),
+    )  # fmt: skip
+    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table, "user_id"))
+
+
+def _load_files(
+    connection: Connection,
+    table: PlainTable,
+    mode: Mode,
+    files: int,
+    read: Callable[[Callable[[int], None]], Iterable[SourceSamples]],
+    progress: Progress,
+) -> int:
+    """Read and load in one transaction."""
+    key = table.columns[0].name
+    with (
+        reached(connection, check_schema=False) as database,
+        database.begin() as session,
+        progress.stage("load files", files, "files") as stage,
+    ):
+        check_target(session, database.settings, table, mode)
+        chunks = (_sample_columns(samples, key) for samples in read(stage.advance))
+        rows = load_table(session, database.settings, table, mode, chunks)
+        if not rows:
+            raise BadInput("there is not one readable row in it", remedy="check the files")
+    return rows
+
+
+def _dataset_add(table: PlainTable, key: str) -> str:
+    """The command that registers it."""
+    name = re.sub(r"[^a-z0-9]+", "_", table.relation[1].lower()).strip("_") or "mine"
+    relation = shlex.quote(format_relation(*table.relation))
+    return f"freqdp dataset add {name} --from {relation} --object {key} --time at --geom geom"
+
+
+def _city_table(relation: tuple[str, str], objects: int, days: int, seed: int) -> PlainTable:
+    return _samples_table(
+        relation,
+        "text",
+        f"Made-up trajectories of {objects:,} objects over {days} days (freqdp load demo, "
+        f"seed {seed}). Nobody's data.",
+        Column("speed_kmh", "float8", "Speed as the device reports it."),
+    )
+
+
+def _city_rows(city: City, dirt: dict[str, int], advance: Callable[[int], None]) -> Iterator[Chunk]:
+    """The samples; counts what was soiled on purpose."""
+    for chunk in city.chunks():
+        for reason, count in chunk.dirt.items():
+            dirt[reason] = dirt.get(reason, 0) + count
+        yield _sample_columns(chunk.samples, "object_id")
+        advance(chunk.objects)
+
+
+def _samples_table(
+    relation: tuple[str, str],
+    kind: Kind,
+    comment: str,
+    *more: Column,
+    key: str = "object_id",
+    srid: int = 4326,
+) -> PlainTable:
+    columns = (
+        Column(key, kind, "Who or what moved."),
+        Column("at", "timestamptz", "When it was there."),
+        Column("geom", "point", f"Where it was, as reported (SRID {srid})."),
+        *more,
+    )
+    return PlainTable(relation, columns, comment, srid)
+
+
+def _sample_columns(samples: SourceSamples, key: str) -> Chunk:
+    point = np.column_stack([samples.x, samples.y])
+    return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}

@@ -1,0 +1,185 @@
+"""Releases: planned, made, looked after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freqdp_db.dataset.facts import facts_of
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.documents import Document, aside
+from freqdp_db.errors import BadInput
+from freqdp_db.interface.connecting import Connection, Value, reached, working
+from freqdp_db.methods.contract import World
+from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.progress import Progress
+from freqdp_db.release import pipeline, verification, withdrawing
+from freqdp_db.release.catalogue import Published, find_published, published
+from freqdp_db.release.paging import parse_memory
+from freqdp_db.release.pipeline import Outcome
+from freqdp_db.release.planning import Plan, make_plan
+from freqdp_db.release.request import Request
+from freqdp_db.release.summary import Anonymized, Release
+from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.releases import find_release, get_release, list_releases
+from freqdp_db.storage.schema.upgrade import reads_private
+
+if TYPE_CHECKING:
+    from freqdp_db.release.export.exporting import Exported
+
+DEFAULT_MEMORY = "4GB"
+
+
+@dataclass(frozen=True)
+class Verification(Document):
+    """A release that is what its log gives."""
+
+    release: str
+    verified: bool
+    rows: int
+    trajectories: int
+    checked: dict[str, int]
+    seconds: dict[str, float]
+    words: list[str] = aside()
+
+
+@dataclass(frozen=True)
+class Withdrawn(Document):
+    withdrawn: str
+    was: str
+
+
+def plan(
+    connection: Connection,
+    dataset: str,
+    method: str = DEFAULT_METHOD,
+    *,
+    progress: Progress | None = None,
+    **parameters: Value,
+) -> Plan:
+    """What `anonymize` would spend, edit and take. Spends nothing; for the curator's eyes."""
+    request = Request.parse(method, **parameters)
+    with reached(connection) as database:
+        row = find_dataset(database, dataset)
+        return make_plan(database, row, request, working(progress, kernels=True))
+
+
+def anonymize(
+    connection: Connection,
+    dataset: str,
+    method: str = DEFAULT_METHOD,
+    *,
+    name: str | None = None,
+    new_draw: bool = False,
+    memory: int | str = DEFAULT_MEMORY,
+    progress: Progress | None = None,
+    **parameters: Value,
+) -> Anonymized:
+    """Anonymize a dataset and publish the result as a new table.
+
+    A request that was answered before gets the same release again, one that was interrupted is gone
+    on with; `new_draw` asks for another one.
+
+    name: of the release; None: <dataset>_<n>.
+    memory: how much of the segments the search may hold: bytes, `256MB`, `4GB`. Less is slower; the
+    result is the same.
+    parameters: those of the method, such as epsilon=1 or time_step="60s"; `methods()` lists them.
+    """
+    request, limit = Request.parse(method, **parameters), _bytes(memory)
+    with reached(connection) as database:
+        row = find_dataset(database, dataset)
+        shown = working(progress, kernels=True)
+        outcome = pipeline.anonymize(
+            database, row, request, shown, name=name, new_draw=new_draw, memory=limit
+        )
+        return Anonymized.by(database, outcome, shown)
+
+
+def resume(
+    connection: Connection,
+    name: str,
+    *,
+    memory: int | str = DEFAULT_MEMORY,
+    progress: Progress | None = None,
+) -> Anonymized:
+    """Go on with an interrupted release from its stored targets. Spends nothing."""
+    limit = _bytes(memory)
+    with reached(connection) as database:
+        row = find_release(database, name)
+        if row.state != "running":
+            raise BadInput(
+                f"release {name!r} is {row.state}: there is nothing to resume",
+                remedy="`freqdp release list` shows which are running",
+            )
+        shown = working(progress, kernels=True)
+        verified = pipeline.run(database, row, shown, limit)
+        outcome = Outcome(get_release(database, row.release_id), False, True, verified)
+        return Anonymized.by(database, outcome, shown)
+
+
+def _bytes(memory: int | str) -> int:
+    return memory if isinstance(memory, int) else parse_memory(memory)
+
+
+def releases(connection: Connection = None) -> list[Release] | list[Published]:
+    """All releases that were ever asked for; for analysts, the catalogue of those published."""
+    with reached(connection) as database:
+        if not reads_private(database):
+            return published(database)
+        return [Release.of(database, row) for row in list_releases(database)]
+
+
+def release(connection: Connection, name: str) -> Release | Published:
+    """One release: parameters, edits, guarantee; for analysts, what the catalogue says."""
+    with reached(connection) as database:
+        if not reads_private(database):
+            return find_published(database, name)
+        return Release.of(database, find_release(database, name))
+
+
+def verify(connection: Connection, name: str, *, progress: Progress | None = None) -> Verification:
+    """Replay the edit log and compare with the published table, row by row.
+
+    Raises VerificationFailed where they differ.
+    """
+    with reached(connection) as database:
+        row = find_release(database, name)
+        verification.require_published(row, "verified")
+        shown = working(progress, kernels=True)
+        build = load_build(database, row.build_id, shown)
+        world = World(build, facts=facts_of(build))
+        relations = verification.released_relations(database, name)
+        found = verification.verify(database, row, relations, world, shown)
+    words = found.words(Request.of(row))
+    return Verification(name, True, **vars(found), seconds=shown.seconds, words=words)
+
+
+def withdraw(connection: Connection, name: str) -> Withdrawn:
+    """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
+    with reached(connection) as database:
+        row = find_release(database, name)
+        withdrawing.withdraw(database, row)
+    return Withdrawn(name, row.state)
+
+
+def export(
+    connection: Connection,
+    name: str,
+    format: str,
+    out: Path | str | None = None,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Write a release to a file, with its guarantee and terms of use beside it.
+
+    format: csv, geoparquet or gpkg. out: the file; None: NAME.csv, .parquet, .gpkg.
+    force: overwrite existing files.
+    """
+    # here: it takes a second to load
+    from freqdp_db.release.export.exporting import export_release
+
+    path = None if out is None else Path(out)
+    with reached(connection) as database:
+        return export_release(database, name, format, path, working(progress), overwrite=force)
