@@ -100,6 +100,7 @@ def _ask(
             if known is not None:
                 return known, False
         request.require_possible(build)
+        _require_alone(connection, database, dataset, request)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)
@@ -125,6 +126,24 @@ def _ask(
         if recorded is not None:
             recorded(connection, release)
     return release, True
+
+
+def _require_alone(
+    connection: Connection, database: Database, dataset: DatasetRow, request: Request
+) -> None:
+    """Refuse to unlink what another release of the same source links again, unless told to."""
+    if request.method.kind != "unlinked":
+        return
+    out = requests.linked_releases(connection, database, dataset.account_id)
+    told = request.values.get("beside")
+    others = [name for name in out if name != told]
+    if others:
+        raise BadInput(
+            f"{others[0]} is a published release of the same source, and its true samples join both: "
+            "whoever has it undoes the unlinking",
+            remedy=f"withdraw it (freqdp release withdraw {others[0]}), or accept that with "
+            f"--beside {others[0]}",
+        )
 
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:

@@ -6,13 +6,14 @@ table of trajectories, nothing is claimed, and the experiment shows why. Nothing
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.audit import neighbours
@@ -21,9 +22,11 @@ from freqdp_db.evaluation.audit.vectors import PROBES, Probed
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource
 from freqdp_db.methods.contract import State, World, options_of
 from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import DatasetRow
 
 DEFAULT_RUNS = 40_000
@@ -122,7 +125,9 @@ def audit(
             f"--runs {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
             remedy=f"the default is {DEFAULT_RUNS:,}",
         )
-    build = load_build(database, dataset.require_build(), progress)
+    number = dataset.require_build()
+    request = request.with_facts(dataset, find_build(database, number))
+    build = load_build(database, number, progress)
     drawing = source if source is not None else SecureSource()
     return Audit(dataset.name, request, audit_build(build, request, drawing, runs, progress))
 
@@ -130,7 +135,9 @@ def audit(
 def audit_build(
     build: Build, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
-    world = World(build)
+    world = World(build, facts=facts_of(build))
+    if request.method.unit == "person":
+        return [_person(world, request, source, runs, progress)]
     whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
     steps = sorted(request.method.steps, key=lambda step: step.name)
     # two changes in the point lists, and one for every other row
@@ -148,6 +155,25 @@ def audit_build(
     with progress.stage("table of trajectories"):
         findings.append(_canary(small, world, request, source, alpha))
     return findings
+
+
+def _person(
+    world: World, request: Request, source: RandomSource, runs: int, progress: Progress
+) -> AuditFinding:
+    """One person with all data, as the guarantee has it."""
+    (step,) = request.method.steps
+    options = options_of(step, request.values)
+    if not isinstance(options, StrictOptions):
+        raise BadInput(
+            f"--method {request.method.name} is there to compare with, and is not audited",
+            remedy="audit strict, whose vectors and noise it shares",
+        )
+    from freqdp_db.evaluation.audit.persons import told_apart
+
+    with progress.stage("one person, with and without"):
+        bound = told_apart(world, options, source, runs)
+    found = _finding(None, "none", "- 1 person", bound, float(options.epsilon))
+    return replace(found, artefact="noisy_vectors")
 
 
 def _begun(trajectories: Trajectories, world: World) -> State:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import US_PER_S, Duration, Flag, Meet, MeetingPlace, Whole
+from freqdp_db.methods.kinds import US_PER_S, Duration, Flag, Meet, MeetingPlace, Name, Whole
 from freqdp_db.methods.parameters import parameter
 
 if TYPE_CHECKING:
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from freqdp_db.methods.unlinking.trips import TripRule
 
 _MINUTE_US = 60 * US_PER_S
+
+BESIDE = (
+    Name("city_1"),
+    "Publish although this release of the same source is out: its true samples join both.",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class SwapOptions:
         6,
     )
     drop_unmixed: bool = parameter(Flag(), "Leave out objects that never meet anybody.", False)
+    beside: str | None = parameter(*BESIDE, public=False)
 
     @property
     def meeting(self) -> Meeting:
@@ -57,6 +63,7 @@ class CutOptions:
     gap: int = parameter(
         Duration("30min"), "A trip ends where no sample comes for so long.", 30 * _MINUTE_US
     )
+    beside: str | None = parameter(*BESIDE, public=False)
 
     @property
     def rule(self) -> TripRule:

@@ -89,6 +89,24 @@ def insert_release(
     return ReleaseRow(**row._mapping)
 
 
+def linked_releases(connection: Connection, database: Database, account_id: int) -> list[str]:
+    """Published releases of the same source in which a trajectory is one object's, newest first."""
+    releases, datasets = table(database, "release"), table(database, "dataset")
+    return list(
+        connection.execute(
+            sa.select(releases.c.name)
+            .join(datasets, datasets.c.dataset_id == releases.c.dataset_id)
+            .where(
+                datasets.c.account_id == account_id,
+                releases.c.state == "published",
+                releases.c.grantable,
+                releases.c.kind == "edited",
+            )
+            .order_by(releases.c.release_id.desc())
+        ).scalars()
+    )
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What the catalogue says of where a release comes from."""

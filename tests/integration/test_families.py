@@ -1,0 +1,136 @@
+"""Methods beside the paper's, through the whole product: unlinked and synthetic releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from library import load_city, opened
+from servers import SharedServer, cloned
+from world import freqdp, query, value
+
+from freqdp_db.jobs.worker import Worker
+
+_REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
+
+
+@pytest.fixture(scope="module")
+def city_database(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+    """A city of 60 objects with public facts, built."""
+    with cloned(shared_server.get(), template_db) as url:
+        load_city(url, objects=60, days=3)
+        box = value(
+            url,
+            "SELECT concat_ws(',', floor(min(ST_X(geom)) * 100) / 100, "
+            "floor(min(ST_Y(geom)) * 100) / 100, ceil(max(ST_X(geom)) * 100) / 100, "
+            "ceil(max(ST_Y(geom)) * 100) / 100) FROM demo.city "
+            "WHERE ST_X(geom) BETWEEN 3 AND 6 AND ST_Y(geom) BETWEEN 50 AND 54",
+        )
+        freqdp(
+            url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
+            "--time", "at", "--geom", "geom", "--region", box, "--period", "2024-03-01/2024-03-20",
+        ).succeeded()  # fmt: skip
+        freqdp(url, "dataset", "build", "city").succeeded()
+        yield url
+
+
+@pytest.fixture
+def url(shared_server: SharedServer, city_database: str) -> Iterator[str]:
+    name = value(city_database, "SELECT current_database()")
+    with cloned(shared_server.get(), name) as copy:
+        yield copy
+
+
+@pytest.mark.parametrize("method", ["swap", "cut", "lg+swap", "pure-l+cut", "gl+swap+cut"])
+def test_unlinked(url: str, method: str, tmp_path: Path) -> None:
+    made = freqdp(url, "anonymize", "city", "--method", method).succeeded()
+    assert made["kind"] == "unlinked" and made["grantable"]
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    measured = freqdp(url, "evaluate", made["name"]).succeeded()
+    assert 0 <= measured["metrics"]["exposure"] <= 1 and "la" not in measured["metrics"]
+    freqdp(url, "release", "report", made["name"], "--out", str(tmp_path / "r.html")).succeeded()
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "do not follow one" in page or "nothing says which pieces" in page
+    assert query(url, "SELECT kind FROM freqdp_release.catalog") == [("unlinked",)]
+
+
+def test_swapping_loses_nothing(url: str) -> None:
+    """By SQL: every place and time of the build is in the table, and no other."""
+    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "r").succeeded()
+    source = (
+        "SELECT l.geom::text, s.at FROM freqdp.sample s JOIN freqdp.location l "
+        "USING (build_id, location_id)"
+    )
+    released = "SELECT geom::text, at FROM freqdp_release.r"
+    for one, other in ((source, released), (released, source)):
+        assert query(url, f"({one}) EXCEPT ALL ({other}) LIMIT 1") == []
+
+
+def test_an_unlinked_release_is_not_put_beside_a_linked_one(url: str) -> None:
+    freqdp(url, "anonymize", "city", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "swap").refused("linked", "undoes")
+    assert value(url, "SELECT count(*) FROM freqdp.release") == 1
+    freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
+
+
+def test_a_person_is_protected(url: str) -> None:
+    made = freqdp(
+        url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
+    ).succeeded()
+    assert (made["kind"], made["unit"]) == ("synthetic", "person")
+    assert "one person with all data" in made["guarantee"]["plain"]
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["checked"]["trips"] == 200
+    budget = freqdp(url, "budget", "city").succeeded()
+    assert budget["unit"] == "occurrence" and float(budget["spent"]) == 0
+    (persons,) = budget["other_units"]
+    assert persons["unit"] == "person"
+    assert float(persons["spent"]) == pytest.approx(0.024356, rel=1e-3)
+    freqdp(url, "evaluate", made["name"]).succeeded()
+    freqdp(url, "ledger", "verify").succeeded()
+    # the same again draws nothing; the budget for persons ends at epsilon 4
+    assert freqdp(
+        url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
+    ).succeeded()["existed"]
+    freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused("budget")
+
+
+@pytest.mark.parametrize("method", ["adatrace", "dpt"])
+def test_baselines(url: str, method: str) -> None:
+    made = freqdp(url, "anonymize", "city", "--method", method, "--epsilon", "0.5").succeeded()
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+
+
+def test_a_guarantee_for_a_person_needs_public_facts(url: str) -> None:
+    query(url, "UPDATE freqdp.dataset SET region = NULL")
+    refused = freqdp(url, "anonymize", "city", "--method", "strict").refused("region", "public")
+    assert "dataset set city --region" in refused["remedy"]
+    for option, given in (
+        ("--region", "1,2,3"), ("--region", "5,5,4,6"), ("--epsilon", "0"), ("--epsilon", "21"),
+        ("--delta", "0.1"), ("--accounting", "loose"), ("--size", "0"), ("--every", "0s"),
+        ("--period", "2024-03-09/2024-03-01"),
+    ):  # fmt: skip
+        freqdp(url, "anonymize", "city", "--method", "strict", option, given).refused(option, given)
+    assert value(url, "SELECT count(*) FROM freqdp.release") == 0
+
+
+def test_asked_for_in_sql(url: str) -> None:
+    for method, options in (
+        ("swap", '{"meet": "400m/2min"}'),
+        ("cut", '{"pieces": "30min", "quiet": 0}'),
+        ("strict", '{"epsilon": 1, "size": 100}'),
+    ):
+        query(url, "SELECT freqdp.request_release('city', %s, NULL, %s::jsonb)", method, options)
+    with opened(url) as database:
+        assert Worker(database).serve(once=True).done == 3
+    kinds = query(url, "SELECT kind FROM freqdp_release.catalog ORDER BY published_at")
+    assert kinds == [("unlinked",), ("unlinked",), ("synthetic",)]
+
+
+def test_audit_of_a_person(url: str) -> None:
+    found = freqdp(
+        url, "audit", "city", "--method", "strict", "--epsilon", "2", "--runs", "4000"
+    ).succeeded()
+    (finding,) = found["findings"]
+    assert finding["claimed_epsilon"] == "2" and finding["within_claim"]
+    assert finding["epsilon_at_least"] > 0.6
