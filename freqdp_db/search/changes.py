@@ -56,7 +56,7 @@ def _sort_range(first, last, offsets, location):  # type: ignore[no-untyped-def]
                 key[k], position[k] = unsorted[order[j]], order[j]
                 found[t - first] += 1
                 k += 1
-    return found, key[:k], position[:k]
+    return found, key[:k].copy(), position[:k].copy()
 
 
 def first_positions(current: SortedSegments, trajectory: Ids, tail: Ids, head: Ids) -> Ids:

@@ -74,7 +74,10 @@ def _group(first, last, offsets, location):  # type: ignore[no-untyped-def]
                 owner[k], position[k], count[k] = t, i, times[i]
                 tail[k], head[k] = location[lo + i], location[lo + i + 1]
                 k += 1
-    return owner[:k], position[:k], tail[:k], head[:k], count[:k]
+    # copies, so that the room for repeats is free while other ranges are at work
+    return (
+        owner[:k].copy(), position[:k].copy(), tail[:k].copy(), head[:k].copy(), count[:k].copy()
+    )  # fmt: skip
 
 
 def distinct_segments(trajectories: Trajectories) -> Segments:
