@@ -21,7 +21,7 @@ from freqdp_db.evaluation.exposure.habits import (
     resting_place,
 )
 from freqdp_db.evaluation.exposure.joints import find_joints
-from freqdp_db.evaluation.exposure.likeness import likeness_exposures, pick_by_clock, pick_by_cosine
+from freqdp_db.evaluation.exposure.likeness import pick_by_clock, pick_by_cosine
 from freqdp_db.evaluation.exposure.measuring import is_exposure, measure_exposure
 from freqdp_db.evaluation.exposure.membership import area_under_curve, found_at, membership
 from freqdp_db.evaluation.exposure.relinking import relink
@@ -461,7 +461,9 @@ def test_a_release_with_places_of_its_own_and_an_empty_one(
 ) -> None:
     side, places = city
     own = Locations(places.x + 1.0, places.y)
-    found = likeness_exposures(Case(side, places, Release(side, own)), rng_of(1))
+    nobody = np.full(side.samples, -1, np.int32)
+    found = measure_exposure(Case(side, places, Release(side, own, nobody)), 1)
+    assert found["profile"] == 0.0 and "edits.auc" not in found
     assert found["exposure.s.a.full"] == 1.0
     nothing = Trajectories(
         np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(2, np.int64)

@@ -75,8 +75,10 @@ def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
 
     Trained on half of the objects, tested on the other half, up to 200,000 samples each.
     """
-    inserted = inserted_samples(case)
     owner: Ids = case.release.owners
+    if (owner < 0).any():  # nobody's: nothing was inserted into anything
+        return {}
+    inserted = inserted_samples(case)
     half = rng.random(int(owner.max(initial=-1)) + 1) < 0.5
     parts = []
     for mine in (half[owner], ~half[owner]):
