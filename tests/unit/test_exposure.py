@@ -25,7 +25,6 @@ from freqdp_db.evaluation.attacks.exposure.habits import (
 )
 from freqdp_db.evaluation.attacks.exposure.joints import find_joints
 from freqdp_db.evaluation.attacks.exposure.likeness import (
-    likeness_exposures,
     pick_by_clock,
     pick_by_cosine,
 )
@@ -327,6 +326,31 @@ def test_pieces_are_joined_by_place_time_and_velocity() -> None:
     assert follow(case, alone, known, sighted, by_rhythm=False)[-1].found.max() < 0.7
 
 
+def test_a_follower_never_goes_in_circles() -> None:
+    """Pieces that end and begin where groups meet, in any order of equal times: it always stops."""
+    for seed in range(30):
+        rng = rng_of(13, seed)
+        rows = [
+            [(0, float(rng.integers(0, 6))) for _ in range(rng.integers(1, 3))] for _ in range(12)
+        ]
+        side = side_of([sorted(row, key=lambda sample: sample[1]) for row in rows])
+        window = side.at // (2 * MINUTE)
+        last = np.flatnonzero(np.diff(window, append=-1) | Release(side, GRID).ends)
+        parts = [last[window[last] == w] for w in np.unique(window[last])]
+        parts = [part for part in parts if len(part) > 1]
+        groups = Groups(
+            offsets_from(np.array([len(part) for part in parts], np.int64)),
+            np.concatenate(parts),
+            np.zeros(len(parts), np.int32),
+        )
+        release = Release(side, GRID, groups=groups, pieces=True)
+        case = Case(side, GRID, release)
+        known = draw_known(case, 1, rng)
+        sighted = SightingIndex(release).find(case, known, rng)
+        for by_rhythm in (False, True):
+            follow(case, find_joints(release), known, sighted, by_rhythm=by_rhythm)
+
+
 def test_horizons_and_even_odds() -> None:
     side = side_of([[(k % 36, 10.0 * k) for k in range(300)]])
     case = Case(side, GRID, Release(side, GRID))
@@ -466,7 +490,9 @@ def test_a_release_with_places_of_its_own_and_an_empty_one(
 ) -> None:
     side, places = city
     own = Locations(places.x + 1.0, places.y)
-    found = likeness_exposures(Case(side, places, Release(side, own)), rng_of(1))
+    nobody = np.full(side.samples, -1, np.int32)
+    found = measure_exposure(Case(side, places, Release(side, own, nobody)), 1)
+    assert found["profile"] == 0.0 and "edits.auc" not in found
     assert found["exposure.s.a.full"] == 1.0
     nothing = Trajectories(
         np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(2, np.int64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
@@ -81,23 +81,33 @@ def box_of_release(released: Trajectories, pair: Pair) -> Box:
     return map_box(Pair(released, released, pair.locations))
 
 
-def edited_samples(pair: Pair) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which samples of D are not in D*, and which of D* not in D; both by (object, place, time)."""
-    before = _records(pair.original, pair.coarse(pair.original.at))
-    after = _records(pair.released, pair.released.at)
-    return ~np.isin(before, after), ~np.isin(after, before)
+@dataclass(frozen=True)
+class EditedSamples:
+    """Which samples of D are not in D*, and which of D* not in D."""
+
+    deleted: Flags
+    inserted: Flags
 
 
-def _records(side: Trajectories, at: Ints) -> NDArray[np.void]:
-    packed = np.empty(side.samples, [("t", np.int32), ("p", np.int32), ("at", np.int64)])
-    packed["t"] = side.owner
-    packed["p"], packed["at"] = side.location, at
-    return packed
+def edited_samples(pair: Pair) -> EditedSamples:
+    """What differs, by (object, place, time)."""
+    at = pair.coarse(pair.original.at)
+    times = np.union1d(at, pair.released.at)
+
+    def facts(side: Trajectories, when: Ints) -> Ints:
+        """One number for each: objects, times and places of any data set fit into 63 bits."""
+        moment = np.searchsorted(times, when)
+        return (side.owner * np.int64(len(times)) + moment) * len(pair.locations) + side.location
+
+    before, after = facts(pair.original, at), facts(pair.released, pair.released.at)
+    return EditedSamples(~np.isin(before, after), ~np.isin(after, before))
 
 
-def trajectory_maps(pair: Pair, roads: Sequence[NDArray[np.float64]]) -> list[tuple[str, str]]:
+def trajectory_maps(
+    pair: Pair, edited: EditedSamples, roads: Sequence[NDArray[np.float64]]
+) -> list[tuple[str, str]]:
     """A busy day of three objects: of the few, middling and many samples."""
-    deleted, inserted = edited_samples(pair)
+    deleted, inserted = edited.deleted, edited.inserted
     lengths = np.where(pair.on_both_sides, pair.original.lengths, 0)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 1]

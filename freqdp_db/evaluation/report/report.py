@@ -230,11 +230,16 @@ def _curator_pictures(
     heats, most = heat_maps(
         [("before", pair.original.location), ("after", pair.released.location)], box, pair
     )
-    deleted, inserted = edited_samples(pair)
+    shown: dict[str, Any] = {
+        "heats": heats, "heat_most": most, "edit_heats": [], "charts": [], "maps": [],
+    }  # fmt: skip
+    if release.kind != "edited":
+        return shown
+    edited = edited_samples(pair)
     edits, edit_most = heat_maps(
         [
-            ("samples taken out", pair.original.location[deleted]),
-            ("samples put in", pair.released.location[inserted]),
+            ("samples taken out", pair.original.location[edited.deleted]),
+            ("samples put in", pair.released.location[edited.inserted]),
         ],
         box,
         pair,
@@ -256,6 +261,6 @@ def _curator_pictures(
         "edit_most": edit_most,
         # drawn here, from numbers; names in them are escaped
         "charts": [(title, Markup(svg)) for title, svg in charts if svg],
-        "maps": [(title, Markup(svg)) for title, svg in trajectory_maps(pair, roads)],
+        "maps": [(title, Markup(svg)) for title, svg in trajectory_maps(pair, edited, roads)],
         "on_roads": bool(len(roads)),
     }

@@ -23,7 +23,7 @@ class Release:
     trajectories: Trajectories
     places: Locations
     owner: Ids | None = None
-    """The object of each sample; None: trajectory t is object t's, or nobody's (synthetic)."""
+    """The object of each sample, -1: nobody's (synthetic); None: trajectory t is object t's."""
     areas: Areas | None = None
     time_step_us: int | None = None
     """What released times were coarsened to: public."""

@@ -3,54 +3,69 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks.exposure.boosting import Features, train
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.membership import area_under_curve
+from freqdp_db.frequency.counts import count_frequencies
 
 _MOST_ROWS = 200_000
+
+
+@njit(nogil=True, cache=True)
+def _find_inserted(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, owner, released_location, released_at, inserted
+):
+    for i in range(first, last):
+        lo, hi = offsets[owner[i]], offsets[owner[i] + 1]
+        end = hi
+        while lo < hi:
+            middle = (lo + hi) // 2
+            if at[middle] < released_at[i]:
+                lo = middle + 1
+            else:
+                hi = middle
+        inserted[i] = True
+        while lo < end and at[lo] == released_at[i]:
+            if location[lo] == released_location[i]:
+                inserted[i] = False
+            lo += 1
 
 
 def inserted_samples(case: Case) -> Flags:
     """Released samples that their object does not have in the original: place or time is new."""
     release, original = case.release, case.original
-    fields = [("owner", np.int32), ("location", np.int32), ("at", np.int64)]
-    before = np.empty(original.samples, fields)
-    before["owner"] = np.repeat(np.arange(len(original), dtype=np.int32), original.lengths)
-    before["location"], before["at"] = original.location, release.coarse(original.at)
-    after = np.empty(release.trajectories.samples, fields)
-    after["owner"] = release.owners
-    after["location"] = case.pair.released.location
-    after["at"] = release.trajectories.at
-    _, number = np.unique(np.concatenate([before, after]), return_inverse=True)
-    number = number.reshape(-1)
-    true = np.zeros(int(number.max(initial=-1)) + 1, np.bool_)
-    true[number[: len(before)]] = True
-    inserted: Flags = ~true[number[len(before) :]]
+    inserted = np.zeros(release.trajectories.samples, np.bool_)
+    rows = np.arange(len(inserted) + 1)
+    map_ranges(
+        _find_inserted, rows, original.offsets, original.location, release.coarse(original.at),
+        release.owners, case.pair.released.location, release.trajectories.at, inserted,
+    )  # fmt: skip
     return inserted
 
 
-def visible_features(case: Case) -> Features:
-    """What the release shows of each sample, in rows.
+def visible_features(case: Case, rows: Ints) -> Features:
+    """What the release shows of these samples, in rows.
 
     Gaps before and after, the share of the way and of the time that it lies at, speeds in and out,
-    the turn, the distance from the straight line, and how often its place occurs: in the release,
-    and in its own trajectory.
+    the detour and the distance from the straight line, how often its place occurs in the release
+    and in its own trajectory, and the second of the minute.
     """
     release = case.release
-    side, x, y = release.trajectories, release.x, release.y
-    here: Ints = np.arange(side.samples)
-    head = here == side.offsets[:-1][release.trajectory]
-    before, after = np.where(head, here, here - 1), np.where(release.ends, here, here + 1)
-    gap_in, gap_out = (side.at[here] - side.at[before]) / 1e6, (side.at[after] - side.at) / 1e6
-    way_in = np.hypot(x - x[before], y - y[before])
-    way_out = np.hypot(x[after] - x, y[after] - y)
-    chord = np.hypot(x[after] - x[before], y[after] - y[before])
-    cross = (x[after] - x[before]) * (y - y[before]) - (y[after] - y[before]) * (x - x[before])
-    often = np.bincount(side.location, minlength=len(release.places))[side.location]
-    own = release.trajectory.astype(np.int64) * len(release.places) + side.location
-    _, which, times = np.unique(own, return_inverse=True, return_counts=True)
+    side, x, y, at = release.trajectories, release.x, release.y, release.trajectories.at
+    trajectory = release.trajectory[rows]
+    before = np.where(rows == side.offsets[:-1][trajectory], rows, rows - 1)
+    after = np.where(release.ends[rows], rows, rows + 1)
+    gap_in, gap_out = (at[rows] - at[before]) / 1e6, (at[after] - at[rows]) / 1e6
+    way_in = np.hypot(x[rows] - x[before], y[rows] - y[before])
+    way_out = np.hypot(x[after] - x[rows], y[after] - y[rows])
+    dx, dy = x[after] - x[before], y[after] - y[before]
+    chord = np.hypot(dx, dy)
+    cross = dx * (y[rows] - y[before]) - dy * (x[rows] - x[before])
+    often = np.bincount(side.location, minlength=len(release.places))[side.location[rows]]
     return np.column_stack(
         [
             gap_in,
@@ -64,10 +79,20 @@ def visible_features(case: Case) -> Features:
             way_in,
             way_out,
             often,
-            times[which.reshape(-1)],
-            side.at // 1_000_000 % 60,
+            _visits(case, rows),
+            at[rows] // 1_000_000 % 60,
         ]
     ).astype(np.float64)
+
+
+def _visits(case: Case, rows: Ints) -> Ids:
+    """How often the trajectory of each of these samples is at its place."""
+    release = case.release
+    counted = count_frequencies(release.trajectories, len(release.places))
+    owner = np.repeat(np.arange(len(release.trajectories)), np.diff(counted.offsets))
+    codes = owner * len(release.places) + counted.location
+    wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
+    return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]
 
 
 def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
@@ -75,8 +100,10 @@ def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
 
     Trained on half of the objects, tested on the other half, up to 200,000 samples each.
     """
-    inserted = inserted_samples(case)
     owner: Ids = case.release.owners
+    if (owner < 0).any():  # nobody's: nothing was inserted into anything
+        return {}
+    inserted = inserted_samples(case)
     half = rng.random(int(owner.max(initial=-1)) + 1) < 0.5
     parts = []
     for mine in (half[owner], ~half[owner]):
@@ -87,8 +114,8 @@ def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
     learn, test = parts
     if any(len(np.unique(inserted[rows])) < 2 for rows in parts):
         return {}
-    features = visible_features(case)
-    score = train(features[learn], inserted[learn]).score(features[test])
+    forest = train(visible_features(case, learn), inserted[learn])
+    score = forest.score(visible_features(case, test))
     answer = inserted[test]
     return {
         "edits.auc": area_under_curve(score[answer], score[~answer]),

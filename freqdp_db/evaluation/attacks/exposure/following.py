@@ -94,8 +94,8 @@ def next_sample(  # type: ignore[no-untyped-def]
     for m in range(offsets[g], offsets[g + 1]):
         s = stop[m]
         b = after[trajectory[s]] if ends[s] else s + 1
-        # times that were coarsened may be equal
-        if b < 0 or at[b] < at[p]:
+        # what follows a stop is later, even if coarsened times are equal; a piece has to be
+        if b < 0 or (ends[s] and at[b] <= at[p]):
             continue
         beyond = -1 if ends[b] else b + 1
         cost = _misfit(earlier, prior, p, b, beyond, x, y, at, by_rhythm)
@@ -109,14 +109,15 @@ def sample_before(  # type: ignore[no-untyped-def]
     p, later, latest, x, y, at, begins, trajectory, group, offsets, stop, before, by_rhythm
 ):
     """Where the follower comes from at p, having gone on to `later` and `latest` (-1: not known)."""
-    q = before[trajectory[p]] if p == begins[trajectory[p]] else p - 1
+    heads = p == begins[trajectory[p]]
+    q = before[trajectory[p]] if heads else p - 1
     if q < 0 or group[q] < 0:
         return q
     g = group[q]
     best, chosen = np.inf, -1
     for m in range(offsets[g], offsets[g + 1]):
         s = stop[m]
-        if at[s] > at[p]:
+        if heads and at[s] >= at[p]:
             continue
         beyond = -1 if s == begins[trajectory[s]] else s - 1
         cost = _misfit(latest, later, p, s, beyond, x, y, at, by_rhythm)
