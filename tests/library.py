@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from freqdp_db.cli import main
+import freqdp_db
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.progress import Progress
@@ -41,9 +40,7 @@ def opened(url: str, **settings: Any) -> Iterator[Database]:
 
 def load_city(url: str, *, objects: int, days: int, seed: int = 1) -> None:
     """The demo's city as demo.city."""
-    size = ("--objects", str(objects), "--days", str(days), "--seed", str(seed))
-    with redirect_stdout(io.StringIO()):
-        assert main.run(["load", "demo", *size, "--dsn", url]) == 0
+    freqdp_db.load_city(url, objects=objects, days=days, seed=seed)
 
 
 def make_points(url: str, table: str, points: Sequence[Point], postgis: str = "public") -> str:

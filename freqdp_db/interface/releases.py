@@ -119,7 +119,9 @@ def resume(
 
 
 def _bytes(memory: int | str) -> int:
-    return memory if isinstance(memory, int) else parse_memory(memory)
+    if isinstance(memory, int) and memory > 0:
+        return memory
+    return parse_memory(str(memory))
 
 
 def releases(connection: Connection = None) -> list[Release] | list[Published]:

@@ -404,7 +404,7 @@ def test_refusals(database: Database, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     for format_name, out, words in (
-        ("shp", tmp_path / "a.shp", "--format 'shp'"),
+        ("shp", tmp_path / "a.shp", "format 'shp'"),
         ("csv", tmp_path, "is a directory"),
         ("csv", Path(), "is a directory"),
         ("csv", tmp_path / "no" / "a.csv", "there is no directory"),

@@ -155,10 +155,10 @@ def test_text_bytes(values: list[str]) -> None:
     ("content", "layout", "said"),
     [
         ("", CSV, "is empty"),
-        ("a,b\n1,2\n", CSV, "--object car"),
-        ("7,secret,1\n", CSV, "--object car"),
-        ("1,2,3\n", CsvFormat("1", "2", "3", "4", header=False), "--lat 4"),
-        ("car,when,x,y\n", CsvFormat("car", "when", "x", "y", delimiter="ab"), "--delimiter"),
+        ("a,b\n1,2\n", CSV, "object car"),
+        ("7,secret,1\n", CSV, "object car"),
+        ("1,2,3\n", CsvFormat("1", "2", "3", "4", header=False), "lat 4"),
+        ("car,when,x,y\n", CsvFormat("car", "when", "x", "y", delimiter="ab"), "delimiter"),
     ],
 )
 def test_files_that_do_not_fit(tmp_path: Path, content: str, layout: CsvFormat, said: str) -> None:
