@@ -208,8 +208,24 @@ class Flag:
         return "yes" if value else "no"
 
 
+class AsText:
+    """A kind whose JSON is the text that people write."""
+
+    def from_text(self, text: str) -> Any:
+        raise NotImplementedError
+
+    def from_json(self, value: Any) -> Any:
+        return self.from_text(value if isinstance(value, str) else "")
+
+    def to_json(self, value: Any) -> Any:
+        return self.show(value)
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+
 @dataclass(frozen=True)
-class Choice:
+class Choice(AsText):
     """One of a few words."""
 
     words: tuple[str, ...]
@@ -226,18 +242,9 @@ class Choice:
             raise NotAcceptable("one of " + ", ".join(self.words))
         return text
 
-    def from_json(self, value: Any) -> str:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return value
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
 
 @dataclass(frozen=True)
-class Name:
+class Name(AsText):
     """The name of a relation or column of the user's, as people type it; looked up when it is used."""
 
     example: str
@@ -250,15 +257,6 @@ class Name:
             raise NotAcceptable("the name of something in the database")
         return text.strip()
 
-    def from_json(self, value: Any) -> str:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return value
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
 
 class Meet(NamedTuple):
     """A cell of so many metres, and a window of so many microseconds."""
@@ -268,7 +266,7 @@ class Meet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeetingPlace:
+class MeetingPlace(AsText):
     """A place and a time at which somebody meets somebody: `500m/5min`."""
 
     example: str = "500m/5min"
@@ -285,12 +283,6 @@ class MeetingPlace:
         if metres < 1 or not US_PER_S <= us <= _DAY_S * US_PER_S:
             raise NotAcceptable("a cell of 1 m to 100 km and a window of a second to a day")
         return Meet(metres, us)
-
-    def from_json(self, value: Any) -> Meet:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return self.show(value)
 
     def show(self, value: Any) -> str:
         return f"{plain(value.metres)}m/{_WINDOW.show(value.us)}"
@@ -311,7 +303,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LonLatBox:
+class LonLatBox(AsText):
     """West, south, east, north: `116.2,39.7,116.6,40.1`."""
 
     example: str = "116.2,39.7,116.6,40.1"
@@ -330,12 +322,6 @@ class LonLatBox:
             raise NotAcceptable("a box: west before east and south before north, in degrees")
         return box
 
-    def from_json(self, value: Any) -> Box:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return self.show(value)
-
     def show(self, value: Any) -> str:
         return ",".join(map(plain, value))
 
@@ -348,7 +334,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TimeStretch:
+class TimeStretch(AsText):
     """Two dates or moments, in UTC unless they say otherwise: `2008-02-02/2008-02-09`."""
 
     example: str = "2008-02-02/2008-02-09"
@@ -369,12 +355,6 @@ class TimeStretch:
         if not known.begin < known.end:
             raise NotAcceptable("a stretch of time: its end is not after its begin")
         return known
-
-    def from_json(self, value: Any) -> Stretch:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return self.show(value)
 
     def show(self, value: Any) -> str:
         return "/".join(moment.isoformat() for moment in value)

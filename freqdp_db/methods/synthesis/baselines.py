@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -51,3 +54,18 @@ def dpt_trips(
         )
         first = last
     return joined(parts, lattice(region, every_us))
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A published method: what it draws, and how trips are made of it."""
+
+    draws: type
+    draw: Callable[..., Any]
+    trips: Callable[..., Released]
+    objects: Callable[[Any], Ints]
+    """Noisy counts whose sum is the number of objects."""
+
+
+ADATRACE = Baseline(adatrace.AdaTraceDraw, adatrace.draw, adatrace_trips, lambda d: d.pairs)
+DPT = Baseline(dpt.DptDraw, dpt.draw, dpt_trips, lambda d: d.starts)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
 from freqdp_db.methods.synthesis.options import StrictOptions, SyntheticOptions
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.synthesis.baselines import Baseline
 
 _FEW_OBJECTS = 50
 
@@ -115,6 +118,32 @@ class BaselineStep(SyntheticStep):
     options = SyntheticOptions
     logs = Nothing
 
+    @abstractmethod
+    def method(self) -> Baseline:
+        """Its draw and its trips."""
+
+    @property
+    def draws(self) -> type:  # type: ignore[override]
+        return self.method().draws
+
+    def draw(
+        self, world: World, state: State, options: SyntheticOptions, source: RandomSource
+    ) -> Any:
+        from freqdp_db.methods.synthesis.trips import cut_trips
+
+        region, period = world.public_facts(options.region, options.period)
+        trips = cut_trips(state.trajectories, state.places, region, period)
+        return self.method().draw(trips, region, options.parameters.epsilon, source)
+
+    def released(
+        self, world: World, drawn: Any, logged: Any, options: SyntheticOptions
+    ) -> tuple[Any, Any]:
+        from freqdp_db.methods.synthesis.baselines import noisy_size
+
+        facts = world.public_facts(options.region, options.period)
+        count = options.size or noisy_size(self.method().objects(drawn))
+        return self.method().trips(drawn, *facts, options.parameters.epsilon, count, options.every)
+
     def carry_out(
         self, world: World, state: State, drawn: Any, options: SyntheticOptions
     ) -> tuple[Nothing, State]:
@@ -137,60 +166,20 @@ class BaselineStep(SyntheticStep):
         made = Synthetic(after.trajectories, after.places)
         return check_trips(made, len(made.trajectories), *facts, options.parameters)
 
-    def _trips(self, world: World, state: State, options: SyntheticOptions) -> tuple[Any, Any]:
-        from freqdp_db.methods.synthesis.trips import cut_trips
-
-        region, period = world.public_facts(options.region, options.period)
-        return cut_trips(state.trajectories, state.places, region, period), region
-
 
 class AdaTraceStep(BaselineStep):
     name = "adatrace"
 
-    @property
-    def draws(self) -> type:  # type: ignore[override]
-        from freqdp_db.methods.synthesis.adatrace import AdaTraceDraw
+    def method(self) -> Baseline:
+        from freqdp_db.methods.synthesis.baselines import ADATRACE
 
-        return AdaTraceDraw
-
-    def draw(
-        self, world: World, state: State, options: SyntheticOptions, source: RandomSource
-    ) -> Any:
-        from freqdp_db.methods.synthesis.adatrace import draw
-
-        return draw(*self._trips(world, state, options), options.parameters.epsilon, source)
-
-    def released(
-        self, world: World, drawn: Any, logged: Any, options: SyntheticOptions
-    ) -> tuple[Any, Any]:
-        from freqdp_db.methods.synthesis.baselines import adatrace_trips, noisy_size
-
-        facts = world.public_facts(options.region, options.period)
-        count = options.size or noisy_size(drawn.pairs)
-        return adatrace_trips(drawn, *facts, options.parameters.epsilon, count, options.every)
+        return ADATRACE
 
 
 class DptStep(BaselineStep):
     name = "dpt"
 
-    @property
-    def draws(self) -> type:  # type: ignore[override]
-        from freqdp_db.methods.synthesis.dpt import DptDraw
+    def method(self) -> Baseline:
+        from freqdp_db.methods.synthesis.baselines import DPT
 
-        return DptDraw
-
-    def draw(
-        self, world: World, state: State, options: SyntheticOptions, source: RandomSource
-    ) -> Any:
-        from freqdp_db.methods.synthesis.dpt import draw
-
-        return draw(*self._trips(world, state, options), options.parameters.epsilon, source)
-
-    def released(
-        self, world: World, drawn: Any, logged: Any, options: SyntheticOptions
-    ) -> tuple[Any, Any]:
-        from freqdp_db.methods.synthesis.baselines import dpt_trips, noisy_size
-
-        facts = world.public_facts(options.region, options.period)
-        count = options.size or noisy_size(drawn.starts)
-        return dpt_trips(drawn, *facts, options.parameters.epsilon, count, options.every)
+        return DPT
