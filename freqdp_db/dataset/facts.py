@@ -10,7 +10,8 @@ import numpy as np
 
 from freqdp_db.columns.build import Build
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.kinds import LonLatBox, NotAcceptable, TimeStretch
+from freqdp_db.methods.kinds import NotAcceptable
+from freqdp_db.methods.places_and_times import LonLatBox, TimeStretch
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow, set_facts
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 MAX_DECIMALS = 9
 WIDEST_M = Decimal(10_000_000)
@@ -256,105 +255,3 @@ class Name(AsText):
         if not text.strip() or "\x00" in text or len(text) > 200:
             raise NotAcceptable("the name of something in the database")
         return text.strip()
-
-
-class Meet(NamedTuple):
-    """A cell of so many metres, and a window of so many microseconds."""
-
-    metres: Decimal
-    us: int
-
-
-@dataclass(frozen=True)
-class MeetingPlace(AsText):
-    """A place and a time at which somebody meets somebody: `500m/5min`."""
-
-    example: str = "500m/5min"
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "meeting", "place": _CELL.declaration(), "time": _WINDOW.declaration()}
-
-    def from_text(self, text: str) -> Meet:
-        place, slash, time = text.partition("/")
-        if not slash or not place.strip().endswith("m"):
-            raise NotAcceptable("a number of metres and a duration, such as 500m/5min")
-        metres, us = _CELL.from_text(place), _WINDOW.from_text(time)
-        assert isinstance(metres, Decimal)
-        if metres < 1 or not US_PER_S <= us <= _DAY_S * US_PER_S:
-            raise NotAcceptable("a cell of 1 m to 100 km and a window of a second to a day")
-        return Meet(metres, us)
-
-    def show(self, value: Any) -> str:
-        return f"{plain(value.metres)}m/{_WINDOW.show(value.us)}"
-
-
-_DAY_S = 86_400
-_CELL = Number(Decimal(100_000), "500", unit="metres")
-_WINDOW = Duration("5min")
-
-
-class Box(NamedTuple):
-    """A box in longitude and latitude."""
-
-    west: Decimal
-    south: Decimal
-    east: Decimal
-    north: Decimal
-
-
-@dataclass(frozen=True)
-class LonLatBox(AsText):
-    """West, south, east, north: `116.2,39.7,116.6,40.1`."""
-
-    example: str = "116.2,39.7,116.6,40.1"
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "box"}
-
-    def from_text(self, text: str) -> Box:
-        parts = text.split(",")
-        if len(parts) != 4 or not all(
-            re.fullmatch(r" *-?[0-9]{1,3}(\.[0-9]{1,9})? *", p) for p in parts
-        ):
-            raise NotAcceptable("four numbers: west, south, east, north in degrees")
-        box = Box(*(Decimal(p.strip()) for p in parts))
-        if not (-180 <= box.west < box.east <= 180 and -90 <= box.south < box.north <= 90):
-            raise NotAcceptable("a box: west before east and south before north, in degrees")
-        return box
-
-    def show(self, value: Any) -> str:
-        return ",".join(map(plain, value))
-
-
-class Stretch(NamedTuple):
-    """From a moment to another, the end not in it; in UTC."""
-
-    begin: datetime
-    end: datetime
-
-
-@dataclass(frozen=True)
-class TimeStretch(AsText):
-    """Two dates or moments, in UTC unless they say otherwise: `2008-02-02/2008-02-09`."""
-
-    example: str = "2008-02-02/2008-02-09"
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "stretch"}
-
-    def from_text(self, text: str) -> Stretch:
-        begin, slash, end = text.partition("/")
-        try:
-            moments = [datetime.fromisoformat(part.strip()) for part in (begin, end)]
-        except ValueError:
-            moments = []
-        if not slash or len(moments) != 2:
-            raise NotAcceptable("two dates with a slash between them")
-        known = Stretch(*(m.replace(tzinfo=UTC) if m.tzinfo is None else m.astimezone(UTC)
-                          for m in moments))  # fmt: skip
-        if not known.begin < known.end:
-            raise NotAcceptable("a stretch of time: its end is not after its begin")
-        return known
-
-    def show(self, value: Any) -> str:
-        return "/".join(moment.isoformat() for moment in value)

@@ -18,7 +18,7 @@ from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.kinds import Meet
+from freqdp_db.methods.places_and_times import Meet
 from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.methods.unlinking.cut import find_pieces
 from freqdp_db.methods.unlinking.dealing import deal

@@ -7,18 +7,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import (
-    US_PER_S,
-    Box,
-    Choice,
-    Duration,
-    LonLatBox,
-    Number,
-    Stretch,
-    TimeStretch,
-    Whole,
-)
+from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Number, Whole
 from freqdp_db.methods.parameters import parameter
+from freqdp_db.methods.places_and_times import Box, LonLatBox, Stretch, TimeStretch
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.parameters import Parameters

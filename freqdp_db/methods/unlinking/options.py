@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import US_PER_S, Duration, Flag, Meet, MeetingPlace, Name, Whole
+from freqdp_db.methods.kinds import US_PER_S, Duration, Flag, Name, Whole
 from freqdp_db.methods.parameters import parameter
+from freqdp_db.methods.places_and_times import Meet, MeetingPlace
 
 if TYPE_CHECKING:
     from freqdp_db.methods.unlinking.meetings import Meeting
