@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from freqdp_db.interface.loading import load_csv as load_csv
     from freqdp_db.interface.loading import load_geolife as load_geolife
     from freqdp_db.interface.loading import load_tdrive as load_tdrive
+    from freqdp_db.interface.recommending import recommend as recommend
     from freqdp_db.interface.releases import anonymize as anonymize
     from freqdp_db.interface.releases import export as export
     from freqdp_db.interface.releases import plan as plan
@@ -72,6 +73,7 @@ _HOMES = {
     "interface.installation": "doctor init init_script methods",
     "interface.jobs": "cancel_job drop_schedule jobs living_worker schedule schedules work",
     "interface.loading": "load_city load_csv load_geolife load_tdrive",
+    "interface.recommending": "recommend",
     "interface.releases": "anonymize export plan release releases resume verify withdraw",
     "interface.road_loading": "load_roads",
 }

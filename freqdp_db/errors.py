@@ -35,7 +35,7 @@ _OPTION = re.compile(
     r'|(?<!\w)"(?:[^"\\]|\\.)*"'
     r"|(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)"
 )
-_RESERVED = {"as": "name", "from": "source", "raise": "amount"}
+_RESERVED = {"as": "name", "for": "purpose", "from": "source", "raise": "amount"}
 """Options that are no names in Python, and what stands for them there."""
 
 

@@ -24,6 +24,7 @@ from freqdp_db.cli import (
     jobs,
     ledger,
     load,
+    recommend,
     release,
     schedule,
     setup,
@@ -108,6 +109,7 @@ app.add_typer(load.app)
 app.add_typer(dataset.app)
 anonymize.register(app)
 app.add_typer(release.app)
+recommend.register(app)
 evaluate.register(app)
 ledger.register(app)
 app.add_typer(ledger.app)

@@ -21,7 +21,8 @@ from freqdp_db.evaluation.attacks.exposure.sightings import SightingIndex, sight
 HEADLINE = "exposure"
 _FOLLOWED = (1, 10)
 _HOME_KNOWN = 4
-_BESIDE = (".precision", ".half", ".p95", ".control")
+_NO_CONTROL = (".precision", ".p95")
+_BESIDE = (*_NO_CONTROL, ".half", ".control")
 
 
 def measure_exposure(
@@ -43,7 +44,7 @@ def measure_exposure(
     if controls is not None:
         others = replace(case, original=controls)
         for name, value in _exposures(others, index, joints, seed).items():
-            if not name.endswith(_BESIDE) and (name.startswith("exposure") or name == "home"):
+            if not name.endswith(_NO_CONTROL) and (name.startswith("exposure") or name == "home"):
                 found[f"{name}.control"] = value
         found |= membership(case, others, index, np.random.default_rng([seed, 12]))
     found[HEADLINE] = worst_exposure(found)

@@ -1,0 +1,1 @@
+"""`freqdp recommend`: which method, with which parameters, on these data."""

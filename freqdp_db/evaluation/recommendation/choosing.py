@@ -1,0 +1,229 @@
+"""Choose: the most useful candidate that keeps the risk, or what comes nearest.
+
+The risk of a candidate is what the best attacker learns of a person because that person is in the
+release: the largest exposure above its control. `half` is the share of persons of whom an attacker
+learns more than half, above its control too. Both must stay within the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from freqdp_db.documents import Document
+from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.recommendation.grid import Variant
+from freqdp_db.evaluation.recommendation.purposes import Purpose, in_words
+from freqdp_db.evaluation.report.verdicts import attack_in_words
+from freqdp_db.release.request import Request
+
+_RISKS = ((0.01, "hardly anything"), (0.05, "little"), (0.2, "a part"), (0.5, "much"))
+"""Below this risk; what is above the last is most of a person."""
+_SHOWN = (
+    "exposure", "home", "home.control", "membership.auc", "membership.tpr1", "relink", "edits.auc",
+    "density", "density.map", "flow", "flow.f1", "length", "duration", "transitions", "speed", "inf",
+    "inf.sym",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidate(Document):
+    """A method with parameters, and what was measured of it."""
+
+    label: str
+    method: str
+    does: str
+    """To the data, in words."""
+    kind: str
+    parameters: dict[str, Any]
+    risk: float
+    """What the best attacker learns of a person's samples, above what it gets of those not in it."""
+    half: float
+    """Share of persons of whom an attacker learns more than half; likewise."""
+    worst: str
+    """The metric of the best attacker."""
+    attacker: str
+    """The same in words."""
+    usefulness: float | None
+    """0 to 1; None: it cannot serve the purpose."""
+    meets: bool
+    """It serves the purpose and keeps the risk."""
+    person_epsilon: str | None
+    """Its guarantee for a person; None: it has none."""
+    guarantee: str
+    numbers: dict[str, float]
+    command: str
+    seconds: float
+
+    @property
+    def risk_words(self) -> str:
+        return risk_in_words(self.risk)
+
+    @property
+    def use_words(self) -> str:
+        return "cannot be used for it" if self.usefulness is None else in_words(self.usefulness)
+
+    def beats(self, other: Candidate) -> bool:
+        """At least as good in both, and better in one."""
+        mine, theirs = (self.usefulness or 0.0, -self.risk), (other.usefulness or 0.0, -other.risk)
+        return mine != theirs and mine[0] >= theirs[0] and mine[1] >= theirs[1]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to use, and why."""
+
+    recommended: Candidate | None
+    nearest: Candidate | None
+    """Where nothing meets the risk."""
+    why: str
+
+    @property
+    def picked(self) -> Candidate | None:
+        return self.recommended or self.nearest
+
+
+def judged(
+    variant: Variant, request: Request, values: Mapping[str, float], purpose: Purpose, limit: float,
+    command: str, seconds: float,
+) -> Candidate:  # fmt: skip
+    """What was measured of a candidate, held against a purpose and a limit."""
+    risk, worst = _largest(values, "")
+    half, _ = _largest(values, ".half")
+    method = request.method
+    serves = method.kind in purpose.kinds
+    useful = min(max(purpose.score(values), 0.0), 1.0) if serves else None
+    guarantee = request.guarantee()
+    return Candidate(
+        label=variant.label,
+        method=method.name,
+        does=variant.does,
+        kind=method.kind,
+        parameters=request.published(),
+        risk=risk,
+        half=half,
+        worst=worst,
+        attacker=f"one {attack_in_words(worst)}",
+        usefulness=useful,
+        meets=serves and within(risk, half, limit),
+        person_epsilon=guarantee["epsilon"] if method.unit == "person" else None,
+        guarantee=guarantee["plain"],
+        numbers={name: values[name] for name in _SHOWN if name in values},
+        command=command,
+        seconds=seconds,
+    )
+
+
+def within(risk: float, half: float, limit: float) -> bool:
+    """Whether both stay within the limit."""
+    return risk <= limit and half <= limit
+
+
+def _largest(values: Mapping[str, float], beside: str) -> tuple[float, str]:
+    """The largest of all exposures above its control, and whose it is."""
+    above = {
+        name: values[name + beside] - values.get(f"{name}{beside}.control", 0.0)
+        for name in values
+        if is_exposure(name)
+    }
+    worst = max(above, key=lambda name: above[name])
+    return max(above[worst], 0.0), worst
+
+
+def choose(candidates: Sequence[Candidate], limit: float) -> Choice:
+    """The most useful that meets the risk; among equals (to two decimals), the less risky."""
+    usable = [c for c in candidates if c.usefulness is not None]
+    meeting = [c for c in usable if c.meets]
+    if meeting:
+        best = max(meeting, key=_merit)
+        return Choice(best, None, _why(best, usable, limit))
+    if not usable:
+        return Choice(None, None, "Nothing could be measured that serves this purpose.")
+    nearest = min(usable, key=lambda c: (max(c.risk, c.half), -(c.usefulness or 0.0)))
+    return Choice(
+        None,
+        nearest,
+        f"Nothing that was tried keeps the risk at {percent(limit)} or less. Nearest comes "
+        f"{nearest.label}: {learns(nearest)} Do not hand out a release on these terms; accept more "
+        "risk (--risk), ask for less (another --for), or give access to answers instead of data.",
+    )
+
+
+def _merit(candidate: Candidate) -> tuple[float, float, float]:
+    useful = candidate.usefulness or 0.0
+    return round(useful, 2), -candidate.risk, useful
+
+
+def _why(best: Candidate, usable: Iterable[Candidate], limit: float) -> str:
+    others = [c for c in usable if c is not best]
+    text = f"{learns(best)} That is within {percent(limit)}."
+    meeting = [c for c in others if c.meets]
+    if meeting:
+        text += f" It is the most useful of the {len(meeting) + 1} that are."
+    else:
+        text += " No other candidate is."
+    better = [c for c in others if not c.meets and (c.usefulness or 0.0) > (best.usefulness or 0.0)]
+    if better:
+        tempting = max(better, key=_merit)
+        text += (
+            f" More useful would be {tempting.label} ({share(tempting.usefulness)} instead of "
+            f"{share(best.usefulness)}), but: {learns(tempting)}"
+        )
+    return text
+
+
+def learns(candidate: Candidate) -> str:
+    """What the best attacker learns, in a sentence."""
+    return (
+        f"The best attacker, {candidate.attacker}, learns {percent(candidate.risk)} of a person's "
+        f"samples on average, and more than half of {percent(candidate.half)} of the persons."
+    )
+
+
+def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Those that no other beats in both, the least useful first."""
+    usable = [c for c in candidates if c.usefulness is not None]
+    best = [c for c in usable if not any(other.beats(c) for other in usable)]
+    return sorted(best, key=lambda c: (c.usefulness or 0.0, c.risk))
+
+
+def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
+    """The most useful that guarantees something for a person."""
+    having = [c for c in candidates if c.person_epsilon is not None and c.usefulness is not None]
+    return max(having, key=_merit, default=None)
+
+
+def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
+    """What it costs that each trajectory must stay one object's."""
+    known = list(candidates)
+    inside = min((c for c in known if c.usefulness is not None), key=_risk, default=None)
+    outside = min((c for c in known if c.usefulness is None), key=_risk, default=None)
+    if inside is None or outside is None:
+        return None
+    return (
+        "Whole histories rule out methods that unlink (cut, swap) or make trips up (strict). What "
+        f"that costs: the least risk is {percent(inside.risk)} ({inside.label}); without that demand "
+        f"{outside.label} is at {percent(outside.risk)}."
+    )
+
+
+def _risk(candidate: Candidate) -> float:
+    return candidate.risk
+
+
+def risk_in_words(risk: float) -> str:
+    """How much of a person is learnt."""
+    return next((words for most, words in _RISKS if risk < most), "most of a person")
+
+
+def percent(value: float) -> str:
+    """5 %, 3.8 %, 0.04 %: two figures, no more."""
+    shown = 100 * value
+    if shown and shown < 0.1:
+        return "less than 0.1 %"
+    return f"{shown:.1f} %".replace(".0 %", " %")
+
+
+def share(usefulness: float | None) -> str:
+    return "-" if usefulness is None else f"{usefulness:.2f}"

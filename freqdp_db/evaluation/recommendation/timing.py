@@ -1,0 +1,62 @@
+"""How long trying takes: said before it begins, and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from freqdp_db.evaluation.recommendation.grid import Variant
+
+_USED = 0.8
+"""Of the time, what is planned for: what was measured on few objects is a guess for many."""
+LEAST_OBJECTS = 4
+_FEW = 20
+
+
+@dataclass
+class Allowance:
+    """The time that there is, and what has been learnt of how long a candidate takes."""
+
+    seconds: float
+    per_weight: float
+    """Seconds for a candidate of weight 1."""
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    @property
+    def used(self) -> float:
+        return self.clock() - self.started
+
+    def allows(self, variant: Variant) -> bool:
+        """Whether it will end in time, by what is known so far."""
+        return self.used + self.per_weight * variant.weight <= self.seconds
+
+    def took(self, variant: Variant, seconds: float) -> None:
+        """Learn from one: the slower of what was thought and what was seen lately."""
+        self.per_weight = max((self.per_weight + seconds / variant.weight) / 2, 0.0)
+
+
+def expected(variants: Sequence[Variant], per_weight: float) -> float:
+    """Seconds for all of these."""
+    return per_weight * sum(variant.weight for variant in variants)
+
+
+def objects_within(seconds: float, trial_seconds: float, trial_objects: int, most: int) -> int:
+    """How many objects fit into so many seconds, if so few take so long; a round, even number."""
+    share = _USED * seconds / max(trial_seconds, 1e-9)
+    fitting = min(int(trial_objects * share), most)
+    if fitting < most:
+        step = 10 ** max(len(str(fitting)) - 2, 0)
+        fitting = max(fitting // step * step, min(_FEW, most))
+    return fitting - fitting % 2
+
+
+def span(seconds: float) -> str:
+    """So long, in words."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min"

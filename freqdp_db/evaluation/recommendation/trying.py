@@ -1,0 +1,77 @@
+"""One candidate, tried in memory: half of the objects make the release, the others are held out.
+
+Publishes nothing and spends nothing: the noise is seeded, and no anonymized trajectory leaves the
+process.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.dataset.facts import facts_of
+from freqdp_db.engines.alone import Alone
+from freqdp_db.engines.ranges import use
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
+from freqdp_db.evaluation.utility.losses import information_loss
+from freqdp_db.evaluation.utility.usefulness import usefulness
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import World, options_of
+from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+
+_UTILITY_STREAM = 100
+_FEW_SAMPLES = 400_000
+"""Up to so many, one thread is quicker than many that each count all places."""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Objects that the method sees, and others that it does not."""
+
+    members: Trajectories
+    controls: Trajectories
+
+
+def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
+    """Two halves of a random choice of objects, without one in both; the same seed, the same ones."""
+    order = np.random.default_rng([seed, len(trajectories)]).permutation(len(trajectories))
+    half = objects // 2
+    return Halves(
+        trajectories.take(np.sort(order[:half])),
+        trajectories.take(np.sort(order[half : 2 * half])),
+    )
+
+
+def require_possible(request: Request, halves: Halves) -> None:
+    """Refuse what makes no sense for so few; raises BadInput."""
+    members = halves.members
+    for step in request.method.steps:
+        step.require_possible(options_of(step, request.values), len(members), members.samples)
+
+
+def try_out(build: Build, halves: Halves, request: Request, seed: int) -> dict[str, float]:
+    """Run a method on the members, and measure what attackers learn and what analysts keep."""
+    few = halves.members.samples <= _FEW_SAMPLES
+    with use(Alone()) if few else nullcontext():
+        return _tried(build, halves, request, seed)
+
+
+def _tried(build: Build, halves: Halves, request: Request, seed: int) -> dict[str, float]:
+    world = World(build, facts=facts_of(build))
+    trial = Trial(lambda number: SeededSource(seed, number))
+    members = halves.members
+    state = run_steps(request.method, request.values, world, trial, Progress(), members)
+    case = Case.of(replace(build, trajectories=members), state, request.values.get("time_step"))
+    found = measure_exposure(case, seed, controls=halves.controls)
+    rng = np.random.default_rng([seed, _UTILITY_STREAM])
+    found |= usefulness(replace(case.pair, released=state.trajectories), state.places, rng)
+    if request.method.kind == "edited":
+        found |= information_loss(case.pair)
+    return found

@@ -1,0 +1,108 @@
+"""What `recommend` was asked for, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.evaluate import check_seed
+from freqdp_db.evaluation.recommendation.purposes import Purpose, find_purpose
+from freqdp_db.evaluation.recommendation.timing import LEAST_OBJECTS
+
+PAGE = "recommendation.html"
+_MOST_MINUTES = 1_440
+_LEAST_RISK = Decimal("0.001")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """A checked request."""
+
+    risk: float
+    purpose: Purpose
+    objects: int | None
+    """None: as many as fit into the time."""
+    minutes: float
+    seed: int
+    out: Path | None
+    overwrite: bool
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        risk: str | float | Decimal,
+        purpose: str,
+        objects: int | None,
+        minutes: str | float | Decimal,
+        seed: int,
+        out: Path | str | None,
+        force: bool,
+    ) -> Wishes:
+        check_seed(seed)
+        return cls(
+            risk=parse_risk(str(risk)),
+            purpose=find_purpose(purpose),
+            objects=objects,
+            minutes=parse_minutes(str(minutes)),
+            seed=seed,
+            out=None if out is None else Path(out),
+            overwrite=force,
+        )
+
+    def require_possible(self, objects: int) -> None:
+        """Refuse a number of objects that there is not."""
+        if objects < LEAST_OBJECTS:
+            raise BadInput(
+                f"the dataset has {objects} objects: there is nobody to hold out",
+                remedy=f"it takes at least {LEAST_OBJECTS}, and hundreds to mean something",
+            )
+        if self.objects is not None and not LEAST_OBJECTS <= self.objects <= objects:
+            raise BadInput(
+                f"--objects {self.objects} is not possible: the dataset has {objects:,}",
+                remedy=f"give a number from {LEAST_OBJECTS} to {objects}; half of them are held out",
+            )
+
+    def page(self, dataset: str) -> Path:
+        """Where the page goes; refused if it is there."""
+        folder = self.out or Path(f"recommend_{dataset}")
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
+        file = folder / PAGE
+        if file.exists() and not self.overwrite:
+            raise BadInput(
+                f"{file} is there already", remedy="name another folder with --out, or say --force"
+            )
+        return file.resolve()
+
+
+def parse_risk(text: str) -> float:
+    """A share of a person: `5%` or `0.05`."""
+    written = text.strip()
+    try:
+        value = Decimal(written.removesuffix("%").strip())
+    except InvalidOperation:
+        value = Decimal("nan")
+    if written.endswith("%"):
+        value /= 100
+    if not value.is_finite() or not _LEAST_RISK <= value <= 1:
+        raise BadInput(
+            f"--risk {text} is not a share between 0.1% and 100%",
+            remedy="for example --risk 5%, or 0.05",
+        )
+    return float(value)
+
+
+def parse_minutes(text: str) -> float:
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        value = Decimal("nan")
+    if not value.is_finite() or not 0 < value <= _MOST_MINUTES:
+        raise BadInput(
+            f"--minutes {text} is not a number of minutes above 0, up to {_MOST_MINUTES:,}",
+            remedy="for example --minutes 10",
+        )
+    return float(value)
