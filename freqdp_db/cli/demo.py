@@ -7,18 +7,33 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import freqdp_db
+from freqdp_db.cli import recommend as recommending
 from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.evaluate import show_evaluation
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.errors import FreqdpError, Interrupted
 
+if TYPE_CHECKING:
+    from freqdp_db.interface.evaluation import Evaluated
+    from freqdp_db.interface.recommending import Recommendation
+    from freqdp_db.interface.releases import Anonymized
+
 _NAME = "city"
+_ROADS = "demo.roads"
+# The made-up city lies here, and its record begins on this day: public, as it is made up.
+_REGION = "4.26,50.79,4.44,50.91"
+_BEGINS = date(2024, 3, 3)
+_TRIED = 120
+_FEWEST = 4
 
 
 def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
@@ -34,61 +49,164 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             Path | None, typer.Option("--report", help="Its report. Default: NAME.report.html")
         ] = None,
     ) -> None:
-        """Make up a city, anonymize it, verify and measure it, and report what came of it."""
-
-        def step(why: str, *arguments: str) -> None:
-            session.say(f"\n# {why}\n$ freqdp {shlex.join(arguments)}")
-            # with --json the steps' answers are talk: the document is the last release's
-            with redirect_stdout(sys.stderr) if session.json else nullcontext():
-                code = run([*arguments, *_connection_options(session)])
-            if code == Interrupted.exit_code:
-                raise Interrupted
-            if code != 0:
-                raise FreqdpError(f"the demo stopped at: freqdp {shlex.join(arguments)}")
-
+        """Make up a city, find out what protects it, anonymize it so, verify, measure and report."""
+        stage = _Stage(session, run)
         size = ["--objects", str(objects), "--days", str(days), "--seed", str(seed)]
-        step("Create freqdp's schemas", "init")
-        step("Make up a city, for want of a table of your own", "load", "demo", *size, "--replace")
-        if not any(d.name == _NAME for d in freqdp_db.datasets(session.target)):
-            step(
-                "Register the table: which column is what",
-                *("dataset", "add", _NAME, "--from", "demo.city", "--object", "object_id"),
-                *("--time", "at", "--geom", "geom"),
-            )
-        step("Clean it, snap it to places, file its segments", "dataset", "build", _NAME)
-        step("What would a release spend and edit? (spends nothing)", "plan", _NAME)
-        step("Anonymize and publish", "anonymize", _NAME, "--epsilon", "1")
-        newest = freqdp_db.release(session.target, _newest(session))
-        step("Prove that the table is what the log says", "release", "verify", newest.name)
-        step("What has been spent", "budget", _NAME)
-        roads = ("--roads", "demo.roads")
-        step("How private, how useful, how recoverable?", "evaluate", newest.name, *roads)
-        page = (report or _folder() / f"{newest.name}.report.html").resolve()
-        step(
-            "The report: all of it at a glance",
-            *("release", "report", newest.name, *roads, "--out", str(page), "--force"),
+        stage.types("Create freqdp's schemas", "init")
+        stage.types(
+            "Make up a city, for want of a table of your own",
+            *("load", "demo", *size, "--replace"),
         )
+        if not any(d.name == _NAME for d in freqdp_db.datasets(session.target)):
+            period = f"{_BEGINS}/{_BEGINS + timedelta(days=days + 2)}"
+            stage.types(
+                "Register the table: which column is what, and what everybody may know",
+                *("dataset", "add", _NAME, "--from", "demo.city", "--object", "object_id"),
+                *("--time", "at", "--geom", "geom", "--region", _REGION, "--period", period),
+            )
+        stage.types("Clean it, snap it to places, file its segments", "dataset", "build", _NAME)
+        advice = stage.recommends()
+        options = _options(advice)
+        stage.types("What would that release spend and edit? (spends nothing)", "plan", _NAME,
+                    *options)  # fmt: skip
+        made = stage.anonymizes(options)
+        stage.types("Prove that the table is what the log says", "release", "verify", made.name)
+        stage.types("What has been spent", "budget", _NAME)
+        measured = stage.evaluates(made.name)
+        page = (report or _folder() / f"{made.name}.report.html").resolve()
+        stage.types(
+            "The report: all of it at a glance",
+            *("release", "report", made.name, "--roads", _ROADS, "--out", str(page), "--force"),
+        )
+        newest = freqdp_db.release(session.target, made.name)
+        answer = _answer(made.name, advice, measured)
 
         def show() -> None:
+            schema = session.settings.release_schema
             session.print("\n" + "=" * 78)
             session.print_all([*newest.lines(), ""])
             session.print("Analysts query it with SQL:      freqdp db psql")
-            session.print(
-                f"  SELECT * FROM {session.settings.release_schema}.{newest.name} LIMIT 5;"
-            )
-            session.print(f"  SELECT * FROM {session.settings.release_schema}.catalog;")
+            session.print(f"  SELECT * FROM {schema}.{made.name} LIMIT 5;")
+            session.print(f"  SELECT * FROM {schema}.catalog;")
             session.print("Stop the embedded server:        freqdp db stop")
+            if advice is not None:
+                session.print(f"Why this method, in a picture:   {advice.file}")
             session.print(f"Open the report in a browser:    {page}")
+            session.print(f"\n{answer}")
 
-        session.answer({**newest.document(), "report": str(page)}, show)
+        document = {
+            **newest.document(),
+            "report": str(page),
+            "recommendation": None if advice is None else str(advice.file),
+            "answer": answer,
+        }
+        session.answer(document, show)
 
 
-def _newest(session: Session) -> str:
-    return [r.name for r in freqdp_db.releases(session.target) if r.published_at][-1]
+@dataclass(frozen=True)
+class _Stage:
+    """Says each command, and does it."""
+
+    session: Session
+    run: Callable[[Sequence[str]], int]
+
+    def says(self, why: str, *arguments: str) -> None:
+        self.session.say(f"\n# {why}\n$ freqdp {shlex.join(arguments)}")
+
+    def talk(self) -> AbstractContextManager[Any]:
+        """With --json the steps' answers are talk: the document is the release's."""
+        return redirect_stdout(sys.stderr) if self.session.json else nullcontext()
+
+    def types(self, why: str, *arguments: str) -> None:
+        """A command whose answer nothing here depends on."""
+        self.says(why, *arguments)
+        with self.talk():
+            code = self.run([*arguments, *_connection_options(self.session)])
+        if code == Interrupted.exit_code:
+            raise Interrupted
+        if code != 0:
+            raise FreqdpError(f"the demo stopped at: freqdp {shlex.join(arguments)}")
+
+    def recommends(self) -> Recommendation | None:
+        """What to use; None: there are too few to find out."""
+        session = self.session
+        build = freqdp_db.dataset(session.target, _NAME).build
+        if build is None or build.trajectories < _FEWEST:
+            return None
+        objects, out = min(_TRIED, build.trajectories), _folder() / f"recommend_{_NAME}"
+        self.says(
+            "Which method protects these people, and still shows where and when there are many?",
+            *("recommend", _NAME, "--objects", str(objects), "--minutes", "2"),
+            *("--out", str(out), "--force"),
+        )
+        found = freqdp_db.recommend(
+            session.target, _NAME, objects=objects, minutes=2, out=out, force=True,
+            progress=session.progress(),
+        )  # fmt: skip
+        with self.talk():
+            recommending.show(session, found)
+        return found
+
+    def anonymizes(self, options: Sequence[str]) -> Anonymized:
+        session = self.session
+        self.says("Anonymize with that, and publish", "anonymize", _NAME, *options)
+        made = freqdp_db.anonymize(
+            session.target, _NAME, **_parameters(options), progress=session.progress()
+        )
+        with self.talk():
+            session.print_all(made.lines())
+        return made
+
+    def evaluates(self, name: str) -> Evaluated:
+        session = self.session
+        self.says("How private, how useful, how recoverable?", "evaluate", name, "--roads", _ROADS)
+        found = freqdp_db.evaluate(session.target, name, roads=_ROADS, progress=session.progress())
+        with self.talk():
+            show_evaluation(session, found)
+        return found
+
+
+def _options(advice: Recommendation | None) -> list[str]:
+    """What to ask `anonymize` for: the recommended command without `freqdp anonymize NAME`."""
+    if advice is None or advice.command is None:
+        return ["--epsilon", "1"]
+    return shlex.split(advice.command)[3:]
+
+
+def _parameters(options: Sequence[str]) -> dict[str, Any]:
+    """Options of a command as parameters of a function."""
+    found: dict[str, Any] = {}
+    name = ""
+    for word in options:
+        if word.startswith("--"):
+            name = word.removeprefix("--").replace("-", "_")
+            found[name] = "true"
+        else:
+            found[name] = word
+    return found
+
+
+def _answer(name: str, advice: Recommendation | None, measured: Evaluated) -> str:
+    """May it be handed out? What an owner can act on."""
+    verdict = measured.verdicts[0]
+    learnt, limit = verdict.value or 0.0, 0.05 if advice is None else advice.risk
+    what = (
+        f"the best of all attackers learns {learnt:.1%} of a person's samples, and {limit:.0%} were "
+        "accepted"
+    )
+    if learnt <= limit:
+        return (
+            f"Answer: {name} may be handed out: {what}. To let somebody read it: "
+            "GRANT freqdp_analyst TO their_login;"
+        )
+    return (
+        f"Answer: do not hand {name} out: {what}. Withdraw it (freqdp release withdraw {name}), or "
+        f"accept more and ask again: freqdp recommend {_NAME} --risk {min(2 * learnt, 1.0):.0%}"
+    )
 
 
 def _folder() -> Path:
-    """Where the report goes: here, or where anybody may write."""
+    """Where pages go: here, or where anybody may write."""
     here = Path.cwd()
     return here if os.access(here, os.W_OK) else Path(tempfile.gettempdir())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.cli.request import Dataset, Signature
+
+if TYPE_CHECKING:
+    from freqdp_db.interface.evaluation import Evaluated
 
 SeedOption = Annotated[
     int,
@@ -41,17 +44,7 @@ def register(app: typer.Typer) -> None:
             session.target, release, roads=roads, map=map_, seed=seed, progress=session.progress()
         )
 
-        def show() -> None:
-            session.table(
-                ["metric", "value", "may be published"],
-                [(n, f"{v:.4f}", n in found.publishable) for n, v in sorted(found.metrics.items())],
-            )
-            for verdict in found.verdicts:
-                session.print(
-                    f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}"
-                )
-
-        session.answer(found, show)
+        session.answer(found, lambda: show_evaluation(session, found))
 
     @command(app, "experiment")
     def experiment(
@@ -134,3 +127,13 @@ def register(app: typer.Typer) -> None:
                 f"{found.breaks:,} breaks."
             ),
         )
+
+
+def show_evaluation(session: Session, found: Evaluated) -> None:
+    """The numbers, then the answers to three questions."""
+    session.table(
+        ["metric", "value", "may be published"],
+        [(n, f"{v:.4f}", n in found.publishable) for n, v in sorted(found.metrics.items())],
+    )
+    for verdict in found.verdicts:
+        session.print(f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}")

@@ -20,7 +20,8 @@ from freqdp_db.release.paging import parse_memory
 from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.planning import Plan, make_plan
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import Anonymized, Release
+from freqdp_db.release.summary import Anonymized as Anonymized
+from freqdp_db.release.summary import Release
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release, get_release, list_releases
 from freqdp_db.storage.schema.upgrade import reads_private

@@ -48,6 +48,10 @@ KINDS: dict[Kind, str] = {
     "distributions: how many, where, when, how far; not for single trips.",
 }
 """What a released trajectory is, and what an analyst may do with it."""
+EXPOSES: dict[Kind, str] = {
+    "edited": "nearly everybody can be found by who knows a few samples of them"
+}
+"""Kinds that are known to expose, whatever the parameters: what the risk is likely to be."""
 
 
 @dataclass(frozen=True)

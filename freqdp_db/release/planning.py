@@ -12,7 +12,7 @@ from freqdp_db.methods.contract import World
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import whole_user
+from freqdp_db.release.summary import way_out, whole_user
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build, sparse_objects
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -96,7 +96,7 @@ class Plan:
                 "through their untouched samples; each further one exposes more of the edits."
             )
         lines.append("Numbers from a trial draw that was thrown away; nothing was spent.")
-        return lines
+        return [*lines, *way_out(self.request.method, self.dataset)]
 
     def _money(self) -> str:
         if self.request.method.unit is None:

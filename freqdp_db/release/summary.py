@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
 from freqdp_db.documents import Document, aside
+from freqdp_db.methods.contract import EXPOSES, Method
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.request import Request
@@ -15,6 +17,7 @@ from freqdp_db.release.verification import Verified
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import BuildRow, find_build
+from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
 
 
@@ -27,6 +30,7 @@ class Release(ReleaseRow, Document):
     table: str
     line_table: str
     steps: list[StepRow]
+    dataset: str = aside()
     build: BuildRow = aside()
     schema: str = aside()
 
@@ -42,6 +46,7 @@ class Release(ReleaseRow, Document):
             table=f"{schema}.{release.name}",
             line_table=f"{schema}.{release.name}_line",
             steps=steps,
+            dataset=get_dataset(database, release.dataset_id).name,
             build=find_build(database, release.build_id),
             schema=schema,
             **more,
@@ -114,7 +119,17 @@ class Anonymized(Release):
             lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
         as_lines = format_relation(self.schema, f"{self.name}_line")
         lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {as_lines})")
-        return lines
+        return [*lines, *way_out(Request.of(self).method, self.dataset)]
+
+
+def way_out(method: Method, dataset: str) -> list[str]:
+    """One line where a release of this kind is known to expose: the likely risk, and what to do."""
+    if method.kind not in EXPOSES:
+        return []
+    return [
+        f"Risk: in a release of this kind {EXPOSES[method.kind]}. "
+        f"Which method avoids that: freqdp recommend {shlex.quote(dataset)}"
+    ]
 
 
 def whole_user(cost: Mapping[str, float]) -> str:

@@ -28,7 +28,7 @@ COMMANDS = {
     "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
     "release show", "release verify", "release resume", "release withdraw", "release export",
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
-    "evaluate", "match", "experiment", "release report", "worker", "jobs", "schedule add",
+    "evaluate", "match", "experiment", "recommend", "release report", "worker", "jobs", "schedule add",
     "schedule list", "schedule drop",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
@@ -44,6 +44,7 @@ OPTIONS = {
     "audit": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature", "--runs"),
     "release find": ("--object",),
     "release export": ("--format",),
+    "recommend": ("--risk", "--for", "--objects", "--minutes", "--out", "--seed", "--force"),
     "init": ("--sql", "--roles"),
     "worker": ("--once", "--health", "--lease", "--grace", "--metrics", "--metrics-address"),
     "jobs": ("--job", "--cancel", "--limit"),
@@ -216,14 +217,26 @@ def test_demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     answer = freqdp(database_url, "demo", "--objects", "15", "--days", "1")
     document = answer.succeeded()
     assert (document["name"], document["state"]) == ("city_1", "published")
-    for command in ("init", "load demo", "dataset add", "dataset build", "plan", "anonymize",
-                    "release verify", "budget", "evaluate", "release report"):  # fmt: skip
+    for command in ("init", "load demo", "dataset add", "dataset build", "recommend", "plan",
+                    "anonymize", "release verify", "budget", "evaluate", "release report"):  # fmt: skip
         assert f"$ freqdp {command}" in answer.err
     assert Path(document["report"]) == tmp_path / "city_1.report.html"
     assert "Could someone be found in it?" in Path(document["report"]).read_text()
-    # again, on the same city: nothing is drawn and nothing spent
+    page = Path(document["recommendation"])
+    assert page == tmp_path / "recommend_city" / "recommendation.html"
+    # what was recommended is what was published
+    chosen = "freqdp anonymize city --method " + document["method"] + " "
+    assert chosen in page.read_text()
+    assert document["answer"].startswith(
+        ("Answer: city_1 may be", "Answer: do not hand city_1 out")
+    )
+    # again, on the same city and beside another's releases: nothing is drawn and nothing spent
+    freqdp(database_url, *("dataset", "add", "other", *ADD_CITY[3:])).succeeded()
+    freqdp(database_url, "dataset", "build", "other").succeeded()
+    freqdp(database_url, "anonymize", "other", "--method", "sc").succeeded()
     again = freqdp(database_url, "demo", "--objects", "15", "--days", "1").succeeded()
     assert again["release_id"] == document["release_id"]
+    assert Path(again["report"]) == tmp_path / "city_1.report.html"
 
 
 def test_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:

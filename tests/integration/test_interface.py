@@ -110,6 +110,10 @@ def test_measures(url: str, tmp_path: Path) -> None:
     assert set(found.publishable) < set(found.metrics) and found.verdicts
     tried = freqdp_db.experiment(url, "city", method=["pure-g"], seeds=1, out=tmp_path / "tried")
     assert tried.runs == 1 and all(file.is_file() for file in tried.files)
+    advice = freqdp_db.recommend(
+        url, "city", risk=0.1, purpose="trips", objects=8, minutes=0.01, out=tmp_path / "advice"
+    )
+    assert advice.picked is not None and advice.file.is_file()
     audited = freqdp_db.audit(url, "city", "pure-g", runs=1000, epsilon=1)
     assert audited.document()["method"] == "pure-g"
     matched = freqdp_db.match(url, "city", "demo.roads", "demo.matched")

@@ -446,6 +446,7 @@ def test_membership_has_power(city: tuple[Trajectories, Locations]) -> None:
     found = measure_exposure(Case(first, places, Release(first, places)), 1, controls=second)
     assert found["membership.auc"] > 0.95 and found["membership.tpr1"] > 0.95
     assert found["exposure.x.4.control"] < 0.1 < found["exposure.x.4"]
+    assert found["exposure.x.4.half.control"] < 0.1 < found["exposure.x.4.half"]
     # a release that neither half is in
     rng = rng_of(8)
     third = replace(

@@ -20,6 +20,8 @@ from freqdp_db.release.request import Request
 
 _RISKS = ((0.01, "hardly anything"), (0.05, "little"), (0.2, "a part"), (0.5, "much"))
 """Below this risk; what is above the last is most of a person."""
+ALIKE = 0.02
+"""Usefulness that differs by no more is no difference: another draw may turn it round."""
 _SHOWN = (
     "exposure", "home", "home.control", "membership.auc", "membership.tpr1", "relink", "edits.auc",
     "density", "density.map", "flow", "flow.f1", "length", "duration", "transitions", "speed", "inf",
@@ -132,43 +134,55 @@ def _largest(values: Mapping[str, float], beside: str) -> tuple[float, str]:
 
 
 def choose(candidates: Sequence[Candidate], limit: float) -> Choice:
-    """The most useful that meets the risk; among equals (to two decimals), the less risky."""
+    """The most useful that meets the risk; of those that are about as useful, the least risky."""
     usable = [c for c in candidates if c.usefulness is not None]
     meeting = [c for c in usable if c.meets]
     if meeting:
-        best = max(meeting, key=_merit)
+        best = min(_about_best(meeting), key=lambda c: (c.risk, c.half, -_use(c)))
         return Choice(best, None, _why(best, usable, limit))
     if not usable:
         return Choice(None, None, "Nothing could be measured that serves this purpose.")
-    nearest = min(usable, key=lambda c: (max(c.risk, c.half), -(c.usefulness or 0.0)))
+    nearest = min(usable, key=lambda c: (max(c.risk, c.half), -_use(c)))
     return Choice(
         None,
         nearest,
         f"Nothing that was tried keeps the risk at {percent(limit)} or less. Nearest comes "
-        f"{nearest.label}: {learns(nearest)} Do not hand out a release on these terms; accept more "
-        "risk (--risk), ask for less (another --for), or give access to answers instead of data.",
+        f"{nearest.label}: {learns(nearest)} Do not hand out a release on these terms: accept more "
+        "risk (--risk), ask for something else (--for), or hand out answers instead of data.",
     )
 
 
-def _merit(candidate: Candidate) -> tuple[float, float, float]:
-    useful = candidate.usefulness or 0.0
-    return round(useful, 2), -candidate.risk, useful
+def _use(candidate: Candidate) -> float:
+    return candidate.usefulness or 0.0
 
 
-def _why(best: Candidate, usable: Iterable[Candidate], limit: float) -> str:
-    others = [c for c in usable if c is not best]
+def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The most useful, and those that are as useful but for the luck of a draw."""
+    most = max(_use(c) for c in candidates)
+    return [c for c in candidates if _use(c) >= most - ALIKE]
+
+
+def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     text = f"{learns(best)} That is within {percent(limit)}."
-    meeting = [c for c in others if c.meets]
-    if meeting:
-        text += f" It is the most useful of the {len(meeting) + 1} that are."
-    else:
+    meeting = [c for c in usable if c.meets]
+    most = max(meeting, key=_use)
+    if len(meeting) == 1:
         text += " No other candidate is."
-    better = [c for c in others if not c.meets and (c.usefulness or 0.0) > (best.usefulness or 0.0)]
-    if better:
-        tempting = max(better, key=_merit)
+    elif _use(most) > _use(best):
         text += (
-            f" More useful would be {tempting.label} ({share(tempting.usefulness)} instead of "
-            f"{share(best.usefulness)}), but: {learns(tempting)}"
+            f" Of the {len(meeting)} that are, {most.label} is about as useful ({share(_use(most))} "
+            f"beside {share(_use(best))}) and riskier ({percent(most.risk)})."
+        )
+    else:
+        text += f" It is the most useful of the {len(meeting)} that are."
+    better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
+    if better:
+        # of what is more useful, the one that comes nearest to the limit
+        tempting = min(better, key=lambda c: (max(c.risk, c.half), -_use(c)))
+        text += (
+            f" More useful would be {tempting.label} ({share(_use(tempting))} instead of "
+            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}, and more "
+            f"than half of {percent(tempting.half)} of the persons."
         )
     return text
 
@@ -189,9 +203,11 @@ def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
-    """The most useful that guarantees something for a person."""
+    """The most useful that guarantees something for a person; of about as useful ones, the strictest."""
     having = [c for c in candidates if c.person_epsilon is not None and c.usefulness is not None]
-    return max(having, key=_merit, default=None)
+    if not having:
+        return None
+    return min(_about_best(having), key=lambda c: float(c.person_epsilon or 0))
 
 
 def price_of_histories(candidates: Iterable[Candidate]) -> str | None:

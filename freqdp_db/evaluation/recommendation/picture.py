@@ -219,7 +219,7 @@ def _label(
                     f'<text class="{named}" x="{left + 1:.1f}" y="{near_y + 4:.1f}">'
                     f"{escape(text)}</text>"
                 )
-                return lead if away else "", words
+                return lead if away or dy else "", words
     return "", ""  # no room: the table has it
 
 

@@ -81,13 +81,15 @@ class Wishes:
 def parse_risk(text: str) -> float:
     """A share of a person: `5%` or `0.05`."""
     written = text.strip()
+    # without the sign, 1 may be meant as 1 % as well as as all
+    most = Decimal(1) if written.endswith("%") else Decimal("0.999999999")
     try:
         value = Decimal(written.removesuffix("%").strip())
     except InvalidOperation:
         value = Decimal("nan")
     if written.endswith("%"):
         value /= 100
-    if not value.is_finite() or not _LEAST_RISK <= value <= 1:
+    if not value.is_finite() or not _LEAST_RISK <= value <= most:
         raise BadInput(
             f"--risk {text} is not a share between 0.1% and 100%",
             remedy="for example --risk 5%, or 0.05",

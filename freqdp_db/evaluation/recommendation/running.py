@@ -1,0 +1,123 @@
+"""Try a grid within the time that there is: how many objects, what is left out, and why."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass, field
+
+from freqdp_db.columns.build import Build
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
+from freqdp_db.evaluation.recommendation.document import LeftOut
+from freqdp_db.evaluation.recommendation.grid import HEAVIEST, Variant, grid_for
+from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
+from freqdp_db.evaluation.recommendation.trying import Halves, require_possible, split, try_out
+from freqdp_db.evaluation.recommendation.wishes import Wishes
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.storage.records.builds import BuildRow
+from freqdp_db.storage.records.datasets import DatasetRow
+
+_TRIAL_OBJECTS = 40
+_NO_TIME = "no time was left; give it more --minutes, or fewer --objects"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What was tried, on whom, and what was not."""
+
+    halves: Halves
+    candidates: list[Candidate] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def try_all(
+    dataset: DatasetRow, row: BuildRow, build: Build, wishes: Wishes, progress: Progress
+) -> Tried:
+    """Every candidate that is possible and fits into the time, in the order of the grid."""
+    asked, left_out = _possible(dataset, row, wishes)
+    halves, allowance = _prepare(build, [v for v, _ in asked], wishes, progress)
+    candidates: list[Candidate] = []
+    with progress.stage("recommend", len(asked), "candidates") as stage:
+        for variant, request in asked:
+            try:
+                require_possible(request, halves)
+            except BadInput as error:
+                left_out.append(LeftOut(variant.label, _refusal(error)))
+                continue
+            # the first is tried however little time there is: else there is nothing to say
+            if candidates and not allowance.allows(variant):
+                left_out.append(LeftOut(variant.label, _NO_TIME))
+                continue
+            started = time.monotonic()
+            values = try_out(build, halves, request, wishes.seed)
+            took = time.monotonic() - started
+            allowance.took(variant, took)
+            # without the dataset's public facts: anonymize fills them in itself
+            command = f"freqdp anonymize {shlex.quote(dataset.name)} {variant.request().command()}"
+            candidates.append(
+                judged(
+                    variant, request, values, wishes.purpose, wishes.risk, command, round(took, 2)
+                )
+            )
+            stage.advance(1)
+    return Tried(halves, candidates, _by_reason(left_out), allowance.used)
+
+
+def _possible(
+    dataset: DatasetRow, row: BuildRow, wishes: Wishes
+) -> tuple[list[tuple[Variant, Request]], list[LeftOut]]:
+    """What can be asked for, in its order; what needs public facts that were not said is left out."""
+    asked: list[tuple[Variant, Request]] = []
+    left_out: list[LeftOut] = []
+    for variant in grid_for(wishes.purpose):
+        try:
+            asked.append((variant, variant.request().with_facts(dataset, row)))
+        except BadInput as error:
+            left_out.append(LeftOut(variant.label, _refusal(error)))
+    return asked, left_out
+
+
+def _prepare(
+    build: Build, variants: list[Variant], wishes: Wishes, progress: Progress
+) -> tuple[Halves, Allowance]:
+    """Find out how long it takes, how many objects fit into the time, and say so."""
+    in_all = len(build.trajectories)
+    most = wishes.objects or in_all
+    few = min(_TRIAL_OBJECTS, most)
+    seconds = 0.0
+    with progress.stage("get ready", 2, "trials") as stage:
+        for _ in range(2):  # the first one loads the kernels, or compiles them
+            started = time.monotonic()
+            trial = split(build.trajectories, few, wishes.seed)
+            try_out(build, trial, HEAVIEST.request(), wishes.seed)
+            seconds = time.monotonic() - started
+            stage.advance(1)
+    per_weight, allowed = seconds / HEAVIEST.weight, 60 * wishes.minutes
+    objects = most
+    if wishes.objects is None:
+        objects = objects_within(allowed, expected(variants, per_weight), few, most)
+    per_weight *= objects / few
+    halves = split(build.trajectories, objects, wishes.seed)
+    progress.note(
+        f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "
+        f"{len(halves.controls):,} others held out (of {in_all:,}): about "
+        f"{span(expected(variants, per_weight))}, and no more than {span(allowed)}."
+    )
+    return halves, Allowance(allowed, per_weight)
+
+
+def _refusal(error: BadInput) -> str:
+    said = error.as_options()
+    return f"{said['message']}; {said['remedy']}"
+
+
+def _by_reason(left_out: list[LeftOut]) -> list[LeftOut]:
+    """What was left out for the same reason, said once."""
+    reasons = dict.fromkeys(left.reason for left in left_out)
+    return [
+        LeftOut("; ".join(left.label for left in left_out if left.reason == reason), reason)
+        for reason in reasons
+    ]

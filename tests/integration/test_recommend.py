@@ -1,0 +1,123 @@
+"""`freqdp recommend` on a small city: what it answers and writes, and that it leaves no trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import SharedServer, cloned
+from world import city_template, freqdp, value, written
+
+from freqdp_db.cli import main
+
+
+@pytest.fixture(scope="module")
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def test_it_answers_with_a_command_that_works(city: str, tmp_path: Path) -> None:
+    before = written(city)
+    ask = ("recommend", "city", "--objects", "30", "--minutes", "2", "--risk", "20%",
+           "--out", str(tmp_path / "r"))  # fmt: skip
+    answer = freqdp(city, *ask)
+    found = answer.succeeded()
+    assert written(city) == before, "nothing is published, spent or stored"
+    assert re.search(
+        r"Trying \d+ candidates on 15 objects, 15 others held out \(of 40\): about", answer.err
+    )
+    assert (found["objects"], found["objects_in_all"], found["risk"]) == (15, 40, 0.2)
+    by_label = {c["label"]: c for c in found["candidates"]}
+    assert {"lg", "cut", "lg+cut", "swap", "lg+swap", "lg+swap+cut"} <= set(by_label)
+    for candidate in by_label.values():
+        assert 0 <= candidate["usefulness"] <= 1 and 0 <= candidate["risk"] <= 1
+        assert candidate["meets"] == (candidate["risk"] <= 0.2 and candidate["half"] <= 0.2)
+        assert candidate["attacker"].startswith("one who ")
+    assert by_label["lg"]["risk"] > by_label["lg+cut"]["risk"], "unlinking protects"
+    assert by_label["swap"]["usefulness"] == 1, "swapping moves nobody"
+    # without public facts there is no guarantee, and how to get one is said
+    (left,) = (left for left in found["left_out"] if "strict" in left["label"])
+    assert "freqdp dataset set city --region" in left["reason"]
+    assert left["reason"] in found["guarantee"]
+    assert "no measurement replaces a guarantee" in found["guarantee"]
+    assert found["command"].startswith("freqdp anonymize city --method ")
+    page = Path(found["file"])
+    assert page == (tmp_path / "r" / "recommendation.html").resolve()
+    assert found["command"] in page.read_text()
+    freqdp(city, *ask).refused("recommendation.html")
+    freqdp(city, *found["command"].split()[1:]).succeeded()
+
+
+def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path) -> None:
+    found = freqdp(
+        city, "recommend", "city", "--objects", "8", "--minutes", "0.001", "--out", str(tmp_path)
+    ).succeeded()  # fmt: skip
+    assert [c["label"] for c in found["candidates"]] == ["lg"]
+    assert any(
+        "lg+cut" in left["label"] and left["reason"].startswith("no time was left")
+        for left in found["left_out"]
+    )
+
+
+def test_histories_rule_out_unlinking_and_say_what_that_costs(city: str, tmp_path: Path) -> None:
+    found = freqdp(
+        city, "recommend", "city", "--for", "histories", "--objects", "20", "--minutes", "2",
+        "--out", str(tmp_path), "--force",
+    ).succeeded()  # fmt: skip
+    kinds = {c["label"]: c["kind"] for c in found["candidates"]}
+    assert kinds[found["recommended"] or found["nearest"]] == "edited"
+    out = [c for c in found["candidates"] if c["kind"] != "edited"]
+    assert out and all(c["usefulness"] is None and not c["meets"] for c in out)
+    assert any("Whole histories rule out" in note for note in found["notes"])
+    assert "keep nobody's history" in found["guarantee"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--risk", "5"), ("--risk 5 is not",)),
+        (("--risk", "often"), ("--risk often",)),
+        (("--for", "fun"), ("--for 'fun'",)),
+        (("--objects", "41"), ("--objects 41", "40")),
+        (("--objects", "3"), ("--objects 3",)),
+        (("--objects", "many"), ("--objects 'many'",)),
+        (("--minutes", "0"), ("--minutes 0",)),
+        (("--minutes", "soon"), ("--minutes soon",)),
+        (("--seed", "-1"), ("--seed -1",)),
+    ],
+    ids=str,
+)
+def test_bad_values(
+    city: str, tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    freqdp(city, "recommend", "city", *arguments, "--out", str(tmp_path / "r")).refused(*words)
+    assert not (tmp_path / "r").exists()
+
+
+def test_bad_places(city: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    freqdp(city, "recommend", "city", "--out", str(tmp_path / "file")).refused("is not a folder")
+    freqdp(city, "recommend", "nowhere", "--out", str(tmp_path / "r")).refused("nowhere")
+
+
+def test_a_release_that_exposes_says_so_once(city: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = (
+        "Risk: in a release of this kind nearly everybody can be found by who knows a few samples "
+        "of them. Which method avoids that: freqdp recommend city"
+    )
+
+    def said(*arguments: str) -> list[str]:
+        assert main.run([*arguments, "--dsn", city]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    for kind, last in (("lg", True), ("cut", False)):
+        assert (said("plan", "city", "--method", kind)[-1] == line) is last
+    name = f"exposed{value(city, 'SELECT count(*) FROM freqdp.release')}"
+    made = said("anonymize", "city", "--epsilon", "0.5", "--as", name)
+    assert made[-1] == line and made.count(line) == 1
+    # answered before: said before
+    assert line not in said("anonymize", "city", "--epsilon", "0.5", "--as", name)
+    assert line not in said("anonymize", "city", "--epsilon", "0.5", "--as", name, "--json")

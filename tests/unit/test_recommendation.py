@@ -1,0 +1,354 @@
+"""What `recommend` chooses, on made-up numbers around every threshold, and what it says and draws."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from synthetic_world import small_city
+
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.recommendation.choosing import (
+    Candidate,
+    choose,
+    frontier,
+    guaranteed,
+    judged,
+    learns,
+    percent,
+    price_of_histories,
+    risk_in_words,
+    within,
+)
+from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
+from freqdp_db.evaluation.recommendation.grid import GRID, Variant, grid_for
+from freqdp_db.evaluation.recommendation.page import write_page
+from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
+from freqdp_db.evaluation.recommendation.purposes import PURPOSES, find_purpose, in_words, kept
+from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
+from freqdp_db.evaluation.recommendation.trying import split
+from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes, parse_risk
+from freqdp_db.methods.contract import KINDS
+
+LIMIT = 0.05
+
+
+def made_up(
+    label: str, risk: float, usefulness: float | None, half: float = 0.0, kind: str = "unlinked",
+    epsilon: str | None = None,
+) -> Candidate:  # fmt: skip
+    return Candidate(
+        label, label.split(",")[0], "does something", kind, {}, risk, half, "exposure.x.4",
+        "one who knows 4 exact samples (place and time) of somebody", usefulness,
+        usefulness is not None and within(risk, half, LIMIT), epsilon, "Words.", {},
+        f"freqdp anonymize city --method {label.split(',')[0]}", 1.0,
+    )  # fmt: skip
+
+
+def test_the_most_useful_that_meets_the_risk() -> None:
+    few, more, risky = made_up("a", 0.01, 0.5), made_up("b", 0.05, 0.8), made_up("c", 0.0501, 0.99)
+    found = choose([few, more, risky], LIMIT)
+    assert found.recommended is more and found.nearest is None
+    assert "within 5 %" in found.why and "most useful of the 2" in found.why
+    assert "More useful would be c (0.99 instead of 0.80)" in found.why
+
+
+@pytest.mark.parametrize(
+    ("risk", "half", "meets"),
+    [(0.05, 0.05, True), (0.0501, 0.0, False), (0.0, 0.0501, False), (0.0, 0.0, True)],
+)
+def test_both_ways_of_counting_risk_are_limited(risk: float, half: float, meets: bool) -> None:
+    assert within(risk, half, LIMIT) is meets
+    found = choose([made_up("a", risk, 0.5, half)], LIMIT)
+    assert (found.recommended is not None) is meets
+
+
+def test_about_as_useful_and_less_risky_wins() -> None:
+    best, alike = made_up("a", 0.04, 0.60), made_up("b", 0.03, 0.585)
+    found = choose([best, alike], LIMIT)
+    assert found.recommended is alike
+    assert "a is about as useful (0.60 beside 0.58) and riskier (4 %)" in found.why
+    # a real difference in use is one
+    assert choose([best, replace(alike, usefulness=0.575)], LIMIT).recommended is best
+
+
+def test_a_single_one_is_said_to_be() -> None:
+    assert "No other candidate is." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
+
+
+def test_nothing_meets_the_risk() -> None:
+    far, near = made_up("a", 0.6, 0.9), made_up("b", 0.08, 0.4)
+    found = choose([far, near], LIMIT)
+    assert found.recommended is None and found.nearest is near
+    assert found.why.startswith("Nothing that was tried keeps the risk at 5 % or less. Nearest")
+    assert "Do not hand out" in found.why
+    # of whom much is learnt counts for nearness as well
+    assert choose([made_up("a", 0.06, 0.9, half=0.5), near], LIMIT).nearest is near
+
+
+def test_nothing_serves_the_purpose() -> None:
+    found = choose([made_up("a", 0.01, None)], LIMIT)
+    assert found.picked is None
+    assert found.why == "Nothing could be measured that serves this purpose."
+
+
+def test_the_frontier_is_what_no_other_beats() -> None:
+    candidates = [
+        made_up("a", 0.01, 0.3), made_up("b", 0.02, 0.3), made_up("c", 0.5, 0.9),
+        made_up("d", 0.6, 0.9), made_up("e", 0.04, 0.7), made_up("out", 0.0, None),
+    ]  # fmt: skip
+    assert [c.label for c in frontier(candidates)] == ["a", "e", "c"]
+
+
+def test_a_guarantee_is_on_a_line_of_its_own() -> None:
+    weak = made_up("strict, epsilon 4", 0.0, 0.5, kind="synthetic", epsilon="4")
+    strong = made_up("strict, epsilon 1", 0.0, 0.49, kind="synthetic", epsilon="1")
+    poor = replace(strong, usefulness=0.4)
+    assert guaranteed([made_up("cut", 0.01, 0.9)]) is None
+    assert guaranteed([weak, strong]) is strong
+    assert guaranteed([weak, poor]) is weak
+
+
+def test_what_histories_cost() -> None:
+    words = price_of_histories([made_up("lg", 0.6, 0.8), made_up("lg+cut", 0.04, None)])
+    assert words is not None
+    assert "the least risk is 60 % (lg)" in words and "lg+cut is at 4 %" in words
+    assert price_of_histories([made_up("lg", 0.6, 0.8)]) is None
+
+
+def test_risk_is_above_the_control() -> None:
+    values = {
+        "exposure": 0.6, "exposure.x.4": 0.6, "exposure.x.4.control": 0.5,
+        "exposure.x.4.half": 0.2, "exposure.x.4.half.control": 0.05, "exposure.x.4.precision": 0.9,
+        "exposure.s.a.full": 0.3, "exposure.s.a.full.control": 0.0, "exposure.s.a.full.half": 0.1,
+        "exposure.follow.1": 0.0, "exposure.follow.1.24h": 0.9, "exposure.follow.1.half": 0.0,
+        "density": 0.0,
+    }  # fmt: skip
+    variant = Variant("cut")
+    found = judged(variant, variant.request(), values, PURPOSES["density"], LIMIT, "command", 1.0)
+    assert (found.risk, found.worst) == (0.3, "exposure.s.a.full")
+    assert found.half == pytest.approx(0.15)
+    assert found.attacker == "one who compares places, all of them, over the whole period"
+    assert (found.usefulness, found.meets, found.person_epsilon) == (1.0, False, None)
+    assert "learns 30 % of a person's samples on average" in learns(found)
+    out = judged(variant, variant.request(), values, PURPOSES["histories"], 1.0, "command", 1.0)
+    assert (out.usefulness, out.meets, out.use_words) == (None, False, "cannot be used for it")
+
+
+def test_usefulness_is_from_0_to_1() -> None:
+    nothing, same = math.log(2), 0.0
+    for divergence, number in ((same, 1.0), (nothing, 0.0), (nothing / 4, 0.5), (1.0, 0.0)):
+        assert kept(divergence) == pytest.approx(number)
+    for name, worst, best in (
+        ("density", {"density": nothing}, {"density": same}),
+        ("flows", {"flow": 7.0, "flow.f1": 0.0}, {"flow": 0.0, "flow.f1": 1.0}),
+        ("trips", dict.fromkeys(("length", "duration", "transitions"), nothing),
+         dict.fromkeys(("length", "duration", "transitions"), same)),
+        ("histories", {"inf.sym": 1.0}, {"inf.sym": 0.0}),
+    ):  # fmt: skip
+        assert PURPOSES[name].score(worst) == pytest.approx(0.0)
+        assert PURPOSES[name].score(best) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(1.0, "nearly as before"), (0.9, "nearly as before"), (0.899, "well"), (0.7, "well"),
+     (0.699, "roughly"), (0.5, "roughly"), (0.499, "poorly"), (0.25, "poorly"), (0.249, "hardly"),
+     (0.0, "hardly")],
+)  # fmt: skip
+def test_words_for_usefulness(number: float, words: str) -> None:
+    assert in_words(number) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0.0, "hardly anything"), (0.0099, "hardly anything"), (0.01, "little"), (0.0499, "little"),
+     (0.05, "a part"), (0.199, "a part"), (0.2, "much"), (0.499, "much"), (0.5, "most of a person"),
+     (1.0, "most of a person")],
+)  # fmt: skip
+def test_words_for_risk(number: float, words: str) -> None:
+    assert risk_in_words(number) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0.0, "0 %"), (0.0009, "less than 0.1 %"), (0.001, "0.1 %"), (0.05, "5 %"), (0.0376, "3.8 %"),
+     (1.0, "100 %")],
+)  # fmt: skip
+def test_percent(number: float, words: str) -> None:
+    assert percent(number) == words
+
+
+def test_every_candidate_can_be_asked_for() -> None:
+    for purpose in PURPOSES.values():
+        grid = grid_for(purpose)
+        assert len({v.label for v in grid}) == len(grid)
+        for variant in grid:
+            request = variant.request()
+            assert request.grantable and variant.does
+            assert "--seed" not in request.command()
+    weights = [v.weight for v in GRID]
+    assert weights == sorted(weights), "from cheap to expensive"
+    edited = [v for v in grid_for(PURPOSES["histories"]) if v.request().method.kind == "edited"]
+    assert len(edited) >= 5
+
+
+def test_halves_are_disjoint() -> None:
+    city, _ = small_city(31, 1)
+    numbered = replace(city, start=np.arange(len(city), dtype=np.int64))
+    halves = split(numbered, 20, 1)
+    members, controls = set(halves.members.start), set(halves.controls.start)
+    assert len(members) == len(controls) == 10
+    assert not members & controls
+    again = split(numbered, 20, 1)
+    assert np.array_equal(again.members.start, halves.members.start)
+    assert set(split(numbered, 20, 2).members.start) != members
+
+
+def test_time_is_kept() -> None:
+    now = [0.0]
+    allowance = Allowance(10.0, 2.0, clock=lambda: now[0])
+    cheap, dear = Variant("lg"), Variant("strict", weight=3.0)
+    assert expected([cheap, dear], 2.0) == 8.0
+    now[0] = 4.0
+    assert allowance.allows(dear)
+    now[0] = 4.1
+    assert not allowance.allows(dear) and allowance.allows(cheap)
+    allowance.took(cheap, 10.0)
+    assert allowance.per_weight == 6.0
+    assert not allowance.allows(cheap)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "trial", "most", "objects"),
+    [(600, 10.0, 200, 200), (600, 10.0, 201, 200), (100, 10.0, 5_000, 320), (10, 100.0, 5_000, 20),
+     (10, 100.0, 15, 14), (100, 0.0, 90, 90)],
+)  # fmt: skip
+def test_how_many_fit(seconds: float, trial: float, most: int, objects: int) -> None:
+    assert objects_within(seconds, trial, 40, most) == objects
+
+
+def test_span() -> None:
+    assert [span(s) for s in (0.2, 89.4, 90, 600)] == ["1 s", "89 s", "2 min", "10 min"]
+
+
+@pytest.mark.parametrize(
+    ("text", "risk"),
+    [("5%", 0.05), (" 5 % ", 0.05), ("0.05", 0.05), ("0.1%", 0.001), ("100%", 1.0)],
+)
+def test_risks(text: str, risk: float) -> None:
+    assert parse_risk(text) == risk
+
+
+@pytest.mark.parametrize("text", ["5", "1", "0", "-5%", "101%", "0.05%", "nan", "some", "", "%"])
+def test_bad_risks(text: str) -> None:
+    with pytest.raises(BadInput, match=r"risk .* is not a share between 0\.1% and 100%"):
+        parse_risk(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1441", "nan", "inf", "soon", ""])
+def test_bad_minutes(text: str) -> None:
+    with pytest.raises(BadInput, match=r"minutes .* is not a number of minutes"):
+        parse_minutes(text)
+
+
+def test_bad_purpose_and_objects() -> None:
+    with pytest.raises(BadInput) as refused:
+        find_purpose("fun")
+    assert refused.value.as_options()["message"] == "--for 'fun' is not known"
+    assert (refused.value.parameter, refused.value.message) == (
+        "purpose",
+        "purpose 'fun' is not known",
+    )
+
+    def wishes(objects: int | None) -> Wishes:
+        return Wishes.parse(risk="5%", purpose="density", objects=objects, minutes=1, seed=1,
+                            out=None, force=False)  # fmt: skip
+
+    for objects in (3, 41, 0, -2):
+        with pytest.raises(BadInput, match=f"objects {objects} is not possible"):
+            wishes(objects).require_possible(40)
+    with pytest.raises(BadInput, match="nobody to hold out"):
+        wishes(None).require_possible(3)
+    wishes(4).require_possible(4)
+
+
+CROWD = [made_up(f"m{n}, some twist", 0.04 + 0.002 * (n % 3), 0.7 + 0.001 * n) for n in range(12)]
+
+
+def test_labels_do_not_overlap() -> None:
+    kinds = list(KINDS)
+    crowd = [replace(c, kind=kinds[n % 4]) for n, c in enumerate(CROWD)]
+    crowd += [made_up("far", 0.9, 1.0, kind="edited"), made_up("none", 0.0, 0.2, kind="synthetic")]
+    for frame in (WIDE, NARROW):
+        drawn = ElementTree.fromstring(draw_frontier(crowd, crowd[0], LIMIT, frame, "T", "it"))
+        boxes = []
+        for text in drawn.iter("{http://www.w3.org/2000/svg}text"):
+            if "label" in text.get("class", ""):
+                words = text.text or ""
+                x, y = float(text.get("x", "")), float(text.get("y", ""))
+                boxes.append((x, y, x + 6.0 * len(words), y + 12))
+        assert len(boxes) == len(crowd), "each has its label"
+        for a, b in combinations(boxes, 2):
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (a, b)
+    assert set(SHAPES) == set(KINDS) and len(set(SHAPES.values())) == 4
+
+
+def recommendation(file: Path, candidates: list[Candidate]) -> Recommendation:
+    choice = choose(candidates, LIMIT)
+    return Recommendation(
+        "ci<ty", "density", LIMIT, 20, 40, 1, 10.0, 12.0,
+        choice.recommended.label if choice.recommended else None,
+        choice.nearest.label if choice.nearest else None,
+        choice.why, choice.picked.command if choice.picked else None,
+        "No measurement replaces a guarantee.", candidates, [LeftOut("strict", "no region")],
+        ["A note."], file,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_the_page(tmp_path: Path, met: bool) -> None:
+    candidates = [made_up("lg", 0.6, 0.9, kind="edited"), made_up("cut", 0.2, 0.6)]
+    if met:
+        candidates.append(made_up("lg+cut", 0.03, 0.5))
+    found = recommendation(tmp_path / "new" / "page.html", candidates)
+    write_page(found, PURPOSES["density"])
+    page = found.file.read_text()
+    assert "default-src 'none'" in page and "ci&lt;ty" in page and "ci<ty" not in page
+    links = set(re.findall(r'(?:href|src|action)="([^"]*)"', page))
+    assert links == {"data:,"}
+    assert set(re.findall(r"https?://[^\"' ]+", page)) <= {"http://www.w3.org/2000/svg"}
+    for words in ("where and when there are many", "For the curator.", "The choice itself reads the data",
+                  "No measurement replaces a guarantee.", "limit 5 %", "Not tried", "no region",
+                  "A note.", "prefers-color-scheme: dark", "@media print"):  # fmt: skip
+        assert words in page, words
+    for candidate in candidates:
+        assert candidate.label in page
+    if met:
+        assert "Use lg+cut" in page and "The command, to copy:" in page
+    else:
+        assert "Nothing meets 5 %. Nearest: cut" in page and "If you accept that" in page
+    assert "freqdp anonymize city --method" in page
+
+
+def test_the_lines(tmp_path: Path) -> None:
+    found = recommendation(
+        tmp_path / "p.html", [made_up("lg", 0.6, 0.9), made_up("cut", 0.01, 0.5)]
+    )
+    assert [row[0] for row in found.rows()] == ["* cut", "  lg"]
+    assert found.rows()[0][1:] == ("1 % (little)", "0 %", "0.50 (roughly)", "yes")
+    lines = found.lines()
+    assert lines[0].startswith(
+        "Recommended for ci<ty: cut. The best attacker, one who knows 4 exact"
+    )
+    assert lines[1] == "  freqdp anonymize city --method cut"
+    assert "Not tried: strict: no region" in lines
+    assert lines[-1] == f"The page: {found.file}"
+    document = found.document()
+    assert document["candidates"][0]["label"] == "lg" and document["recommended"] == "cut"
