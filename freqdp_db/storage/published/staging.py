@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.errors import AlreadyExists, Busy
+from freqdp_db.errors import AlreadyExists, Busy, VerificationFailed
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
@@ -29,7 +29,7 @@ POINTS = Layout(
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
 _STAGING = re.compile(r"^staging_(\d+)(_line)?$")
-_INDEXES = {"geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
+_INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
 _LOCK_TIMEOUT = "2s"
@@ -147,6 +147,7 @@ def fill_staging(
         # the lines follow the primary key, which is the shorter of the two index builds
         start(index, "CREATE INDEX ON {} USING gist (geom)")
         start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
+        start(index, "CREATE INDEX ON {} (at)")
         if layout is AREAS:
             start(index, "CREATE INDEX ON {} USING gist (area)")
             start(index, "CREATE INDEX ON {} USING gist (during)")
@@ -168,11 +169,27 @@ def fill_staging(
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
+def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
+    found = connection.execute(
+        sa.text(
+            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation"
+        ),
+        {"schema": schema, "relation": relation},
+    )
+    return found.scalar() is not None
+
+
 def table_bytes(
     connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
 ) -> Generator[NDArray[np.uint8], None, None]:
     """The rows of a release's table as COPY sends them, in this order."""
     raw = driver(connection)
+    if not relation_exists(connection, *relation):
+        raise VerificationFailed(
+            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
+            remedy="rename it back, or withdraw the release",
+        )
     raw.execute("SET LOCAL synchronize_seqscans = off")
     raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
     query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
