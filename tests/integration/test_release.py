@@ -558,4 +558,5 @@ def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -
     assert answer.code == 3 and "is not there" in answer.err
     freqdp(released, "release", "withdraw", "r").succeeded()
     assert value(released, "SELECT count(*) FROM freqdp_release.catalog") == 0
-    freqdp(released, "anonymize", "city", "--new-draw", "--as", "r").succeeded()
+    if change.startswith("DROP"):  # a table that was renamed keeps its indexes, by their names
+        freqdp(released, "anonymize", "city", "--new-draw", "--as", "r").succeeded()
