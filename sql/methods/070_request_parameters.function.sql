@@ -6,7 +6,7 @@ SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     declared jsonb := ${private}.find_method(request_parameters.method) -> 'parameters';
-    total jsonb := '{"kind": "number", "high": 1000, "decimals": 9, "words": [], "example": "1.0", "help": "The total."}';
+    total jsonb := '{"kind": "number", "low": 0, "high": 1000, "decimals": 9, "words": [], "example": "1.0", "help": "The total."}';
     answer jsonb := '{}';
     shares text[];
     named text[];
