@@ -87,8 +87,11 @@ class State:
     key: Ints
     """Released id of each trajectory."""
     owner: Ids | None = None
-    """The object of each sample; None: trajectory t is object t's."""
+    """The object of each sample; -1: several objects', and `members` says of how many its
+    trajectory is. None: trajectory t is object t's."""
     areas: Areas | None = None
+    members: Ints | None = None
+    """How many objects each trajectory is of; None: no trajectory is several objects' at once."""
     groups: Groups | None = None
     """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
     pieces: bool = False

@@ -11,13 +11,16 @@ from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.frequency.family import FREQUENCY
 from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.k_anonymity.family import K_ANONYMITY
 from freqdp_db.methods.unlinking.family import UNLINKING
 
 DEFAULT_METHOD = "lg"
 _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
 
-METHODS: dict[str, Method] = {method.name: method for method in (*FREQUENCY, *UNLINKING, *CLOSURE)}
+METHODS: dict[str, Method] = {
+    method.name: method for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *CLOSURE)
+}
 
 
 @lru_cache
