@@ -98,7 +98,7 @@ def show(session: Session, name: Name) -> None:
 def verify(session: Session, name: Name) -> None:
     """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
     from freqdp_db.dataset.memory import load_build
-    from freqdp_db.methods.contract import World
+    from freqdp_db.release.inputs import make_world
     from freqdp_db.release.request import Request
     from freqdp_db.release.verification import released_relations, require_published
     from freqdp_db.release.verification import verify as check
@@ -108,12 +108,14 @@ def verify(session: Session, name: Name) -> None:
     row = find_release(database, name)
     require_published(row, "verified")
     progress = session.progress(kernels=True)
-    world = World(load_build(database, row.build_id, progress))
+    request = Request.of(row)
+    build = load_build(database, row.build_id, progress)
+    world = make_world(database, build, request.method, request.values)
     found = check(database, row, released_relations(database, name), world, progress)
     session.answer(
         {"release": name, "verified": True, **asdict(found), "seconds": progress.seconds},
         lambda: session.print(
-            f"{name}: {', '.join(found.words(Request.of(row)))}, {found.rows:,} rows of "
+            f"{name}: {', '.join(found.words(request))}, {found.rows:,} rows of "
             f"{found.trajectories:,} trajectories are what the log gives."
         ),
     )

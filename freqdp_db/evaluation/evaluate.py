@@ -10,8 +10,8 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import released_relations, replay, require_published
 from freqdp_db.roads.tables import RoadTable
@@ -67,7 +67,9 @@ def load_pair(database: Database, release: ReleaseRow, progress: Progress) -> tu
     require_published(release, "measured")
     build = load_build(database, release.build_id, progress)
     relations = released_relations(database, release.name)
-    _, state = replay(database, release, relations, World(build), progress)
-    time_step = Request.of(release).values.get("time_step")
+    request = Request.of(release)
+    world = make_world(database, build, request.method, request.values)
+    _, state = replay(database, release, relations, world, progress)
+    time_step = request.values.get("time_step")
     pair = Pair(build.trajectories, state.trajectories, build.locations, build.timezone, time_step)
     return pair, build

@@ -64,6 +64,7 @@ def _join(first: Method, then: Method) -> Method:
         grantable=first.grantable and then.grantable,
         after=then.after,
         explains=then.explains,
+        needs=first.needs + then.needs,
         books=first.books or then.books,
     )
 

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput, Busy
-from freqdp_db.methods.contract import World
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
 from freqdp_db.release.request import Request, check_release_name
@@ -98,6 +98,7 @@ def _ask(
             if known is not None:
                 return known, False
         request.require_possible(build)
+        read_inputs(database, build.srid, request.method, request.values)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)
@@ -176,7 +177,8 @@ def _carry_out(
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
     build = load_build(database, release.build_id, progress)
-    world = World(build, search_within(database, release.build_id, build, memory))
+    search = search_within(database, release.build_id, build, memory)
+    world = make_world(database, build, request.method, request.values, search)
     # logs are written while the work goes on; the block ends when all of them are committed
     with database.side_by_side(1) as meanwhile:
         journal = StoredJournal(database, release, request.seed, progress, meanwhile)

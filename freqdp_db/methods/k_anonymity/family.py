@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from freqdp_db.methods.contract import Method
+from freqdp_db.methods.contract import Method, Need
 from freqdp_db.methods.k_anonymity.glove import GloveStep
-from freqdp_db.methods.k_anonymity.guarantee import glove_guarantee
+from freqdp_db.methods.k_anonymity.guarantee import glove_guarantee, klt_guarantee
+from freqdp_db.methods.k_anonymity.klt import KltStep
 
 _SHARED = (
     "Each trajectory is that of at least k objects, so coarse that all of them have it: they were "
@@ -20,5 +21,14 @@ K_ANONYMITY = (
         kind="generalised",
         guarantee=glove_guarantee,
         explains=_SHARED,
+    ),
+    Method(
+        "klt",
+        "as glove, with areas that hold a mix of points of interest",
+        (KltStep(),),
+        kind="generalised",
+        guarantee=klt_guarantee,
+        explains=_SHARED,
+        needs=(Need("poi", "points", {"category": "category"}),),
     ),
 )

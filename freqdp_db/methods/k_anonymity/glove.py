@@ -14,6 +14,7 @@ from freqdp_db.methods.contract import Counts, State, Step, World
 from freqdp_db.methods.k_anonymity.options import GloveOptions
 
 if TYPE_CHECKING:
+    from freqdp_db.methods.k_anonymity.boxes import Origin
     from freqdp_db.methods.k_anonymity.greedy import Shaping
 
 
@@ -44,21 +45,23 @@ class GloveLog:
 
 
 Asked = TypeVar("Asked", bound=GloveOptions)
+Kept = TypeVar("Kept", bound=GloveLog)
 
 
-class Grouping(Step[Asked, GloveDraw, GloveLog]):
+class Grouping(Step[Asked, GloveDraw, Kept]):
     """What `glove` and `klt` have in common."""
 
     draws = GloveDraw
-    logs = GloveLog
 
-    def shaping(self, world: World, state: State, options: Asked) -> Shaping | None:
+    def shaping(self, world: World, origin: Origin, options: Asked) -> Shaping | None:
         """What is done to a merged row before it goes on."""
         return None
 
-    def draw(
-        self, world: World, state: State, options: Asked, source: RandomSource
-    ) -> GloveDraw:
+    def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> Kept:
+        """What is kept of runs of samples and merges."""
+        raise NotImplementedError
+
+    def draw(self, world: World, state: State, options: Asked, source: RandomSource) -> GloveDraw:
         if options.pieces is None:
             return GloveDraw(np.zeros(0, np.int64))
         from freqdp_db.methods.k_anonymity.rows import cut_rows
@@ -67,17 +70,17 @@ class Grouping(Step[Asked, GloveDraw, GloveLog]):
 
     def carry_out(
         self, world: World, state: State, drawn: GloveDraw, options: Asked
-    ) -> tuple[GloveLog, State]:
+    ) -> tuple[Kept, State]:
         from freqdp_db.methods.k_anonymity.rows import cut_rows, group_all, make_rows, whole_rows
 
         runs = whole_rows(state) if options.pieces is None else cut_rows(state, options)
         rows = make_rows(state, *runs, options)
-        merges = group_all(rows, options, self.shaping(world, state, options))
-        logged = GloveLog(*runs, merges.first, merges.second)
+        merges = group_all(rows, options, self.shaping(world, rows.boxes.origin, options))
+        logged = self.log(world, runs, (merges.first, merges.second))
         return logged, self.replay(world, state, drawn, logged, options)
 
     def replay(
-        self, world: World, state: State, drawn: GloveDraw, logged: GloveLog, options: Asked
+        self, world: World, state: State, drawn: GloveDraw, logged: Kept, options: Asked
     ) -> State:
         from freqdp_db.methods.k_anonymity.greedy import Merges, replay_merges
         from freqdp_db.methods.k_anonymity.release import state_of_groups
@@ -89,7 +92,7 @@ class Grouping(Step[Asked, GloveDraw, GloveLog]):
             rows.object,
             self._keys(state, drawn, logged),
             Merges(logged.merged_first, logged.merged_second),
-            self.shaping(world, state, options),
+            self.shaping(world, rows.boxes.origin, options),
         )
         large = [g for g in found if len(g.objects) >= options.k]
         return state_of_groups(
@@ -100,7 +103,7 @@ class Grouping(Step[Asked, GloveDraw, GloveLog]):
             options.widest,
         )
 
-    def _keys(self, state: State, drawn: GloveDraw, logged: GloveLog) -> Ints:
+    def _keys(self, state: State, drawn: GloveDraw, logged: Kept) -> Ints:
         """The released id of each run: of several that become one, the smallest is taken."""
         if len(drawn):
             return drawn.key
@@ -111,7 +114,7 @@ class Grouping(Step[Asked, GloveDraw, GloveLog]):
         world: World,
         before: State,
         drawn: GloveDraw,
-        logged: GloveLog,
+        logged: Kept,
         after: State,
         options: Asked,
     ) -> dict[str, int]:
@@ -134,7 +137,7 @@ class Grouping(Step[Asked, GloveDraw, GloveLog]):
                 remedy=f"choose --k of at most {objects:,}, or a dataset of more objects",
             )
 
-    def counts(self, drawn: GloveDraw, logged: GloveLog, before: State, after: State) -> Counts:
+    def counts(self, drawn: GloveDraw, logged: Kept, before: State, after: State) -> Counts:
         from freqdp_db.methods.k_anonymity.release import summary
 
         return {"made_alike": len(logged.first), **summary(before, after)}
@@ -147,12 +150,16 @@ class Grouping(Step[Asked, GloveDraw, GloveLog]):
         )
 
 
-class GloveStep(Grouping[GloveOptions]):
+class GloveStep(Grouping[GloveOptions, GloveLog]):
     name = "glove"
     words = "objects that become one trajectory of areas"
     options = GloveOptions
+    logs = GloveLog
     checked: ClassVar[dict[str, str]] = {
         "groups": "trajectories are each that of at least k objects",
         "samples_inside": "samples lie in the areas of their trajectory",
         "samples_left_out": "samples were left out",
     }
+
+    def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> GloveLog:
+        return GloveLog(*runs, *merges)

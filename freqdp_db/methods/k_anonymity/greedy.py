@@ -86,7 +86,7 @@ def group_rows(
     finished: list[int] = []
     if count > 1 and k > 1:
         pool = Pool(boxes, np.ones(count, np.int64), alone=alone)
-        heap = [entry for entry in zip(*pool.nearest_of_all(), range(count), strict=True)][1:]
+        heap = list(zip(*pool.nearest_of_all(), range(count), strict=True))[1:]
         heapq.heapify(heap)
         while heap:
             _, partner, row = heapq.heappop(heap)

@@ -27,7 +27,8 @@ def merge_rows(a: Ids, b: Ids, size_a: int, size_b: int) -> Ids:
     if a.shape[1] < b.shape[1]:
         longer, shorter, n, m = b, a, size_b, size_a
     partner = _cheapest_partners(longer, shorter, n, m)
-    return _cut_apart(_unite(longer, shorter, partner, n, m))
+    merged: Ids = _cut_apart(_unite(longer, shorter, partner, n, m))
+    return merged
 
 
 @njit(nogil=True, cache=True)
@@ -124,8 +125,14 @@ def _cut_apart(boxes):  # type: ignore[no-untyped-def]
     for b in range(boxes.shape[1]):
         for e in range(first[b], last[b]):
             if covered[e]:
-                found[0, e], found[1, e] = min(found[0, e], boxes[0, b]), max(found[1, e], boxes[1, b])
-                found[2, e], found[3, e] = min(found[2, e], boxes[2, b]), max(found[3, e], boxes[3, b])
+                found[0, e], found[1, e] = (
+                    min(found[0, e], boxes[0, b]),
+                    max(found[1, e], boxes[1, b]),
+                )
+                found[2, e], found[3, e] = (
+                    min(found[2, e], boxes[2, b]),
+                    max(found[3, e], boxes[3, b]),
+                )
             else:
                 found[:4, e] = boxes[:4, b]
                 covered[e] = True

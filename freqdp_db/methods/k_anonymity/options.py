@@ -9,8 +9,8 @@ from freqdp_db.methods.kinds import (
     US_PER_S,
     Choice,
     Duration,
-    MeetingPlace,
     Meet,
+    MeetingPlace,
     Name,
     Number,
     Whole,
@@ -56,7 +56,7 @@ class GloveOptions:
 @dataclass(frozen=True)
 class KltOptions(GloveOptions):
     poi: str | None = parameter(
-        Name("public.poi"), "Table or view of points of interest: schema.name.", "demo.poi"
+        Name("public.poi"), "Table or view of points of interest: schema.name."
     )
     category: str = parameter(
         Name("category"), "Its column that says what each of them is.", "category"

@@ -79,7 +79,9 @@ def group_all(rows: Rows, options: GloveOptions, shaping: Shaping | None = None)
         return group_rows(rows.boxes, rows.object, options.k, shaping, join=join)
     parts = map_ranges(group_blocks, blocks, blocks, rows, options.k, shaping, join)
     merges = [m for part in parts for m in part]
-    base, first, second = len(rows.first), [], []
+    base = len(rows.first)
+    first: list[Ints] = []
+    second: list[Ints] = []
     for begin, end, found in zip(blocks[:-1], blocks[1:], merges, strict=True):
         for column, whole in ((found.first, first), (found.second, second)):
             made = column >= end - begin

@@ -84,9 +84,7 @@ def _cheapest(chunk, x0, x1, y0, y1, t0, t1, n_one, n_other, most_space, most_ti
         shifted = _short(_short(a - b) + _short(c - d))
         # twice the growth, which is even
         space = _short(_short(both * apart) + _short(more * shifted)) >> 1
-        time = (
-            _short(_short(both * _short(abs(e) + abs(f))) + _short(more * _short(e - f))) >> 1
-        )
+        time = _short(_short(both * _short(abs(e) + abs(f))) + _short(more * _short(e - f))) >> 1
         cost = _short(
             _short(_short(12) * min(_short(space), most_space))
             + _short(_short(5) * min(_short(time), most_time))
