@@ -200,7 +200,7 @@ def _carry_out(
         releases.update_release(
             database, release.release_id, user_level=journal.user_level, timings=progress.seconds
         )
-        _publish(database, release, request, table.rows)
+        _publish(database, release, request, table)
     return verified
 
 
@@ -210,14 +210,21 @@ def _counted(chunks: Any, stage: Any) -> Any:
         stage.advance(len(chunk))
 
 
-def _publish(database: Database, release: ReleaseRow, request: Request, rows: int) -> None:
+def _publish(
+    database: Database, release: ReleaseRow, request: Request, table: ReleasedTable
+) -> None:
     origin = requests.provenance(database, release)
     staging.publish(
         database,
         release.release_id,
         release.name,
         release.dataset_id,
-        comments(release.name, release.guarantee, request.method.for_analysts),
+        comments(
+            release.name,
+            release.guarantee,
+            request.method.for_analysts,
+            areas=table.areas is not None,
+        ),
         {
             "dataset": origin.dataset,
             "method": release.method,
@@ -225,7 +232,7 @@ def _publish(database: Database, release: ReleaseRow, request: Request, rows: in
             "parameters": request.published(),
             "guarantee": release.guarantee,
             "granted": release.grantable,
-            "rows": rows,
+            "rows": table.rows,
             "ledger_head": origin.ledger_head,
         },
     )

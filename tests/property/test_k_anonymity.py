@@ -261,7 +261,7 @@ def test_a_false_result_is_found_out(fault: str) -> None:
 
 
 @quick
-@given(st.sampled_from(["glove"]), st.data())
+@given(st.sampled_from(["glove", "klt"]), st.data())
 def test_bad_values_are_refused(method: str, data: st.DataObject) -> None:
     name, value = data.draw(
         st.sampled_from(
@@ -337,3 +337,82 @@ def test_other_points_of_interest_are_noticed() -> None:
         step.check(diverse(moved), state, drawn, logged, after, options)
     with pytest.raises(BadInput, match="points of interest"):
         step.require_possible(replace(options, poi=None), 10, 100)
+
+
+@quick
+@given(
+    slowly, st.integers(2, 4), st.sampled_from(["1", "100", "1000"]), st.sampled_from(["0.001", "50"]),
+    st.sampled_from(["lstd", "edr"]),
+)  # fmt: skip
+def test_w4m_keeps_its_promise(
+    world: SmallWorld, k: int, delta: str, trash: str, distance: str
+) -> None:
+    state, side = state_of(world), world.trajectories
+    step, options = asked("w4m", k=k, delta=delta, trash=trash, distance=distance)
+    _, logged, after, found = carried_out(state, step, options)
+    there = int((side.lengths > 0).sum())
+    if there >= k:
+        assert found["trash"] <= int(float(trash) * there / 100)
+    released = np.flatnonzero(after.trajectories.lengths)
+    assert sorted(logged.member.tolist()) == released.tolist()
+    # by its words: at each of its times, so many others are within delta
+    new = after.trajectories
+    x, y = after.places.x[new.location], after.places.y[new.location]
+    near = (new.at[:, None] == new.at) & (np.hypot(x[:, None] - x, y[:, None] - y) <= float(delta))
+    for i in range(new.samples):
+        assert len(np.unique(new.owner[near[i]])) >= k
+
+
+def test_w4m_moves_nobody_who_is_near() -> None:
+    """Five walk together, one of them a little aside; one is elsewhere and is left out."""
+    near = Locations(np.array([0.0, 500, 1000, 20, 520, 1020, 90_000]), np.zeros(7))
+    rows = [[(0, 0), (1, 5), (2, 10)]] * 4 + [[(3, 0), (4, 5), (5, 10)], [(6, 0), (6, 5)]]
+    state = replace(make(*rows), places=near)
+    step, options = asked("w4m", k=5, delta=100, trash=20)
+    _, _, after, found = carried_out(state, step, options)
+    assert found == {"clusters": 1, "instants": 3, "trash": 1}
+    assert after.trajectories.lengths.tolist() == [3] * 5 + [0]
+    assert after.places.x.tolist() == [0, 500, 1000] * 4 + [20, 520, 1020]
+    step, options = asked("w4m", k=5, delta=20, trash=20)
+    _, logged, after, _ = carried_out(state, step, options)
+    assert after.places.x[:3] == pytest.approx([0, 500, 1000], abs=5)
+    assert after.places.x[12:] == pytest.approx([14, 514, 1014], abs=0.01)
+    assert int(logged.matched[0]) == 15
+
+
+@pytest.mark.parametrize("fault", ["apart", "few", "trash", "times", "twice"])
+def test_a_false_cluster_is_found_out(fault: str) -> None:
+    state = make(*[[((i + j) % 40, 6.0 * i + j) for i in range(8)] for j in range(6)])
+    step, options = asked("w4m", k=3, delta=50)
+    drawn, logged, after, _ = carried_out(state, step, options)
+    if fault == "apart":
+        x = after.places.x.copy()
+        x[0] += 60
+        after = replace(after, places=replace(after.places, x=x))
+    elif fault == "few":
+        options = replace(options, k=7)
+    elif fault == "trash":
+        logged = replace(logged, member=logged.member[:3], offsets=np.array([0, 3]))
+        empty = np.isin(after.trajectories.owner, logged.member)
+        after = replace(after, trajectories=after.trajectories.where(empty))
+    elif fault == "times":
+        at = after.trajectories.at.copy()
+        at[-1] += 1
+        after = replace(after, trajectories=replace(after.trajectories, at=at))
+    else:
+        logged = replace(logged, member=logged.member * 0)
+    with pytest.raises(VerificationFailed):
+        step.check(WORLD, state, drawn, logged, after, options)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [
+        ("w4m", "delta", "0"), ("w4m", "delta", "200000"), ("w4m", "trash", "101"),
+        ("w4m", "trash", "-1"), ("w4m", "distance", "dtw"), ("w4m", "k", "0"),
+        ("klt", "l", "0"), ("klt", "t", "0"), ("klt", "poi", " "), ("klt", "category", ""),
+    ],
+)  # fmt: skip
+def test_more_bad_values_are_refused(method: str, name: str, value: str) -> None:
+    with pytest.raises(BadInput, match=f"--{name}"):
+        Request.parse(method, **{name: value})
