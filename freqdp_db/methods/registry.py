@@ -11,6 +11,7 @@ from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.frequency.family import FREQUENCY
 from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.k_anonymity.family import K_ANONYMITY
 from freqdp_db.methods.synthesis.family import SYNTHESIS
 from freqdp_db.methods.unlinking.family import UNLINKING
 
@@ -19,7 +20,7 @@ _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*FREQUENCY, *UNLINKING, *SYNTHESIS, *CLOSURE)
+    method.name: method for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *SYNTHESIS, *CLOSURE)
 }
 
 
@@ -64,6 +65,7 @@ def _join(first: Method, then: Method) -> Method:
         grantable=first.grantable and then.grantable,
         after=then.after,
         explains=then.explains,
+        needs=first.needs + then.needs,
         books=first.books or then.books,
     )
 

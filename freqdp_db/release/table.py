@@ -121,8 +121,10 @@ def _areas_in_source(build: Build, areas: Areas) -> Areas:
     return Areas(xs.min(axis=0), ys.min(axis=0), xs.max(axis=0), ys.max(axis=0), areas.until)
 
 
-def comments(name: str, guarantee: dict[str, Any], for_analysts: str) -> dict[str, str]:
-    """COMMENT ON for the two tables and their columns."""
+def comments(
+    name: str, guarantee: dict[str, Any], for_analysts: str, *, areas: bool = False
+) -> dict[str, str]:
+    """COMMENT ON for the two tables and their columns; `areas`: whether samples have some."""
     what = (
         f"Release {name}, anonymized by freqdp with method {guarantee['method']}. {for_analysts} "
         f"{guarantee['plain']}"
@@ -135,14 +137,13 @@ def comments(name: str, guarantee: dict[str, Any], for_analysts: str) -> dict[st
     if users:
         what += f" For a whole user: {users}."
     point = "The location's point, in the SRID of the source."
-    generalised = guarantee["kind"] == "generalised"
-    if generalised:
+    if areas:
         point = "The middle of the area, in the SRID of the source: not a position."
     return {
         "points": what + " See catalog for the full guarantee.",
         "points.trajectory_id": "Fresh random id; says nothing about the object behind it.",
         "points.seq": "Position in the trajectory, from 1, in time order.",
-        "points.at": "Begin of the interval." if generalised else "Time of the sample.",
+        "points.at": "Begin of the interval." if areas else "Time of the sample.",
         "points.geom": point,
         "points.area": "Somewhere in here, in the SRID of the source.",
         "points.during": "At some time in this interval.",
