@@ -297,8 +297,9 @@ def test_verify_says_what_it_has_checked(
     said = released_template[1]
     assert found["verified"] is True
     assert {k: found[k] for k in ("rows", "trajectories", "checked")} == said["verified"]
-    assert found["targets"] == sum(step["targets"] for step in said["steps"])
-    assert found["edits"] == sum(s["deletions"] + s["insertions"] for s in said["steps"])
+    assert found["checked"]["targets"] == sum(step["drawn"] for step in said["steps"])
+    edits = (s["counts"]["deletions"] + s["counts"]["insertions"] for s in said["steps"])
+    assert found["checked"]["edits"] == sum(edits)
 
 
 def test_verify_does_not_care_for_physical_order(released: str) -> None:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.errors import AlreadyExists, Busy, VerificationFailed
+from freqdp_db.errors import AlreadyExists, Busy
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
-from freqdp_db.storage.copy.layout import Layout, copy_bytes, write_records
+from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
+from freqdp_db.storage.published.relations import role_exists
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 from freqdp_db.storage.schema.upgrade import names_of
@@ -167,37 +166,6 @@ def fill_staging(
             )
         )
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
-
-
-def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
-    found = connection.execute(
-        sa.text(
-            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation"
-        ),
-        {"schema": schema, "relation": relation},
-    )
-    return found.scalar() is not None
-
-
-def table_bytes(
-    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
-) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order."""
-    raw = driver(connection)
-    if not relation_exists(connection, *relation):
-        raise VerificationFailed(
-            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
-            remedy="rename it back, or withdraw the release",
-        )
-    raw.execute("SET LOCAL synchronize_seqscans = off")
-    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
-        sql.Identifier(*relation),
-        sql.SQL(", ").join(map(sql.Identifier, order)),
-    )
-    return copy_bytes(raw, query)
 
 
 def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
@@ -351,11 +319,3 @@ def _columns(raw: Any, schema: str, relation: str) -> list[str]:
 def _whole(name: str) -> str:
     """A name as PostgreSQL keeps it: cut off after its last whole character."""
     return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
-
-
-def role_exists(connection: Connection, database: Database, kind: str) -> bool:
-    found = connection.execute(
-        sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"),
-        {"role": database.settings.role(kind)},
-    )
-    return found.scalar() is not None

@@ -8,7 +8,8 @@ from psycopg import sql
 from freqdp_db.errors import SchemaInUse
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.published.current import current_of, show_newest
-from freqdp_db.storage.published.staging import limit_waiting, relation_exists, role_exists
+from freqdp_db.storage.published.relations import relation_exists, role_exists
+from freqdp_db.storage.published.staging import limit_waiting
 from freqdp_db.storage.records.datasets import table
 
 
