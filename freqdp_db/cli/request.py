@@ -56,12 +56,20 @@ def declared() -> dict[str, tuple[Parameter, list[str]]]:
 
 
 def _help(parameter: Parameter, takers: list[str]) -> str:
-    text = parameter.help
-    if parameter not in RELEASE:
-        text = f"{', '.join(takers)}: {text}"
-    if parameter.default is not None and not isinstance(parameter.kind, Flag):
-        text += f" Default {parameter.kind.show(parameter.default)}."
-    return text
+    """What the option is; where methods mean different things by it, what it is for each."""
+    if parameter in RELEASE:
+        return _described(parameter)
+    meanings: dict[str, list[str]] = {}
+    for taker in takers:
+        own = next((p for p in METHODS[taker].parameters if p.name == parameter.name), parameter)
+        meanings.setdefault(_described(own), []).append(taker)
+    return " ".join(f"{', '.join(methods)}: {text}" for text, methods in meanings.items())
+
+
+def _described(parameter: Parameter) -> str:
+    if parameter.default is None or isinstance(parameter.kind, Flag):
+        return parameter.help
+    return f"{parameter.help} Default {parameter.kind.show(parameter.default)}."
 
 
 def parameters(left_out: Collection[str]) -> list[inspect.Parameter]:
