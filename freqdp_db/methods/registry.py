@@ -23,6 +23,8 @@ METHODS: dict[str, Method] = {
     method.name: method for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *SYNTHESIS, *CLOSURE)
 }
 
+_EDITED_BEFORE = "Some samples were taken out and others put in first. "
+
 
 @lru_cache
 def find_method(name: str) -> Method:
@@ -64,7 +66,11 @@ def _join(first: Method, then: Method) -> Method:
         unit=first.unit or then.unit,
         grantable=first.grantable and then.grantable,
         after=then.after,
-        explains=then.explains,
+        explains=None
+        if then.explains is None
+        else _EDITED_BEFORE + then.explains
+        if first.kind == "edited"
+        else then.explains,
         needs=first.needs + then.needs,
         books=first.books or then.books,
     )

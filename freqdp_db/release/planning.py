@@ -135,7 +135,10 @@ def make_plan(
         else sparse_objects(database, dataset.require_build(), signature),
         seconds=sum(progress.seconds.values()) + state.samples / _ROWS_PER_SECOND,
         earlier=sum(
-            r.dataset_id == dataset.dataset_id and r.state == "published"
+            r.dataset_id == dataset.dataset_id
+            and r.state == "published"
+            and r.kind != "synthetic"
+            and request.method.kind != "synthetic"
             for r in list_releases(database)
         ),
     )

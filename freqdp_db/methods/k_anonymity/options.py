@@ -42,6 +42,7 @@ class GloveOptions:
             quiet=5 * _MINUTE_US,
             ends=1,
             gap=30 * _MINUTE_US,
+            beside=None,
         )
 
 

@@ -15,6 +15,7 @@ from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.unlinking.meetings import last_in_trajectory
 from freqdp_db.methods.unlinking.steps import SwapDraw, SwapLog
@@ -31,6 +32,8 @@ def swapped_trajectories(trajectories: Trajectories, draw: SwapDraw) -> tuple[Tr
     following[draw.stop] = following[draw.stop][begin + draw.dealt]
     begins = trajectories.offsets
     lengths, source = joined(map_ranges(_follow, begins, begins, following))
+    if len(source) != trajectories.samples:
+        raise VerificationFailed("the draw does not deal every passage once")
     location, at = trajectories.location[source], trajectories.at[source]
     return Trajectories(offsets_from(lengths), location, at, trajectories.start), source
 
@@ -41,7 +44,8 @@ def _follow(first, last, begins, following):  # type: ignore[no-untyped-def]
     lengths = np.zeros(last - first, np.int64)
     for t in range(first, last):
         i = begins[t] if begins[t] < begins[t + 1] else -1
-        while i >= 0:
+        # as many steps as there are samples: a draw that was tampered with may go round in circles
+        while i >= 0 and lengths[t - first] <= len(following):
             lengths[t - first] += 1
             i = following[i]
     source = np.empty(lengths.sum(), np.int64)
