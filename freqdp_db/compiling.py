@@ -2,7 +2,7 @@
 
 numba compiles a kernel when it is first called and keeps the result beside the source (or in the
 user's cache, where that cannot be written). Left alone, that would make half a minute of a first
-job inexplicably slow. So the first command that needs kernels runs a job of a handful of samples
+job inexplicably slow. So the first command that needs kernels runs methods on a handful of samples
 first, in two processes, each with half of the kernels, and leaves a mark. What the mark stands for
 may be gone (another Python, another processor): then the kernels compile as they are called.
 """
@@ -22,11 +22,13 @@ import numpy as np
 import freqdp_db
 from freqdp_db.progress import Progress
 
-_PARTS = ("build", "release")
+# Together they call what lg+swap+cut calls; the first also what a build and a table call. Kernels of
+# strict and of the evaluation take as long again to compile: they do so when they are first called.
+_PARTS = {"build": "pure-l", "release": "pure-g+swap+cut"}
 
 
 def compile_kernels(progress: Progress) -> None:
-    """Compile everything that a build and a release call, unless that was done before."""
+    """Compile what a build and most releases call, unless that was done before."""
     mark = _mark()
     if mark.exists():
         return
@@ -62,20 +64,17 @@ def _mark() -> Path:
 
 def _run(part: str) -> None:
     """A job of a handful of samples, as far as this part goes."""
-    from fractions import Fraction
-
+    from freqdp_db.columns.build import Build
+    from freqdp_db.columns.edits import EditRuns
     from freqdp_db.columns.ragged import offsets_of
     from freqdp_db.columns.trajectories import Clock, Trajectories
     from freqdp_db.dataset import cleaning
     from freqdp_db.dataset.snapping import snap_grid
-    from freqdp_db.edits.applying import delete, insert
-    from freqdp_db.edits.deletion import delete_globally, delete_locally
-    from freqdp_db.edits.insertion import insert_globally, insert_locally
-    from freqdp_db.frequency.counts import count_frequencies
-    from freqdp_db.frequency.signatures import rank_places
-    from freqdp_db.mechanisms.global_tf import perturb_tf
-    from freqdp_db.mechanisms.local_pf import perturb_pf
     from freqdp_db.mechanisms.noise import SeededSource
+    from freqdp_db.methods.contract import World
+    from freqdp_db.methods.loop import Trial, run_steps
+    from freqdp_db.methods.parameters import read
+    from freqdp_db.methods.registry import find_method
     from freqdp_db.search.filing import file_trajectories
     from freqdp_db.storage.copy.wire import decode_runs, encode_lines, encode_runs
 
@@ -92,30 +91,23 @@ def _run(part: str) -> None:
     snapped = snap_grid(rows.x, rows.y, 100.0)
     places = snapped.locations
     offsets = offsets_of(rows.object, objects)
-    state = Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]])
-    clock, source = Clock(1_000_000, 1_000_000), SeededSource(1, 1)
-    frequencies = count_frequencies(state, len(places))
-    signatures = rank_places(frequencies, 2)
+    original = Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]])
+    build = Build(original, places, Clock(1_000_000, 1_000_000), srid=32631, source_srid=4326)
     if part == "build":
-        file_trajectories(state, places, cut=False)
-        targets = perturb_pf(frequencies, signatures, Fraction(1, 2), source)
-        deletions = delete_locally(state, places, targets)
-        thinned = delete(state, deletions)
-        insertions = insert_locally(thinned, places, targets, clock, 500_000)
-        state = insert(thinned, insertions, places, clock)
-        for runs in (deletions, insertions):
-            encode_runs(runs, 1, 1)
-            decode_runs([np.zeros(0, np.uint8)], runs.operation)
-        seconds = state.at / 1e6
+        file_trajectories(original, places, cut=False)
+        none = np.zeros(0, np.int32)
+        runs = EditRuns("d", none, none, np.zeros(1, np.int64), none, np.zeros(0, np.int64))
+        encode_runs(runs, 1, 1)
+        decode_runs([np.zeros(0, np.uint8)], runs.operation)
+    method = find_method(_PARTS[part])
+    values = read(method.parameters, {}, method.name, text=False)
+    trial = Trial(lambda step: SeededSource(1, step))
+    released = run_steps(method, values, World(build), trial, Progress()).trajectories
+    if part == "build":
         encode_lines(
-            np.arange(objects, dtype=np.int64), state.offsets[:-1], state.lengths, state.location,
-            places.x, places.y, seconds, 4326,
+            np.arange(objects, dtype=np.int64), released.offsets[:-1], released.lengths,
+            released.location, places.x, places.y, released.at / 1e6, 4326,
         )  # fmt: skip
-    else:
-        rank = np.arange(objects)
-        tf_targets = perturb_tf(frequencies, signatures.candidates, Fraction(1, 2), source)
-        thinned = delete(state, delete_globally(state, places, frequencies, tf_targets, rank))
-        insert_globally(thinned, places, tf_targets, rank)
 
 
 if __name__ == "__main__":

@@ -56,12 +56,18 @@ def declared() -> dict[str, tuple[Parameter, list[str]]]:
 
 
 def _help(parameter: Parameter, takers: list[str]) -> str:
-    text = parameter.help
-    if parameter not in RELEASE:
-        text = f"{', '.join(takers)}: {text}"
-    if parameter.default is not None and not isinstance(parameter.kind, Flag):
-        text += f" Default {parameter.kind.show(parameter.default)}."
-    return text
+    """What it is; where methods mean different things by one name, what each means."""
+    if parameter in RELEASE:
+        return parameter.help
+    meant: dict[str, list[str]] = {}
+    for name in takers:
+        known = {p.name: p for p in METHODS[name].parameters}
+        own = known.get(parameter.name, parameter)
+        text = own.help
+        if own.default is not None and not isinstance(own.kind, Flag):
+            text += f" Default {own.kind.show(own.default)}."
+        meant.setdefault(text, []).append(name)
+    return " ".join(f"{', '.join(names)}: {text}" for text, names in meant.items())
 
 
 def parameters(left_out: Collection[str]) -> list[inspect.Parameter]:

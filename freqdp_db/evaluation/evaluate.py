@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from freqdp_db.columns.build import Build
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_release
-from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import released_relations, replay, require_published
 from freqdp_db.roads.tables import RoadTable
@@ -68,5 +67,7 @@ def load_case(database: Database, release: ReleaseRow, progress: Progress) -> tu
     require_published(release, "measured")
     build = load_build(database, release.build_id, progress)
     relations = released_relations(database, release.name)
-    _, state = replay(database, release, relations, World(build, facts=facts_of(build)), progress)
-    return Case.of(build, state, Request.of(release).values.get("time_step")), build
+    request = Request.of(release)
+    world = make_world(database, build, request.method, request.values)
+    _, state = replay(database, release, relations, world, progress)
+    return Case.of(build, state, request.values.get("time_step")), build

@@ -14,7 +14,7 @@ from freqdp_db.jobs import schedule as scheduling
 from freqdp_db.jobs.document import MAX_KEEP, JobRequest
 from freqdp_db.jobs.health import living_workers, require_worker_here
 from freqdp_db.jobs.log import json_lines
-from freqdp_db.jobs.schedule import REPEATED, Planned
+from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, Planned
 from freqdp_db.jobs.worker import DEFAULT_GRACE_S, DEFAULT_LEASE_S, Worker
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.release.request import Request
@@ -96,6 +96,10 @@ class Worked(Document):
         return EXIT_PUT_OFF if self.put_off else 0
 
 
+def _warning(request: Request) -> str:
+    return REPEATED_SYNTHETIC if request.method.kind == "synthetic" else REPEATED
+
+
 def schedule(
     connection: Connection,
     dataset: str,
@@ -120,7 +124,7 @@ def schedule(
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         made = scheduling.add_schedule(database, row, asked, at, timezone)
-    return Scheduled(**vars(made), dataset=dataset, warning=REPEATED, price=request.price)
+    return Scheduled(**vars(made), dataset=dataset, warning=_warning(request), price=request.price)
 
 
 def schedules(connection: Connection = None) -> list[Schedule]:

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.documents import Document, aside
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, Value, reached, working
-from freqdp_db.methods.contract import World
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline, verification, withdrawing
 from freqdp_db.release.catalogue import Published, find_published, published
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.paging import parse_memory
 from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.planning import Plan, make_plan
@@ -150,11 +149,12 @@ def verify(connection: Connection, name: str, *, progress: Progress | None = Non
         row = find_release(database, name)
         verification.require_published(row, "verified")
         shown = working(progress, kernels=True)
+        request = Request.of(row)
         build = load_build(database, row.build_id, shown)
-        world = World(build, facts=facts_of(build))
+        world = make_world(database, build, request.method, request.values)
         relations = verification.released_relations(database, name)
         found = verification.verify(database, row, relations, world, shown)
-    words = found.words(Request.of(row))
+    words = found.words(request)
     return Verification(name, True, **vars(found), seconds=shown.seconds, words=words)
 
 

@@ -17,6 +17,10 @@ REPEATED = (
     "Releases of one source can be joined through their untouched samples: each further one exposes "
     "more of the edits. The budget limits how often noise is drawn, not what the tables reveal."
 )
+REPEATED_SYNTHETIC = (
+    "Releases of the same persons add up: the ledger for persons bounds what all of them together "
+    "reveal, and ends the schedule when it is spent."
+)
 
 
 @dataclass(frozen=True)

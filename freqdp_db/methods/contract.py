@@ -55,12 +55,26 @@ EXPOSES: dict[Kind, str] = {
 
 
 @dataclass(frozen=True)
+class Need:
+    """A relation of the user's that a method reads: it is read before the steps run."""
+
+    parameter: str
+    """It names the relation."""
+    reader: Literal["points", "roads"]
+    """As what it is read: `Points`, or rows of roads."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Which parameters name columns of it; of points, their `category`."""
+
+
+@dataclass(frozen=True)
 class World:
     """What every step may read besides the state that is handed on."""
 
     build: Build
     search: Search | None = None
     """How the global insertion finds trajectories, if not in memory; the answer is the same."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """What the method needs, by the parameter that names it."""
 
     facts: Facts | None = None
     """What is public of the data, in the build's metres; None: nothing was said."""
@@ -101,8 +115,11 @@ class State:
     key: Ints
     """Released id of each trajectory."""
     owner: Ids | None = None
-    """The object of each sample; None: trajectory t is object t's."""
+    """The object of each sample; -1: several objects', and `members` says of how many its
+    trajectory is. None: trajectory t is object t's."""
     areas: Areas | None = None
+    members: Ints | None = None
+    """How many objects each trajectory is of; None: no trajectory is several objects' at once."""
     groups: Groups | None = None
     """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
     pieces: bool = False
@@ -192,6 +209,9 @@ class Step(Generic[Options, Drawn, Logged]):
     def require_possible(self, options: Options, objects: int, samples: int) -> None:
         """Refuse options that make no sense for data of this size; raises BadInput."""
 
+    def require_inputs(self, options: Options, inputs: Mapping[str, Any]) -> None:
+        """Refuse options that the inputs cannot fulfil; raises BadInput."""
+
     def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
         """Refuse a stored draw that was made from other data; raises VerificationFailed."""
 
@@ -234,6 +254,8 @@ class Method:
     """It may follow methods of these kinds: `lg+swap`."""
     explains: str | None = None
     """What a released trajectory is, where the kind's own words do not fit."""
+    needs: tuple[Need, ...] = ()
+    """Relations that it reads besides the build."""
     books: Spend | None = None
     """None: the sum of the shares of its totals."""
 

@@ -73,7 +73,12 @@ def run_steps(
         return state
     from freqdp_db.edits.applying import coarsen_times
 
-    return replace(state, trajectories=coarsen_times(state.trajectories, time_step))
+    coarse = replace(state, trajectories=coarsen_times(state.trajectories, time_step))
+    if state.areas is None:
+        return coarse
+    # outward, so that what was in an interval still is
+    until = -(-state.areas.until // time_step) * time_step
+    return replace(coarse, areas=replace(state.areas, until=until))
 
 
 @dataclass(frozen=True)

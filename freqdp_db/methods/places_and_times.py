@@ -20,7 +20,7 @@ class Meet(NamedTuple):
 
 @dataclass(frozen=True)
 class MeetingPlace(AsText):
-    """A place and a time at which somebody meets somebody: `500m/5min`."""
+    """A width and a span of time: `500m/5min`, `6km/2h`."""
 
     example: str = "500m/5min"
 
@@ -29,10 +29,15 @@ class MeetingPlace(AsText):
 
     def from_text(self, text: str) -> Meet:
         place, slash, time = text.partition("/")
-        if not slash or not place.strip().endswith("m"):
-            raise NotAcceptable("a number of metres and a duration, such as 500m/5min")
-        metres, us = _CELL.from_text(place), _WINDOW.from_text(time)
+        place = place.strip()
+        if not slash or not place.endswith("m"):
+            raise NotAcceptable(f"a number of metres and a duration, such as {self.example}")
+        thousand = place.endswith("km")
+        metres, us = _CELL.from_text(place[: -2 if thousand else -1]), _WINDOW.from_text(time)
         assert isinstance(metres, Decimal)
+        if thousand:
+            metres = _CELL.from_json(metres.scaleb(3))
+            assert isinstance(metres, Decimal)
         if metres < 1 or not US_PER_S <= us <= _DAY_S * US_PER_S:
             raise NotAcceptable("a cell of 1 m to 100 km and a window of a second to a day")
         return Meet(metres, us)

@@ -11,6 +11,7 @@ from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.frequency.family import FREQUENCY
 from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.k_anonymity.family import K_ANONYMITY
 from freqdp_db.methods.synthesis.family import SYNTHESIS
 from freqdp_db.methods.unlinking.family import UNLINKING
 
@@ -19,8 +20,10 @@ _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*FREQUENCY, *UNLINKING, *SYNTHESIS, *CLOSURE)
+    method.name: method for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *SYNTHESIS, *CLOSURE)
 }
+
+_EDITED_BEFORE = "Some samples were taken out and others put in first. "
 
 
 @lru_cache
@@ -63,7 +66,12 @@ def _join(first: Method, then: Method) -> Method:
         unit=first.unit or then.unit,
         grantable=first.grantable and then.grantable,
         after=then.after,
-        explains=then.explains,
+        explains=None
+        if then.explains is None
+        else _EDITED_BEFORE + then.explains
+        if first.kind == "edited"
+        else then.explains,
+        needs=first.needs + then.needs,
         books=first.books or then.books,
     )
 

@@ -205,6 +205,8 @@ def digest(state: State) -> str:
         for data, width in zip(packed, widths, strict=True):
             one.update(data[begin * width : end * width])
         whole.update(one.digest())
+    if state.members is not None:
+        whole.update(state.members.tobytes())
     return _BY_TRAJECTORY + whole.hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil
 
 from freqdp_db.mechanisms.accounting import best_guess_any, epsilon_of
 from freqdp_db.storage.connection.engine import Database
@@ -36,9 +37,11 @@ def in_words(rho: Decimal) -> str:
     if not rho:
         return "Nothing has been spent for persons yet."
     spent = Fraction(rho)
+    # rounded up: a bound is never said smaller than it is
+    epsilon = ceil(epsilon_of(spent, Fraction(DELTA)) * 1000) / 1000
     return (
         f"Together they are differentially private for one person with all data: epsilon "
-        f"{float(epsilon_of(spent, Fraction(DELTA))):.3g} at delta {DELTA:f}. Anybody's best guess "
+        f"{epsilon:g} at delta {DELTA:f}. Anybody's best guess "
         "whether a person is in the data of all of these together is right with probability at "
         f"most {best_guess_any(spent):.3f} (a coin: 0.5)."
     )

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import freqdp_db
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput, Busy
-from freqdp_db.methods.contract import World
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
 from freqdp_db.release.request import Request, check_release_name
@@ -101,6 +100,7 @@ def _ask(
                 return known, False
         request.require_possible(build)
         _require_alone(connection, database, dataset, request)
+        read_inputs(database, build.srid, request.method, request.values)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)
@@ -198,7 +198,7 @@ def _carry_out(
     request = Request.of(release)
     build = load_build(database, release.build_id, progress)
     search = search_within(database, release.build_id, build, memory)
-    world = World(build, search, facts_of(build))
+    world = make_world(database, build, request.method, request.values, search)
     # logs are written while the work goes on; the block ends when all of them are committed
     with database.side_by_side(1) as meanwhile:
         journal = StoredJournal(database, release, request.seed, progress, meanwhile)
@@ -220,7 +220,7 @@ def _carry_out(
         releases.update_release(
             database, release.release_id, user_level=journal.user_level, timings=progress.seconds
         )
-        _publish(database, release, request, table.rows)
+        _publish(database, release, request, table)
     return verified
 
 
@@ -230,14 +230,21 @@ def _counted(chunks: Any, stage: Any) -> Any:
         stage.advance(len(chunk))
 
 
-def _publish(database: Database, release: ReleaseRow, request: Request, rows: int) -> None:
+def _publish(
+    database: Database, release: ReleaseRow, request: Request, table: ReleasedTable
+) -> None:
     origin = requests.provenance(database, release)
     staging.publish(
         database,
         release.release_id,
         release.name,
         release.dataset_id,
-        comments(release.name, release.guarantee, request.method.for_analysts),
+        comments(
+            release.name,
+            release.guarantee,
+            request.method.for_analysts,
+            areas=table.areas is not None,
+        ),
         {
             "dataset": origin.dataset,
             "method": release.method,
@@ -245,7 +252,7 @@ def _publish(database: Database, release: ReleaseRow, request: Request, rows: in
             "parameters": request.published(),
             "guarantee": release.guarantee,
             "granted": release.grantable,
-            "rows": rows,
+            "rows": table.rows,
             "ledger_head": origin.ledger_head,
         },
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import World
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import way_out, whole_user
 from freqdp_db.storage.connection.engine import Database
@@ -120,9 +119,8 @@ def make_plan(
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
     trial = Trial(lambda number: source, counted=True)
-    state = run_steps(
-        request.method, request.values, World(build, facts=facts_of(build)), trial, progress
-    )
+    world = make_world(database, build, request.method, request.values)
+    state = run_steps(request.method, request.values, world, trial, progress)
     signature = request.values.get("signature")
     return Plan(
         dataset=dataset.name,
@@ -137,7 +135,10 @@ def make_plan(
         else sparse_objects(database, dataset.require_build(), signature),
         seconds=sum(progress.seconds.values()) + state.samples / _ROWS_PER_SECOND,
         earlier=sum(
-            r.dataset_id == dataset.dataset_id and r.state == "published"
+            r.dataset_id == dataset.dataset_id
+            and r.state == "published"
+            and r.kind != "synthetic"
+            and request.method.kind != "synthetic"
             for r in list_releases(database)
         ),
     )

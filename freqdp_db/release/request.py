@@ -102,10 +102,11 @@ class Request:
                     remedy=f"say it once: freqdp dataset set {dataset.name} --{name} "
                     + declared[name].kind.example,
                 )
-        if dataset.srid is not None and build.srid != dataset.srid:
+        if build.srid not in (dataset.srid, dataset.source_srid):
             raise BadInput(
                 f"the projection of build {build.build_id} was chosen from the data",
-                remedy=f"make a new one, in that of the region: freqdp dataset build {dataset.name}",
+                remedy=f"say the region (freqdp dataset set {dataset.name} --region ...), then make "
+                f"a new one: freqdp dataset build {dataset.name}",
             )
         return replace(self, values=values)
 

@@ -27,6 +27,8 @@ from freqdp_db.storage.published.staging import AREAS, POINTS
 
 _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17
+_ROUNDING = 1e-9
+"""In the unit of the source's SRID: more than transforming there and back is off by."""
 
 
 @dataclass(frozen=True)
@@ -111,18 +113,31 @@ class ReleasedTable:
 
 
 def _areas_in_source(build: Build, areas: Areas) -> Areas:
-    """Boxes around what the boxes in metres become."""
-    corners = [
-        to_source(build, x, y)
-        for x in (areas.x_min, areas.x_max)
-        for y in (areas.y_min, areas.y_max)
+    """Boxes that hold what the boxes in metres become: their sides are curves there."""
+    if build.srid == build.source_srid:
+        return areas
+    x = (areas.x_min, (areas.x_min + areas.x_max) / 2, areas.x_max)
+    y = (areas.y_min, (areas.y_min + areas.y_max) / 2, areas.y_max)
+    # west, east, south, north: the ends and the middle of each side
+    sides = [
+        [to_source(build, a, b) for a, b in zip(xs, ys, strict=True)]
+        for xs, ys in (((x[0],) * 3, y), ((x[2],) * 3, y), (x, (y[0],) * 3), (x, (y[2],) * 3))
     ]
-    xs, ys = np.stack([c[0] for c in corners]), np.stack([c[1] for c in corners])
-    return Areas(xs.min(axis=0), ys.min(axis=0), xs.max(axis=0), ys.max(axis=0), areas.until)
+    found = []
+    for number, side in enumerate(sides):
+        begin, middle, end = (place[number // 2] for place in side)
+        # a curve leaves the three by less than its middle leaves the straight line
+        beyond = np.abs(middle - (begin + end) / 2) + _ROUNDING
+        ends = np.stack([begin, middle, end])
+        found.append(ends.max(axis=0) + beyond if number % 2 else ends.min(axis=0) - beyond)
+    west, east, south, north = found
+    return Areas(west, south, east, north, areas.until)
 
 
-def comments(name: str, guarantee: dict[str, Any], for_analysts: str) -> dict[str, str]:
-    """COMMENT ON for the two tables and their columns."""
+def comments(
+    name: str, guarantee: dict[str, Any], for_analysts: str, *, areas: bool = False
+) -> dict[str, str]:
+    """COMMENT ON for the two tables and their columns; `areas`: whether samples have some."""
     what = (
         f"Release {name}, anonymized by freqdp with method {guarantee['method']}. {for_analysts} "
         f"{guarantee['plain']}"
@@ -135,14 +150,13 @@ def comments(name: str, guarantee: dict[str, Any], for_analysts: str) -> dict[st
     if users:
         what += f" For a whole user: {users}."
     point = "The location's point, in the SRID of the source."
-    generalised = guarantee["kind"] == "generalised"
-    if generalised:
+    if areas:
         point = "The middle of the area, in the SRID of the source: not a position."
     return {
         "points": what + " See catalog for the full guarantee.",
         "points.trajectory_id": "Fresh random id; says nothing about the object behind it.",
         "points.seq": "Position in the trajectory, from 1, in time order.",
-        "points.at": "Begin of the interval." if generalised else "Time of the sample.",
+        "points.at": "Begin of the interval." if areas else "Time of the sample.",
         "points.geom": point,
         "points.area": "Somewhere in here, in the SRID of the source.",
         "points.during": "At some time in this interval.",

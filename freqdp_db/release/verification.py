@@ -16,7 +16,7 @@ from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.published import staging
+from freqdp_db.storage.published.relations import table_bytes
 from freqdp_db.storage.records.releases import ReleaseRow
 
 _REPLAY, _COMPARE = VERIFY_STAGES = ("replay steps", "compare rows")
@@ -103,7 +103,7 @@ def _compare(
     expected: Iterator[NDArray[np.uint8]],
 ) -> Iterator[int]:
     """Compare a table with the bytes that COPY would send for the expected rows."""
-    found = staging.table_bytes(connection, relation, columns, order)
+    found = table_bytes(connection, relation, columns, order)
     left = right = np.zeros(0, np.uint8)
     while True:
         left = left if len(left) else next(found, left)

@@ -126,6 +126,8 @@ def test_budget_and_datasets(url: str) -> None:
     with pytest.raises(BudgetExceeded):
         freqdp_db.anonymize(url, "city", epsilon=100)
     freqdp_db.add_dataset(url, "gone", "demo.city", object="object_id", time="at", geom="geom")
+    said = freqdp_db.set_dataset(url, "gone", region="4,50,5,51", period="2024-01-01/2024-02-01")
+    assert said.region == "4,50,5,51" and said.srid == 32631
     assert freqdp_db.drop_dataset(url, "gone").dropped == "gone"
     with pytest.raises(NotFound):
         freqdp_db.dataset(url, "gone")

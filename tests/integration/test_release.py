@@ -69,12 +69,14 @@ def test_columns_keys_and_comments(released: str) -> None:
         "WHERE c.relnamespace = 'freqdp_release'::regnamespace AND c.relname LIKE 'r%%' ORDER BY 1, 2",
     )
     assert [row[:3] for row in indexes] == [
+        ("r", "r_at_idx", False),
         ("r", "r_geom_idx", False),
         ("r", "r_pkey", True),
         ("r_line", "r_line_geom_idx", False),
         ("r_line", "r_line_pkey", True),
     ]
     assert [row[3].partition(" USING ")[2] for row in indexes] == [
+        "btree (at)",
         "gist (geom)",
         "btree (trajectory_id, seq)",
         "gist (geom)",
@@ -295,8 +297,9 @@ def test_verify_says_what_it_has_checked(
     said = released_template[1]
     assert found["verified"] is True
     assert {k: found[k] for k in ("rows", "trajectories", "checked")} == said["verified"]
-    assert found["targets"] == sum(step["targets"] for step in said["steps"])
-    assert found["edits"] == sum(s["deletions"] + s["insertions"] for s in said["steps"])
+    assert found["checked"]["targets"] == sum(step["drawn"] for step in said["steps"])
+    edits = (s["counts"]["deletions"] + s["counts"]["insertions"] for s in said["steps"])
+    assert found["checked"]["edits"] == sum(edits)
 
 
 def test_verify_does_not_care_for_physical_order(released: str) -> None:
@@ -535,3 +538,26 @@ def test_paged_search_gives_the_same_release(
 def test_memory_is_a_size(city: str, size: str) -> None:
     answer = freqdp(city, "anonymize", "city", f"--memory={size}")
     assert answer.code == 1 and "--memory" in answer.err and size in answer.err
+
+
+def test_an_hour_of_a_release_is_found_by_its_index(released: str) -> None:
+    hour = value(released, "SELECT date_trunc('hour', min(at)) FROM freqdp_release.r")
+    plan = query(
+        released,
+        "EXPLAIN SELECT count(*) FROM freqdp_release.r WHERE at >= %s AND at < %s + interval '1 h'",
+        hour,
+        hour,
+    )
+    assert any("r_at_idx" in line for (line,) in plan), plan
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE {}", "ALTER TABLE {} RENAME TO elsewhere"])
+def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -> None:
+    query(released, "DROP VIEW freqdp_release.city_current")
+    query(released, change.format("freqdp_release.r"))
+    answer = freqdp(released, "release", "verify", "r")
+    assert answer.code == 3 and "is not there" in answer.err
+    freqdp(released, "release", "withdraw", "r").succeeded()
+    assert value(released, "SELECT count(*) FROM freqdp_release.catalog") == 0
+    if change.startswith("DROP"):  # a table that was renamed keeps its indexes, by their names
+        freqdp(released, "anonymize", "city", "--new-draw", "--as", "r").succeeded()

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +21,15 @@ from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, worlds
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import growing_places, insert_globally, insert_locally
 from freqdp_db.engines.ranges import cut, map_ranges, use
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
 from freqdp_db.evaluation.metrics import measure
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.frequency.counts import count_frequencies
@@ -34,6 +38,13 @@ from freqdp_db.mechanisms.closure import close_signatures
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import Areas, State, World
+from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.methods.parameters import read
+from freqdp_db.methods.registry import find_method
+from freqdp_db.methods.synthesis import dpt, strict
+from freqdp_db.methods.synthesis.measuring import measured
+from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import find_candidates, make_network
@@ -42,8 +53,10 @@ from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.paging import PagedSearch
+from tests.synthetic_world import PERIOD, REGION, small_trips
 
 few = settings(quick, max_examples=20)
+MINUTE = 60_000_000
 
 
 class Apart:
@@ -169,6 +182,107 @@ def test_releases(world: SmallWorld, parts: int) -> None:
     expected = _anonymize(world)
     with use(Apart(parts)):
         assert _anonymize(world) == expected
+
+
+def _released(method: str, build: Build, **given: str) -> State:
+    found = find_method(method)
+    values = read(found.parameters, given, method, text=True)
+    trial = Trial(lambda step: SeededSource(2, step))
+    return run_steps(found, values, World(build), trial, Progress())
+
+
+def _unlink(world: SmallWorld, meet: str, courses: str) -> list[Any]:
+    """swap and cut, with times in seconds: in microseconds nobody gets anywhere."""
+    side = world.trajectories
+    slowly = Trajectories(side.offsets, side.location, side.at * 10**6, side.start * 10**6)
+    build = Build(slowly, world.locations, world.clock, srid=32631, source_srid=4326)
+    after = _released(
+        "swap+cut", build, meet=meet, courses=courses, trips="20s", gap="2h", pieces="60s",
+        quiet="5s", ends="1",
+    )  # fmt: skip
+    assert after.owner is not None
+    return [*_columns(after.trajectories, after.groups), after.key.tolist(), after.owner.tolist()]
+
+
+@few
+@given(
+    worlds(allow_empty=True),
+    st.sampled_from(["500m/5min", "10000m/24h"]),
+    st.sampled_from(["0", "6"]),
+    st.sampled_from([1, 2, 3, 64]),
+)
+def test_unlinking(world: SmallWorld, meet: str, courses: str, parts: int) -> None:
+    expected = _unlink(world, meet, courses)
+    with use(Apart(parts)):
+        assert _unlink(world, meet, courses) == expected
+
+
+@cache
+def _crowd() -> Build:
+    """Walkers in a small town at one time, who rest and go on."""
+    rng = np.random.default_rng(5)
+    side = 8
+    x, y = (np.stack(np.meshgrid(np.arange(side), np.arange(side))) * 250.0).reshape(2, -1)
+    lengths = rng.integers(0, 90, 30)
+    offsets = offsets_from(lengths)
+    location = np.zeros(offsets[-1], np.int32)
+    at = np.zeros(offsets[-1], np.int64)
+    for lo, hi in pairwise(offsets):
+        moves = rng.choice([0, 1, side, -1, -side], (hi - lo), p=[0.4, 0.2, 0.2, 0.1, 0.1])
+        location[lo:hi] = (rng.integers(side * side) + np.cumsum(moves)) % (side * side)
+        at[lo:hi] = np.cumsum(rng.choice([1, 2, 5, 40], hi - lo, p=[0.6, 0.3, 0.08, 0.02])) * MINUTE
+    start = np.array([at[lo] if lo < hi else 0 for lo, hi in pairwise(offsets)], np.int64)
+    trajectories = Trajectories(offsets, location, at, start)
+    return Build(trajectories, Locations(x, y), Clock(MINUTE, MINUTE), srid=32631, source_srid=4326)
+
+
+@cache
+def _exposures() -> list[dict[str, float]]:
+    """Of what was edited, swapped and cut; and of what was made areas."""
+    build = _crowd()
+    state = _released("lg+swap+cut", build, ends="2")
+    x, y = state.places.x[state.trajectories.location], state.places.y[state.trajectories.location]
+    wide = 300.0 * (np.arange(len(x)) % 2)
+    until = state.trajectories.at + 5 * MINUTE
+    areas = Areas(x - wide, y - wide, x + wide, y + wide, until)
+    found = []
+    for boxes in (None, areas):
+        release = State(
+            state.trajectories, state.places, state.key, state.owner, boxes, state.groups,
+            state.pieces,
+        )  # fmt: skip
+        controls = build.trajectories.where(np.arange(build.trajectories.samples) % 2 > 0)
+        found.append(measure_exposure(Case.of(build, release, None), 1, controls))
+    return found
+
+
+@pytest.mark.parametrize("parts", [1, 3, 64])
+def test_exposures(parts: int) -> None:
+    expected = _exposures()
+    # every attack finds something to do
+    assert {"relink.swap", "relink.cut", "edits.auc", "profile", "home"} <= expected[0].keys()
+    with use(Apart(parts)):
+        assert _exposures.__wrapped__() == expected
+
+
+def _synthesize() -> list[Any]:
+    trips = small_trips(40, 3, wild=True)
+    parameters = Parameters(epsilon=Fraction(4), size=60)
+    drawn = measured(trips, REGION, PERIOD, parameters, SeededSource(1, 1))
+    log, made = strict.carry_out(drawn, REGION, PERIOD, parameters)
+    trees = dpt.draw(trips, REGION, Fraction(4), SeededSource(1, 2))
+    walks = [dpt.walks(trees, level, 20, 7, Fraction(4), np.uint64(5)) for level in range(3)]
+    return [
+        *_columns(trips, drawn, log, made.trajectories, made.places, trees),
+        *(column.tolist() for walk in walks for column in walk),
+    ]
+
+
+@pytest.mark.parametrize("parts", [1, 3, 64])
+def test_synthesis(parts: int) -> None:
+    expected = _synthesize()
+    with use(Apart(parts)):
+        assert _synthesize() == expected
 
 
 @few

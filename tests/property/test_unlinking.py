@@ -72,6 +72,7 @@ def swapping(
         widen=doublings,
         courses=courses,
         drop_unmixed=drop_unmixed,
+        beside=None,
     )
 
 
@@ -82,7 +83,7 @@ def cutting(
     ends: int = 5,
     gap: int = 30 * MINUTE,
 ) -> CutOptions:
-    return CutOptions(trips=trips, pieces=pieces, quiet=quiet, ends=ends, gap=gap)
+    return CutOptions(trips=trips, pieces=pieces, quiet=quiet, ends=ends, gap=gap, beside=None)
 
 
 meetings = st.builds(
@@ -463,4 +464,4 @@ def test_a_stay_lasts_across_gaps() -> None:
 def test_bad_parameters_are_refused(method: str, given: dict[str, str]) -> None:
     with pytest.raises(BadInput) as refused:
         Request.parse(method, **given)
-    assert refused.value.remedy and "--" in refused.value.message
+    assert refused.value.remedy and "--" in str(refused.value.as_options()["message"])

@@ -44,7 +44,7 @@ CLAIMS: dict[str, dict[str, tuple[str | None, str | None]]] = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CLAIMS)
 def test_claims(name: str) -> None:
     found = made(name)["artefacts"]
     assert {
@@ -59,7 +59,7 @@ def test_claims(name: str) -> None:
     assert ("held fixed" in found.get("pf_vectors", {}).get("assumes", "")) == (name == "gl")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CLAIMS)
 def test_words(name: str) -> None:
     document = made(name)
     assert document["assumed_public"] and document["not_protected"]
@@ -91,3 +91,27 @@ def test_a_mechanism_knows_its_privacy_loss(epsilon: Fraction, size: int) -> Non
         assert epsilon * (1 - Fraction(1, 2**50)) <= mechanism.privacy_loss() <= epsilon
         assert mechanism.privacy_loss(3) == 3 * mechanism.privacy_loss()
         assert mechanism.scale == pytest.approx(float(mechanism.sensitivity / epsilon))
+
+
+_NEEDED = {
+    "strict": {"region": "4,50,5,51", "period": "2024-01-01/2024-02-01"},
+    "klt": {"poi": "demo.poi", "category": "kind"},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_it_is(name: str) -> None:
+    """A guarantee is never printed without its unit, nor a claim without an artefact."""
+    request = Request.parse(name, **_NEEDED.get(name, {}))
+    document = request.guarantee()
+    assert document["plain"].endswith(".") and document["kind"] == request.method.kind
+    assert document["artefacts"]["trajectories"]["title"]
+    for artefact in document["artefacts"].values():
+        assert artefact["unit"] and artefact["neighbouring"] and artefact["assumes"]
+        claimed = artefact["claimed_epsilon"]
+        assert (claimed is None) == (artefact["neighbouring"] == "none")
+    claims = document["artefacts"]["trajectories"]["claimed_epsilon"] is not None
+    assert claims == (request.method.unit == "person")
+    assert ("is differentially private" in document["plain"]) == claims
+    json.dumps(document)
+    assert request.method.for_analysts

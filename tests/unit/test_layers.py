@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "mechanisms": ARRAYS | {"frequency"},
     "edits": ARRAYS | {"frequency", "search"},
     "methods": ARRAYS | {"progress", "frequency", "mechanisms", "edits", "search"},
-    "dataset": BASE | {"storage", "frequency", "search"},
+    "dataset": BASE | {"storage", "frequency", "search", "methods"},
     "release": BASE | _METHODS | {"storage", "dataset"},
     "jobs": BASE | {"methods", "storage", "dataset", "release"},
     "roads": BASE | {"storage", "dataset"},

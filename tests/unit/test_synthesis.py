@@ -82,18 +82,6 @@ def test_no_plan_spends_more_than_is_booked(accounting: str, objects: int) -> No
     assert parameters.whole * Fraction(99, 100) < cost <= parameters.whole
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"epsilon": Fraction(0)}, {"epsilon": Fraction(21)}, {"delta": Fraction(1, 2)}, {"size": 0},
-        {"every_us": 0}, {"every_us": 1_500_000}, {"accounting": "renyi"},
-    ],
-)  # fmt: skip
-def test_bad_parameters_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(BadInput):
-        Parameters(**wrong)  # type: ignore[arg-type]
-
-
 # --- trips ----------------------------------------------------------------------------------------
 
 
@@ -242,6 +230,7 @@ def test_baselines_give_possible_trips() -> None:
 # --- who sees what --------------------------------------------------------------------------------
 
 FOLDER = Path(freqdp_db.__file__).parent / "methods" / "synthesis"
+DECLARE = {"kinds", "places_and_times", "parameters"}
 SEE_DATA = {"trips", "vectors", "measuring", "baseline", "adatrace", "dpt"}
 PUBLIC_SIDE = (
     "strict", "estimation", "lengths", "smoothing", "fitting", "walks", "lines", "sampling",
@@ -260,8 +249,8 @@ def test_what_samples_sees_no_data(module: str) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("freqdp_db."):
                 parts = str(node.module).split(".")
-                assert parts[1] in {"methods", "mechanisms", "model", "parallel", "errors"}
-                if parts[1] == "methods":
+                assert parts[1] in {"methods", "mechanisms", "columns", "engines", "errors"}
+                if parts[1] == "methods" and parts[2] not in DECLARE:
                     assert parts[2] == "synthesis"
                     left |= {parts[3]} - seen
     assert not seen & SEE_DATA

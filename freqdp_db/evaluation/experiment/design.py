@@ -12,9 +12,12 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
 from freqdp_db.evaluation.experiment.runs import Design, Run, Variant, check_design, run_experiment
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
+from freqdp_db.methods.contract import World
 from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world
+from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
@@ -22,6 +25,8 @@ from freqdp_db.storage.records.datasets import find_dataset
 
 _FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 _MOST_SEEDS = 1_000
+# What is run unless somebody says: those that need nothing but the build, and keep objects apart.
+_PAPERS = [m.name for m in METHODS.values() if m.kind == "edited"]
 _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
 
 
@@ -49,7 +54,7 @@ class Wishes:
             for text in self.time_steps or ["none"]
         ]
         return Design(
-            variants=[Variant.parse(text) for text in self.methods or METHODS],
+            variants=[Variant.parse(text) for text in self.methods or _PAPERS],
             epsilons=self.epsilons or ["1"],
             sizes=self.sizes or [objects],
             seeds=range(1, self.seeds + 1),
@@ -86,7 +91,12 @@ def experiment_on(
         raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
     network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
-    runs = run_experiment(loaded, network, design, progress)
+
+    def prepared(request: Request) -> tuple[Request, World]:
+        known = request.with_facts(dataset, build)
+        return known, make_world(database, loaded, known.method, known.values)
+
+    runs = run_experiment(loaded, network, design, progress, prepared)
     about = {
         "dataset": name,
         "snap": build.snap,

@@ -7,7 +7,7 @@ process. What comes out are metrics of the original data, for the curator.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,9 +112,16 @@ class Truth:
 
 
 def run_experiment(
-    build: Build, network: Network | None, design: Design, progress: Progress
+    build: Build,
+    network: Network | None,
+    design: Design,
+    progress: Progress,
+    prepared: Callable[[Request], tuple[Request, World]],
 ) -> list[Run]:
-    """Run the whole design; rows in its order, smaller sizes first."""
+    """Run the whole design; rows in its order, smaller sizes first.
+
+    `prepared`: a request with what is public filled in, and what its method may read.
+    """
     locations = build.locations
     candidates = None if network is None else find_candidates(network, locations)
     found: list[Run] = []
@@ -127,12 +134,13 @@ def run_experiment(
                     network, candidates, original, locations, progress, "match original"
                 )
                 truth = Truth(network, candidates, matched)
-            for variant, epsilon, seed, request in design.requests():
+            for variant, epsilon, seed, asked in design.requests():
+                request, world = prepared(asked)
                 started = time.perf_counter()
                 # what `anonymize --seed` would publish, before times are coarsened
                 trial = Trial(lambda number, seed=seed: SeededSource(seed, number))  # type: ignore[misc]
                 released = run_steps(
-                    request.method, request.values, World(build), trial, Progress(), original
+                    request.method, request.values, world, trial, Progress(), original
                 )
                 seconds = time.perf_counter() - started
                 for step in design.time_steps_us:

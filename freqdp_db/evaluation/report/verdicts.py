@@ -75,6 +75,8 @@ def _found(values: Mapping[str, float]) -> Verdict:
 
 def _useful(values: Mapping[str, float]) -> Verdict:
     question = "Is it still good for analysis?"
+    if "inf" not in values and "density" in values:
+        return _useful_in_all(question, values["density"], values["flow"])
     if "query_error" not in values:
         return Verdict(question, "not measured", "query_error", None, "Run freqdp evaluate.")
     error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
@@ -87,6 +89,20 @@ def _useful(values: Mapping[str, float]) -> Verdict:
         f"A count of objects in an area is off by {error:.1%} in the median, and the busiest areas "
         f"keep their order with a rank correlation of {hotspot:.2f}."
         + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
+    )
+
+
+def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
+    """Where released trajectories are not the objects': what is counted over all of them."""
+    answer = "yes" if density < 0.1 else "for coarse questions" if density < 0.3 else "hardly"
+    return Verdict(
+        question,
+        answer,
+        "density",
+        density,
+        f"Where samples lie by the hour differs from the original by {density:.2f} (0: the same, 0.69: "
+        f"nothing in common); the shares of the 100 largest flows are off by {flow:.1%} on average. "
+        "Trajectories are not the objects': do not count objects by them.",
     )
 
 

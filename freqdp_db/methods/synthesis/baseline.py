@@ -15,6 +15,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.mechanisms.noise import RandomSource, scale_for
 from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS
 from freqdp_db.methods.synthesis.plan import SCALE
@@ -35,11 +36,11 @@ class CellTrips:
 
 
 @njit(nogil=True, cache=True)
-def _cell_sequences(offsets, x, y, box, side):  # type: ignore[no-untyped-def]
-    lengths = np.zeros(len(offsets) - 1, np.int64)
-    out = np.empty(4 * len(x) + 16, np.int64)
+def _cell_sequences(first, last, offsets, x, y, box, side):  # type: ignore[no-untyped-def]
+    lengths = np.zeros(last - first, np.int64)
+    out = np.empty(4 * (offsets[last] - offsets[first]) + 16, np.int64)
     k = 0
-    for t in range(len(offsets) - 1):
+    for t in range(first, last):
         cx, cy = 0, 0
         for i in range(offsets[t], offsets[t + 1]):
             to_x = min(np.int64((x[i] - box[0]) / box[2] * side), side - 1)
@@ -52,22 +53,23 @@ def _cell_sequences(offsets, x, y, box, side):  # type: ignore[no-untyped-def]
                 cx, cy = to_x, to_y
                 out[k] = cy * side + cx
                 k += 1
-                lengths[t] += 1
+                lengths[t - first] += 1
                 continue
             from_x, from_y = cx, cy
             while cx != to_x or cy != to_y:
                 cx, cy = step_towards(cx, cy, to_x, to_y, from_x, from_y)
                 out[k] = cy * side + cx
                 k += 1
-                lengths[t] += 1
+                lengths[t - first] += 1
     return lengths, out[:k]
 
 
 def cell_trips(trips: Trips, region: Region, side: int) -> CellTrips:
-    lengths, cells = _cell_sequences(
-        trips.offsets, trips.x, trips.y,
+    parts = map_ranges(
+        _cell_sequences, trips.offsets, trips.offsets, trips.x, trips.y,
         (region.x_min, region.y_min, region.width, region.height), side,
     )  # fmt: skip
+    lengths, cells = joined(parts)
     return CellTrips(trips.by_object, offsets_from(lengths), cells, side)
 
 

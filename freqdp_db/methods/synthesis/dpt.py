@@ -27,6 +27,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     cell_trips,
@@ -132,14 +133,14 @@ def draw(trips: Trips, region: Region, epsilon: Fraction, source: RandomSource) 
 
 
 @njit(nogil=True, cache=True)
-def _walk(count, first, purpose, start_running, moves, turns, threshold, side):  # type: ignore[no-untyped-def]
+def _walk(first, last, number, purpose, start_running, moves, turns, threshold, side):  # type: ignore[no-untyped-def]
     """Walk until the end is drawn: by cell and heading where that node is kept, else by cell."""
-    path = np.empty(count * 16 + LONGEST + 2, np.int64)
-    lengths = np.zeros(count, np.int64)
+    path = np.empty((last - first) * 16 + LONGEST + 2, np.int64)
+    lengths = np.zeros(last - first, np.int64)
     k = 0
     weights = np.empty(CHOICES)
-    for t in range(count):
-        state = stream(purpose, first + t)
+    for t in range(first, last):
+        state = stream(purpose, number + t)
         cell = np.searchsorted(start_running, uniform(state) * start_running[-1], side="right")
         cell = min(cell, side * side - 1)
         heading, length = -1, 0
@@ -178,7 +179,7 @@ def _walk(count, first, purpose, start_running, moves, turns, threshold, side): 
                 break
             cell += HEADING_Y[chosen] * side + HEADING_X[chosen]
             heading = chosen
-        lengths[t] = length
+        lengths[t - first] = length
     return lengths, path[:k]
 
 
@@ -200,10 +201,11 @@ def walks(
         for column, b in zip((drawn.starts, drawn.moves, drawn.turns), begin, strict=True)
     )
     threshold = 2.0 * HEIGHTS / float(epsilon) * CHOICES
-    lengths, path = _walk(
-        count, first, purpose, np.cumsum(starts), moves.reshape(-1, CHOICES),
+    parts = map_each(
+        _walk, count, first, purpose, np.cumsum(starts), moves.reshape(-1, CHOICES),
         turns.reshape(-1, HEADINGS, CHOICES), threshold, side,
     )  # fmt: skip
+    lengths, path = joined(parts)
     return offsets_from(lengths), path
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.methods.synthesis.estimation import Model, neighbours
 from freqdp_db.methods.synthesis.layout import (
     BEND_EDGES,
@@ -119,7 +119,7 @@ def _simulated(model: Model, grids: Grids, purpose: np.uint64) -> tuple[Metres, 
         derived(purpose, 1),
     )  # fmt: skip
     parts = map_ranges(counted, offsets, offsets, path, grids.cells_x, grids.cells)
-    visits, moves, turns = (np.sum([part[i] for part in parts], axis=0) for i in range(3))
+    visits, moves, turns = merged(parts, add, add, add)
     return visits, moves.reshape(-1, HEADINGS), turns
 
 

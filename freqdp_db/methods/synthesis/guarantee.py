@@ -45,19 +45,19 @@ def person_guarantee(
     name: str, options: type[SyntheticOptions]
 ) -> Callable[[Mapping[str, Any]], Guarantee]:
     def declare(values: Mapping[str, Any]) -> Guarantee:
-        from freqdp_db.mechanisms.accounting import best_guess, best_guess_pure
+        from freqdp_db.mechanisms.accounting import best_guess_any, best_guess_pure
 
         parameters = _given(options, values)
         epsilon = plain(values["epsilon"])
         pure = parameters.pure
-        guess = best_guess_pure(parameters.epsilon) if pure else best_guess(parameters.rho)
+        guess = best_guess_pure(parameters.epsilon) if pure else best_guess_any(parameters.rho)
         stated = f"epsilon {epsilon}" if pure else f"epsilon {epsilon}, delta {values['delta']:f}"
         return Guarantee(
             plain=[
                 f"The table is differentially private for one person with all data in the period: "
                 f"{stated}.",
-                "Whoever guesses from it whether a person was in the data is right with probability "
-                f"at most {guess:.3f}, whatever else is known (a coin: 0.5).",
+                "Whoever thought both equally likely, and guesses from it whether a person was in the "
+                f"data, is right with probability at most {guess:.3f} (a coin: 0.5).",
             ],
             artefacts={
                 "trajectories": {

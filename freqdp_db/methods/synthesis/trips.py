@@ -19,7 +19,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.public import Period, Region, TripRule
 
 
@@ -44,8 +44,13 @@ class Trips:
 
 
 @njit(nogil=True, cache=True)
-def _number(first, last, offsets, location, at, px, py, box, period, rule, trip, trips, kept):  # type: ignore[no-untyped-def]
-    """Number the trips of each object from 0 in `trip`, -1 where a sample belongs to none."""
+def _cut(first, last, offsets, location, at, px, py, box, period, rule):  # type: ignore[no-untyped-def]
+    """How many trips each object has, how many samples each trip has, and these."""
+    most = offsets[last] - offsets[first]
+    trips = np.zeros(last - first, np.int64)
+    lengths = np.empty(most, np.int64)
+    out_x, out_y, out_at = np.empty(most), np.empty(most), np.empty(most, np.int64)
+    found = size = 0
     x_min, y_min, x_max, y_max = box
     fastest, gap, stay, stay_m, least_samples, least_m = rule
     for u in range(first, last):
@@ -84,8 +89,7 @@ def _number(first, last, offsets, location, at, px, py, box, period, rule, trip,
                 a = b if b > a else a + 1
             else:
                 a += 1
-        number, a = 0, 0
-        total = 0
+        a = 0
         while a < k:
             if still[a]:
                 a += 1
@@ -101,30 +105,16 @@ def _number(first, last, offsets, location, at, px, py, box, period, rule, trip,
                 )
                 b += 1
             if b - a + 1 >= least_samples and metres >= least_m:
-                for i in range(a, b + 1):
-                    trip[keep[i]] = number
-                number += 1
-                total += b - a + 1
+                for n in range(a, b + 1):
+                    i = keep[n]
+                    out_x[size], out_y[size] = px[location[i]], py[location[i]]
+                    out_at[size] = at[i]
+                    size += 1
+                lengths[found] = b - a + 1
+                found += 1
+                trips[u - first] += 1
             a = b + 1
-        trips[u] = number
-        kept[u] = total
-
-
-@njit(nogil=True, cache=True)
-def _collect(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, px, py, trip, by_object, start, out_offsets, x, y, when
-):
-    for u in range(first, last):
-        k, number, t = start[u], -1, by_object[u] - 1
-        for i in range(offsets[u], offsets[u + 1]):
-            if trip[i] < 0:
-                continue
-            if trip[i] != number:
-                number = trip[i]
-                t += 1
-                out_offsets[t] = k
-            x[k], y[k], when[k] = px[location[i]], py[location[i]], at[i]
-            k += 1
+    return trips, lengths[:found], out_x[:size], out_y[:size], out_at[:size]
 
 
 def cut_trips(
@@ -136,24 +126,15 @@ def cut_trips(
 ) -> Trips:
     """Every object's trips."""
     rule = rule or TripRule()
-    objects = len(trajectories)
-    trip = np.full(trajectories.samples, -1, np.int32)
-    trips = np.zeros(objects, np.int64)
-    kept = np.zeros(objects, np.int64)
-    columns = (trajectories.offsets, trajectories.location, trajectories.at, places.x, places.y)
-    map_ranges(
-        _number, trajectories.offsets, *columns,
+    parts = map_ranges(
+        _cut, trajectories.offsets, trajectories.offsets, trajectories.location, trajectories.at,
+        places.x, places.y,
         (region.x_min, region.y_min, region.x_max, region.y_max),
         (period.begin, period.end),
         (
             rule.fastest_m_per_s, rule.gap_us, rule.stay_us, rule.stay_m, rule.least_samples,
             rule.least_m,
         ),
-        trip, trips, kept,
     )  # fmt: skip
-    by_object, start = offsets_from(trips), offsets_from(kept)
-    offsets = np.full(by_object[-1] + 1, start[-1], np.int64)
-    x, y = np.empty(start[-1]), np.empty(start[-1])
-    at = np.empty(start[-1], np.int64)
-    map_ranges(_collect, trajectories.offsets, *columns, trip, by_object, start, offsets, x, y, at)
-    return Trips(by_object, offsets, x, y, at)
+    trips, lengths, x, y, at = joined(parts)
+    return Trips(offsets_from(trips), offsets_from(lengths), x, y, at)

@@ -17,7 +17,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.methods.synthesis.layout import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
@@ -207,7 +207,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
                 counts[mine[k]] = 0
             length[f] = 0
         # numbers of trips go on from object to object, so what was seen need not be reset
-    return total
+    return (total,)
 
 
 def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
@@ -218,16 +218,14 @@ def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
     """
     starts, arguments = _arguments(trips, plan, pure)
     parts = map_ranges(sum_objects, trips.by_object, trips.by_object, *arguments)
-    total = np.zeros(starts[-1], np.int64)
-    for part in parts:
-        total += part
+    (total,) = merged(parts, add)
     return [total[a:b] for a, b in pairwise(starts)]
 
 
 def vectors_of(trips: Trips, plan: Plan, one: int, *, pure: bool) -> list[Ints]:
     """The clipped vectors of one object."""
     starts, arguments = _arguments(trips, plan, pure)
-    total = sum_objects(one, one + 1, trips.by_object, *arguments)
+    (total,) = sum_objects(one, one + 1, trips.by_object, *arguments)
     return [total[a:b] for a, b in pairwise(starts)]
 
 

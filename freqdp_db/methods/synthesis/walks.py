@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import offsets_of
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.columns.ragged import offsets_from, offsets_of, rows_of
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS, Grids, heading_of
 from freqdp_db.methods.synthesis.streams import stream, uniform
 
@@ -54,9 +54,12 @@ def _onward(longest, moves, turns, ends, cells_x, cells_y):  # type: ignore[no-u
 @njit(nogil=True, cache=True)
 def _walk(  # type: ignore[no-untyped-def]
     first, last, by_zone, order, start, steps, purpose, moves, turns, ends, zone_of, cells_x,
-    cells_y, room, path, taken,
+    cells_y,
 ):  # fmt: skip
-    """Walk the trips of zones `first` to `last` - 1; trip i's cells go to path[room[i]:]."""
+    """Lengths and cells of the trips of zones `first` to `last` - 1, in their order by zone."""
+    begin = by_zone[first]
+    lengths = np.empty(by_zone[last] - begin, np.int64)
+    path, size = np.empty(max(1024, 16 * len(lengths)), np.int64), 0
     weights = np.empty(HEADINGS)
     for zone in range(first, last):
         lo, hi = by_zone[zone], by_zone[zone + 1]
@@ -88,11 +91,15 @@ def _walk(  # type: ignore[no-untyped-def]
                 if reachable or left >= longest:
                     break
                 left += 1
-            at = room[i]
-            path[at] = cell
             if not reachable:
                 left = 0
-            taken[i] = left
+            lengths[n - begin] = left + 1
+            if size + left + 1 > len(path):
+                more = np.empty(max(2 * len(path), size + left + 1), np.int64)
+                more[:size] = path[:size]
+                path = more
+            path[size] = cell
+            size += 1
             while left > 0:
                 total = 0.0
                 for k in range(HEADINGS):
@@ -114,8 +121,9 @@ def _walk(  # type: ignore[no-untyped-def]
                 cell += HEADING_Y[chosen] * cells_x + HEADING_X[chosen]
                 heading = chosen
                 left -= 1
-                at += 1
-                path[at] = cell
+                path[size] = cell
+                size += 1
+    return lengths, path[:size]
 
 
 def walk(
@@ -131,19 +139,15 @@ def walk(
     """Offsets and cells of the walks, one for each start cell, zone of destination and length."""
     order = np.argsort(zone, kind="stable").astype(np.int64)
     by_zone = offsets_of(zone[order], grids.zones)
-    room = np.minimum(steps + grids.cells_x + grids.cells_y, MOST_STEPS) + 1
-    rooms = np.zeros(len(start) + 1, np.int64)
-    np.cumsum(room, out=rooms[1:])
-    path = np.empty(rooms[-1], np.int64)
-    taken = np.zeros(len(start), np.int64)
-    map_ranges(
+    parts = map_ranges(
         _walk, by_zone, by_zone, order, start, steps, purpose, moves.reshape(-1, HEADINGS), turns,
-        ends, grids.zone_of_cell(), grids.cells_x, grids.cells_y, rooms, path, taken,
+        ends, grids.zone_of_cell(), grids.cells_x, grids.cells_y,
     )  # fmt: skip
-    offsets = np.zeros(len(start) + 1, np.int64)
-    np.cumsum(taken + 1, out=offsets[1:])
-    source = np.arange(offsets[-1]) + np.repeat(rooms[:-1] - offsets[:-1], taken + 1)
-    return offsets, path[source]
+    lengths, path = joined(parts)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    rows, offsets = rows_of(offsets_from(lengths), back)
+    return offsets, path[rows]
 
 
 @njit(nogil=True, cache=True)

@@ -12,7 +12,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ids
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.unlinking.trips import TripRule, find_stays
 
 _MINUTE_US = 60_000_000
@@ -26,7 +26,9 @@ _REACH_M = 1_000.0
 
 
 @njit(nogil=True, cache=True)
-def _find_courses(first, last, offsets, at, x, y, stays, gap_us, reach, sectors, course):  # type: ignore[no-untyped-def]
+def _find_courses(first, last, offsets, at, x, y, stays, gap_us, reach, sectors):  # type: ignore[no-untyped-def]
+    begin = offsets[first]
+    course = np.empty(offsets[last] - begin, np.int32)
     for t in range(first, last):
         # two places on the way, at least the reach apart, begun anew with every trip
         anchor = previous = offsets[t]
@@ -39,20 +41,21 @@ def _find_courses(first, last, offsets, at, x, y, stays, gap_us, reach, sectors,
             ends = i + 1 == offsets[t + 1] or at[i + 1] - at[i] > gap_us
             dx, dy = x[i] - x[previous], y[i] - y[previous]
             if stays[i] or ends:
-                course[i] = AT_REST
+                course[i - begin] = AT_REST
             elif dx * dx + dy * dy < reach * reach:
-                course[i] = _SETTING_OUT
+                course[i - begin] = _SETTING_OUT
             else:
                 turn = (np.arctan2(dy, dx) / (2 * np.pi) + 1.0) * sectors
-                course[i] = _SETTING_OUT + 1 + int(np.floor(turn + 0.5)) % sectors
+                course[i - begin] = _SETTING_OUT + 1 + int(np.floor(turn + 0.5)) % sectors
+    return (course,)
 
 
 def find_courses(trajectories: Trajectories, places: Locations, sectors: int) -> Ids:
     """Course of each sample: at rest, setting out, or the direction it comes from."""
-    course = np.zeros(trajectories.samples, np.int32)
-    map_ranges(
+    parts = map_ranges(
         _find_courses, trajectories.offsets, trajectories.offsets, trajectories.at,
         places.x[trajectories.location], places.y[trajectories.location],
-        find_stays(trajectories, places, _RULE), _RULE.gap_us, _REACH_M, sectors, course,
+        find_stays(trajectories, places, _RULE), _RULE.gap_us, _REACH_M, sectors,
     )  # fmt: skip
+    (course,) = joined(parts)
     return course

@@ -13,6 +13,8 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Flags
 from freqdp_db.columns.groups import Groups
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
@@ -23,15 +25,11 @@ def find_pieces(state: State, options: CutOptions) -> Trips:
     """Trips, cut to the longest piece with quiet time between, and trimmed to places of several."""
     side = state.trajectories
     trips = find_trips(side, state.places, options.rule)
-    kept, begins = np.zeros(side.samples, np.bool_), np.zeros(side.samples, np.bool_)
-    _cut_trips(trips.first, trips.last, side.at, options.pieces, options.quiet, kept, begins)
-    first = np.flatnonzero(begins)
-    if not len(first):
-        return Trips(first, first, np.zeros(0, np.int32))
-    last = first + np.add.reduceat(kept.astype(np.int64), first) - 1
-    _trim(first, last, side.location, shared_places(state, options.ends))
-    there = last >= first
-    first, last = first[there], last[there]
+    parts = map_ranges(
+        _cut_trips, offsets_from(trips.last - trips.first + 1), trips.first, trips.last, side.at,
+        side.location, shared_places(state, options.ends), options.pieces, options.quiet,
+    )  # fmt: skip
+    first, last = joined(parts)
     owner = np.searchsorted(side.offsets, first, side="right") - 1
     return Trips(first, last, owner.astype(np.int32))
 
@@ -53,27 +51,30 @@ def shared_places(state: State, objects: int) -> Flags:
 
 
 @njit(nogil=True, cache=True)
-def _cut_trips(first, last, at, longest, quiet, kept, begins):  # type: ignore[no-untyped-def]
-    for trip in range(len(first)):
-        i = first[trip]
-        while i <= last[trip]:
-            begins[i] = True
-            start = at[i]
-            while i <= last[trip] and at[i] - start <= longest:
-                kept[i] = True
+def _cut_trips(first, last, heads, tails, at, location, shared, longest, quiet):  # type: ignore[no-untyped-def]
+    """First and last sample of each piece of the trips in a range, where anything is left of it."""
+    most = 0
+    for trip in range(first, last):
+        most += tails[trip] - heads[trip] + 1
+    begins, ends, k = np.empty(most, np.int64), np.empty(most, np.int64), 0
+    for trip in range(first, last):
+        i = heads[trip]
+        while i <= tails[trip]:
+            a, start = i, at[i]
+            while i <= tails[trip] and at[i] - start <= longest:
                 i += 1
-            end = at[i - 1]
-            while i <= last[trip] and at[i] - end < quiet:
+            b = i - 1
+            while i <= tails[trip] and at[i] - at[b] < quiet:
                 i += 1
-
-
-@njit(nogil=True, cache=True)
-def _trim(first, last, location, shared):  # type: ignore[no-untyped-def]
-    for p in range(len(first)):
-        while first[p] <= last[p] and not shared[location[first[p]]]:
-            first[p] += 1
-        while last[p] >= first[p] and not shared[location[last[p]]]:
-            last[p] -= 1
+            z = b
+            while a <= z and not shared[location[a]]:
+                a += 1
+            while z >= a and not shared[location[z]]:
+                z -= 1
+            if a <= z:
+                begins[k], ends[k] = a, z
+                k += 1
+    return begins[:k].copy(), ends[:k].copy()
 
 
 def summary(state: State, logged: CutLog) -> dict[str, float]:

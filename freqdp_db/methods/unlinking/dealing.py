@@ -5,22 +5,26 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.sorting import stable_order
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.mechanisms.noise import RandomSource
 
 
 @njit(nogil=True, cache=True)
-def _rank(first, last, offsets, word, rank, tied):  # type: ignore[no-untyped-def]
+def _rank(first, last, offsets, word):  # type: ignore[no-untyped-def]
     """Rank of each member's word in its group; groups with two equal words are marked."""
+    begin = offsets[first]
+    rank = np.empty(offsets[last] - begin, np.int32)
+    tied = np.zeros(last - first, np.bool_)
     for g in range(first, last):
         lo, hi = offsets[g], offsets[g + 1]
         order = stable_order(word[lo:hi])
         for i in range(hi - lo):
-            rank[lo + i] = order[i]
+            rank[lo - begin + i] = order[i]
             if i > 0 and word[lo + order[i]] == word[lo + order[i - 1]]:
-                tied[g] = True
+                tied[g - first] = True
+    return rank, tied
 
 
 def deal(offsets: Ints, source: RandomSource) -> Ids:
@@ -30,12 +34,9 @@ def deal(offsets: Ints, source: RandomSource) -> Ids:
     equal words is drawn again, so that what is left is exactly uniform.
     """
     word = source.uniform_words(int(offsets[-1]))
-    rank = np.zeros(len(word), np.int32)
-    tied: Flags = np.zeros(len(offsets) - 1, np.bool_)
     while True:
-        map_ranges(_rank, offsets, offsets, word, rank, tied)
+        rank, tied = joined(map_ranges(_rank, offsets, offsets, word))
         if not tied.any():
             return rank
         again = np.repeat(tied, np.diff(offsets))
         word[again] = source.uniform_words(int(again.sum()))
-        tied[:] = False

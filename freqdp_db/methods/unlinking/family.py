@@ -19,8 +19,8 @@ UNLINKING = (
             "together from several objects."
         ),
         after=_EDITED,
-        explains="The samples are true, but each trajectory is pieced together from several "
-        "objects. Count places, times and flows; do not follow one trajectory for long.",
+        explains="Each trajectory is pieced together from several objects, at true places and times "
+        "of theirs. Count places, times and flows; do not follow one trajectory for long.",
     ),
     Method(
         "cut",
@@ -32,7 +32,7 @@ UNLINKING = (
             "pieces, were left out."
         ),
         after=_EDITED | {"unlinked"},
-        explains="The samples are true, but each trajectory is a piece of a trip, without stays. "
+        explains="Each trajectory is a piece of a trip, without stays. "
         "Count places, times and flows within pieces; nothing says which pieces belong together.",
     ),
 )

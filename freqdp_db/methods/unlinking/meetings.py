@@ -27,7 +27,7 @@ from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.unlinking.courses import AT_REST, COURSES_BESIDE, find_courses
 
 FASTEST_M_PER_US = 120_000 / 3_600 / 1e6
@@ -143,11 +143,11 @@ class _Gathering:
             column = column * (self._meeting.courses + COURSES_BESIDE) + course[stop]
         order, begins = _sorted_cells(window, column, row)
         stop = stop[order]
-        part = np.zeros(len(stop), np.int32)
-        map_ranges(
+        parts = map_ranges(
             _split, begins, begins, stop, self._ends, self._side.at, self._x, self._y,
-            FASTEST_M_PER_US * _JUST_BELOW, part,
+            FASTEST_M_PER_US * _JUST_BELOW,
         )  # fmt: skip
+        (part,) = joined(parts)
         crowd = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
         number = _number_parts(crowd, part, begins)
         size = np.bincount(number)
@@ -216,8 +216,10 @@ def _could_go_on(i, j, ends, at, x, y, fastest):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _split(first, last, begins, stop, ends, at, x, y, fastest, part):  # type: ignore[no-untyped-def]
+def _split(first, last, begins, stop, ends, at, x, y, fastest):  # type: ignore[no-untyped-def]
     """Part each crowd so that in a part anybody could go on as anybody: first fit, in order."""
+    begin = begins[first]
+    part = np.zeros(begins[last] - begin, np.int32)
     for c in range(first, last):
         lo, hi = begins[c], begins[c + 1]
         if hi - lo < 2:
@@ -231,7 +233,7 @@ def _split(first, last, begins, stop, ends, at, x, y, fastest, part):  # type: i
                 for p in range(parts):
                     fits, filled = True, False
                     for other in range(lo, m):
-                        if part[other] != p:
+                        if part[other - begin] != p:
                             continue
                         filled = True
                         j = stop[other]
@@ -248,4 +250,5 @@ def _split(first, last, begins, stop, ends, at, x, y, fastest, part):  # type: i
             if chosen < 0:
                 chosen = parts
                 parts += 1
-            part[m] = chosen
+            part[m - begin] = chosen
+    return (part,)

@@ -12,7 +12,10 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.columns.groups import Groups
+from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.unlinking.meetings import last_in_trajectory
 from freqdp_db.methods.unlinking.steps import SwapDraw, SwapLog
@@ -27,30 +30,33 @@ def swapped_trajectories(trajectories: Trajectories, draw: SwapDraw) -> tuple[Tr
     following[last_in_trajectory(trajectories)] = -1
     begin = np.repeat(draw.offsets[:-1], np.diff(draw.offsets))
     following[draw.stop] = following[draw.stop][begin + draw.dealt]
-    source = np.empty(trajectories.samples, np.int64)
-    offsets = np.zeros(len(trajectories) + 1, np.int64)
-    filled = trajectories.lengths > 0
-    _follow(trajectories.offsets, filled, following, source, offsets)
-    return (
-        Trajectories(
-            offsets, trajectories.location[source], trajectories.at[source], trajectories.start
-        ),
-        source,
-    )
+    begins = trajectories.offsets
+    lengths, source = joined(map_ranges(_follow, begins, begins, following))
+    if len(source) != trajectories.samples:
+        raise VerificationFailed("the draw does not deal every passage once")
+    location, at = trajectories.location[source], trajectories.at[source]
+    return Trajectories(offsets_from(lengths), location, at, trajectories.start), source
 
 
 @njit(nogil=True, cache=True)
-def _follow(begins, filled, following, source, offsets):  # type: ignore[no-untyped-def]
-    """Where each released sample stood, trajectory after trajectory."""
+def _follow(first, last, begins, following):  # type: ignore[no-untyped-def]
+    """How long each released trajectory is, and where each of its samples stood."""
+    lengths = np.zeros(last - first, np.int64)
+    for t in range(first, last):
+        i = begins[t] if begins[t] < begins[t + 1] else -1
+        # as many steps as there are samples: a draw that was tampered with may go round in circles
+        while i >= 0 and lengths[t - first] <= len(following):
+            lengths[t - first] += 1
+            i = following[i]
+    source = np.empty(lengths.sum(), np.int64)
     k = 0
-    for t in range(len(filled)):
-        if filled[t]:
-            i = begins[t]
-            while i >= 0:
-                source[k] = i
-                k += 1
-                i = following[i]
-        offsets[t + 1] = k
+    for t in range(first, last):
+        i = begins[t]
+        for _ in range(lengths[t - first]):
+            source[k] = i
+            k += 1
+            i = following[i]
+    return lengths, source
 
 
 def groups_in_result(state: State, draw: SwapDraw, log: SwapLog) -> Groups:

@@ -14,7 +14,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 
 STAY_RADIUS_M = 150.0
 
@@ -42,7 +42,9 @@ class Trips:
 
 
 @njit(nogil=True, cache=True)
-def _mark_stays(first, last, offsets, location, at, x, y, stay_us, radius, stays):  # type: ignore[no-untyped-def]
+def _mark_stays(first, last, offsets, location, at, x, y, stay_us, radius):  # type: ignore[no-untyped-def]
+    begin = offsets[first]
+    stays = np.zeros(offsets[last] - begin, np.bool_)
     for t in range(first, last):
         i = offsets[t]
         while i < offsets[t + 1]:
@@ -53,20 +55,20 @@ def _mark_stays(first, last, offsets, location, at, x, y, stay_us, radius, stays
                     break
                 j += 1
             if at[j] - at[i] >= stay_us:
-                for k in range(i, j + 1):
-                    stays[k] = True
+                stays[i - begin : j + 1 - begin] = True
                 i = j + 1
             else:
                 i += 1
+    return (stays,)
 
 
 def find_stays(trajectories: Trajectories, places: Locations, rule: TripRule) -> Flags:
     """Whether each sample is part of a stay."""
-    stays = np.zeros(trajectories.samples, np.bool_)
-    map_ranges(
+    parts = map_ranges(
         _mark_stays, trajectories.offsets, trajectories.offsets, trajectories.location,
-        trajectories.at, places.x, places.y, rule.stay_us, rule.radius_m, stays,
+        trajectories.at, places.x, places.y, rule.stay_us, rule.radius_m,
     )  # fmt: skip
+    (stays,) = joined(parts)
     return stays
 
 

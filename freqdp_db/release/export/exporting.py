@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.documents import Document
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
+from freqdp_db.release.export.areas import arrow_boxes
 from freqdp_db.release.export.gpkg import write_gpkg
 from freqdp_db.release.export.moments import iso_times
 from freqdp_db.release.export.notice import readme, why_not_granted
@@ -85,7 +86,8 @@ def export_release(
             system = ReferenceSystem.parse(srid, reader.definition(srid))
             rows = chosen.write(data, reader, extent, system, progress)
         _require_rows(reader, rows)
-        document = _document(reader.catalog, target, data, format_name, system)
+        columns = _columns(format_name, system, reader.has_areas)
+        document = _document(reader.catalog, target, data, format_name, system, columns)
         guarantee.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
         notice.write_text(readme(document), "utf-8")
     return Exported(name, files, rows)
@@ -162,9 +164,11 @@ def _require_rows(reader: ReleaseReader, rows: int) -> None:
 def _write_csv(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
 ) -> int:
-    """Columns trajectory_id, seq, at, and lon, lat (or x, y in a projected system)."""
-    names = _columns("csv", system)
+    """Columns trajectory_id, seq, at, and lon, lat (or x, y in a projected system); areas as sides."""
+    names = _columns("csv", system, reader.has_areas)
     kinds = [pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.float64()]
+    if reader.has_areas:
+        kinds += [pa.float64()] * 4 + [pa.string()] * 2
     schema = pa.schema(zip(names, kinds, strict=True))
     options = pa_csv.WriteOptions(include_header=False, quoting_style="none")
     rows = 0
@@ -175,8 +179,12 @@ def _write_csv(
             closing(reader.samples()) as chunks,
         ):
             for samples in chunks:
-                at = iso_times(samples.at_us, "s" if extent.whole_seconds else "us")
+                unit: Literal["s", "us"] = "s" if extent.whole_seconds else "us"
+                at = iso_times(samples.at_us, unit)
                 columns = [samples.trajectory_id, samples.seq, at, samples.x, samples.y]
+                if (areas := samples.areas) is not None:
+                    columns += [areas.x_min, areas.y_min, areas.x_max, areas.y_max]
+                    columns += [iso_times(t, unit) for t in (areas.begin_us, areas.end_us)]
                 writer.write(pa.record_batch([pa.array(c) for c in columns], schema=schema))
                 rows += len(samples)
                 stage.advance(len(samples))
@@ -187,15 +195,13 @@ def _write_geoparquet(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
 ) -> int:
     """GeoParquet 1.1: WKB points; a row group for every buffer that is read, about 130,000 rows."""
+    moment = pa.timestamp("us", tz="UTC")
+    kinds = [pa.int64(), pa.int32(), moment, pa.binary(), pa.binary(), moment, moment]
+    names = _columns("geoparquet", system, reader.has_areas)
     schema = pa.schema(
-        [
-            pa.field("trajectory_id", pa.int64(), nullable=False),
-            pa.field("seq", pa.int32(), nullable=False),
-            pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
-            pa.field("geometry", pa.binary(), nullable=False),
-        ],
+        [pa.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=False)],
         metadata={
-            "geo": json.dumps(_geo_metadata(extent, system)),
+            "geo": json.dumps(_geo_metadata(extent, system, reader.has_areas)),
             "freqdp": json.dumps(_catalog_document(reader.catalog)),
         },
     )
@@ -209,24 +215,34 @@ def _write_geoparquet(
             columns = [
                 pa.array(samples.trajectory_id),
                 pa.array(samples.seq.astype(np.int32)),
-                pa.array(samples.at_us).view(pa.timestamp("us", tz="UTC")),
+                pa.array(samples.at_us).view(moment),
                 _wkb_points(samples.x, samples.y),
             ]
+            if (areas := samples.areas) is not None:
+                columns.append(arrow_boxes(areas))
+                columns += [pa.array(t).view(moment) for t in (areas.begin_us, areas.end_us)]
             writer.write_batch(pa.record_batch(columns, schema=schema))
             rows += len(samples)
             stage.advance(len(samples))
     return rows
 
 
-def _geo_metadata(extent: Extent, system: ReferenceSystem) -> dict[str, Any]:
-    column: dict[str, Any] = {
-        "encoding": "WKB",
-        "geometry_types": ["Point"],
-        "crs": system.crs.to_json_dict(),
+def _geo_metadata(extent: Extent, system: ReferenceSystem, areas: bool) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        name: {
+            "encoding": "WKB",
+            "geometry_types": [kind],
+            "crs": system.crs.to_json_dict(),
+            **({} if extent.box is None else {"bbox": list(extent.box)}),
+        }
+        for name, kind in (("geometry", "Point"), ("area", "Polygon"))[: 1 + areas]
     }
-    if extent.box is not None:
-        column["bbox"] = list(extent.box)
-    return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
+    # readers that show one geometry show the areas: the points are only their middles
+    return {
+        "version": "1.1.0",
+        "primary_column": "area" if areas else "geometry",
+        "columns": columns,
+    }
 
 
 def _wkb_points(x: NDArray[np.float64], y: NDArray[np.float64]) -> Any:
@@ -245,12 +261,15 @@ FORMATS = {
 }
 
 
-def _columns(format_name: str, system: ReferenceSystem) -> list[str]:
+def _columns(format_name: str, system: ReferenceSystem, areas: bool) -> list[str]:
+    during = ["during_begin", "during_end"] if areas else []
     if format_name == "csv":
-        return ["trajectory_id", "seq", "at", *(("lon", "lat") if system.geographic else "xy")]
+        axes = ("lon", "lat") if system.geographic else ("x", "y")
+        sides = [f"{axis}_{end}" for end in ("min", "max") for axis in axes] if areas else []
+        return ["trajectory_id", "seq", "at", *axes, *sides, *during]
     if format_name == "geoparquet":
-        return ["trajectory_id", "seq", "at", "geometry"]
-    return ["fid", "geom", "trajectory_id", "seq", "at", "at_us"]
+        return ["trajectory_id", "seq", "at", "geometry", *(["area"] if areas else []), *during]
+    return ["fid", "geom", "trajectory_id", "seq", "at", "at_us", *during]
 
 
 def _catalog_document(catalog: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +279,12 @@ def _catalog_document(catalog: dict[str, Any]) -> dict[str, Any]:
 
 
 def _document(
-    catalog: dict[str, Any], target: Path, data: Path, format_name: str, system: ReferenceSystem
+    catalog: dict[str, Any],
+    target: Path,
+    data: Path,
+    format_name: str,
+    system: ReferenceSystem,
+    columns: list[str],
 ) -> dict[str, Any]:
     """The guarantee beside the file: the catalogue's row, and which file it speaks of."""
     with data.open("rb") as written:
@@ -272,7 +296,7 @@ def _document(
             "format": format_name,
             "bytes": data.stat().st_size,
             "sha256": digest,
-            "columns": _columns(format_name, system),
+            "columns": columns,
             "srid": system.srid,
             "reference_system": system.crs.name,
             "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),

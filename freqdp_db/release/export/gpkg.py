@@ -1,6 +1,7 @@
 """A release as a GeoPackage (OGC 12-128r18, version 1.3): a file of SQLite, by the standard library.
 
-Two layers, `samples` and `lines`, each with its R-tree. The statements here are the file format;
+Two layers, `samples` and `lines`, and `areas` first where a release has some, each with its R-tree. The
+statements here are the file format;
 they have nothing to do with the database that the release comes from.
 """
 
@@ -21,6 +22,7 @@ import pyproj
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.export.areas import gpkg_boxes
 from freqdp_db.release.export.moments import iso_times
 from freqdp_db.release.export.rtree import RTree, insert_rows
 from freqdp_db.storage.published.reading import Extent, ReleaseReader, Samples
@@ -95,6 +97,17 @@ CREATE TABLE lines (
 );
 """
 
+_AREAS = """
+CREATE TABLE areas (
+  fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+  geom POLYGON NOT NULL,
+  trajectory_id INTEGER NOT NULL,
+  seq MEDIUMINT NOT NULL,
+  during_begin DATETIME NOT NULL,
+  during_end DATETIME NOT NULL
+);
+"""
+
 # The standard's own triggers (Annex F.3). The ST_ functions are the reading program's.
 _TRIGGERS = Template(
     """
@@ -158,6 +171,8 @@ def write_gpkg(
         _Layer("samples", "POINT", 0, name, words),
         _Layer("lines", "LINESTRING", 1, f"{name} (lines)", words),
     ]
+    if reader.has_areas:
+        layers.insert(0, _Layer("areas", "POLYGON", 0, f"{name} (areas)", words))
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         # the file has another name until it is whole: a journal would protect nothing
         file.execute("PRAGMA journal_mode = OFF")
@@ -165,7 +180,8 @@ def write_gpkg(
         file.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         file.execute(f"PRAGMA user_version = {_VERSION}")
         file.execute("BEGIN")
-        for statement in _TABLES.split(";\n"):
+        tables = _TABLES + (_AREAS if reader.has_areas else "")
+        for statement in tables.split(";\n"):
             file.execute(statement)
         _describe(file, layers, extent, system)
         with progress.stage("export samples", extent.rows) as stage:
@@ -174,6 +190,8 @@ def write_gpkg(
             _write_lines(file, reader, system.srid, stage)
         with progress.stage("index"):
             file.execute("CREATE UNIQUE INDEX samples_trajectory ON samples (trajectory_id, seq)")
+            if reader.has_areas:
+                file.execute("CREATE UNIQUE INDEX areas_trajectory ON areas (trajectory_id, seq)")
             file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id)")
         file.execute("COMMIT")
         for layer in layers:
@@ -225,6 +243,7 @@ def _reference_row(system: ReferenceSystem) -> tuple[Any, ...]:
 
 def _write_samples(file: sqlite3.Connection, reader: ReleaseReader, srid: int, stage: Stage) -> int:
     tree, rows = RTree(file, "rtree_samples_geom"), 0
+    boxes = RTree(file, "rtree_areas_geom") if reader.has_areas else None
     with closing(reader.samples()) as chunks:
         for samples in chunks:
             columns = [
@@ -238,9 +257,17 @@ def _write_samples(file: sqlite3.Connection, reader: ReleaseReader, srid: int, s
             ]
             insert_rows(file, "samples", columns)
             tree.add((samples.x, samples.x), (samples.y, samples.y))
+            if samples.areas is not None and boxes is not None:
+                a = samples.areas
+                during = [iso_times(t, "ms").to_pylist() for t in (a.begin_us, a.end_us)]
+                found = [columns[0], gpkg_boxes(a, srid), *columns[2:4], *during]
+                insert_rows(file, "areas", found)
+                boxes.add((a.x_min, a.x_max), (a.y_min, a.y_max))
             rows += len(samples)
             stage.advance(len(samples))
     tree.finish()
+    if boxes is not None:
+        boxes.finish()
     return rows
 
 

@@ -19,7 +19,15 @@ _COLUMNS = {
     "geometry": "the location's point, as WKB",
     "geom": "the location's point",
     "fid": "row number; needed by the format",
-    "area": "somewhere in here",
+    "area": "somewhere in here; as WKB",
+    "lon_min": "the area's west",
+    "lat_min": "its south",
+    "lon_max": "its east",
+    "lat_max": "its north",
+    "x_min": "the area's west",
+    "y_min": "its south",
+    "x_max": "its east",
+    "y_max": "its north",
     "during_begin": "at some time from here",
     "during_end": "until here, the end not in it",
 }
@@ -58,10 +66,21 @@ def readme(document: dict[str, Any]) -> str:
         f"{document['rows']:,} samples. Method {document['method']}: {parameters}.",
         f"Reference system: {file['reference_system']} (SRID {file['srid']}).",
     ]
+    areas = "during_begin" in file["columns"]
     if file["format"] == "gpkg":
         blocks.append(
-            "Two layers: `samples`, and `lines` with one line for each trajectory of at least two "
+            (
+                "Three layers: `areas`, `samples` with their middles, "
+                if areas
+                else "Two layers: `samples`, "
+            )
+            + "and `lines` with one line for each trajectory of at least two "
             "samples; the M of a line's points is the time in seconds since 1970-01-01 UTC."
+        )
+    if areas:
+        blocks.append(
+            "Read the areas and intervals, not the points: a point is only the middle of an area, "
+            "and a time the begin of an interval."
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])

@@ -33,10 +33,11 @@ class CopyFloor:
     write_s: float
     primary_key_s: float
     gist_s: float
+    time_index_s: float
 
     @property
     def total_s(self) -> float:
-        return self.read_s + self.write_s + self.primary_key_s + self.gist_s
+        return self.read_s + self.write_s + self.primary_key_s + self.gist_s + self.time_index_s
 
 
 def measure_floor(database: Database, build_id: int) -> CopyFloor:
@@ -82,6 +83,7 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
                 run(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id, seq)").format(relation))
             ),
             _seconds(run(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))),
+            _seconds(run(sql.SQL("CREATE INDEX ON {} (at)").format(relation))),
         )
     finally:
         run(sql.SQL("DROP TABLE IF EXISTS {}").format(relation))()

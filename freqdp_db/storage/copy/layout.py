@@ -146,6 +146,19 @@ def point_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], NDA
     return points["x"].astype(np.float64), points["y"].astype(np.float64)
 
 
+def box_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], ...]:
+    """x_min, y_min, x_max, y_max of a column of boxes, as `box_bytes` makes them."""
+    corners = np.ascontiguousarray(blobs).view(_BOX)["corners"]
+    low, high = corners[:, 0], corners[:, 2]
+    return tuple(side.astype(np.float64) for side in (low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+
+
+def range_times(blobs: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Begins and ends of a column of intervals, as `range_bytes` makes them."""
+    ranges = np.ascontiguousarray(blobs).view(_RANGE)
+    return ranges["begin"].astype(np.int64), ranges["end"].astype(np.int64)
+
+
 def read_records(
     connection: psycopg.Connection[Any],
     query: sql.Composable,

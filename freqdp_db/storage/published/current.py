@@ -14,7 +14,6 @@ from freqdp_db.storage.schema.grants import hand_over
 
 _SUFFIX = "_current"
 _MARK = "The newest private release of dataset "
-_COLUMNS = sql.SQL("trajectory_id, seq, at, geom")
 
 
 def current_name(dataset: str) -> str | None:
@@ -87,14 +86,16 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
         _drop(connection, view)
         return
     release = sql.Identifier(schema, newest.name)
-    kinds = [_geometry_type(connection, schema, relation) for relation in (name, newest.name)]
-    if kinds[0] is not None and kinds[0] != kinds[1]:
-        # registered anew with another SRID: a view's columns cannot change their type
+    before, now = (_columns(connection, schema, relation) for relation in (name, newest.name))
+    replaced = bool(before) and before == now[: len(before)]
+    if before and not replaced:
+        # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, view)
+    shown = sql.SQL(", ").join(sql.Identifier(column) for column, _ in now)
     raw.execute(
-        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(view, _COLUMNS, release)
+        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(view, shown, release)
     )
-    if kinds[0] != kinds[1]:
+    if not replaced:
         hand_over(connection, database, view)
         analyst = database.settings.role("analyst")
         if connection.execute(
@@ -137,16 +138,18 @@ def current_of(connection: Connection, database: Database, release_id: int) -> s
     return name
 
 
-def _geometry_type(connection: Connection, schema: str, relation: str) -> str | None:
-    found: str | None = connection.execute(
+def _columns(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
+    """Names and types, in order; nothing if there is no such relation."""
+    rows = connection.execute(
         sa.text(
-            "SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
             "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation AND a.attname = 'geom'"
+            "WHERE n.nspname = :schema AND c.relname = :relation AND a.attnum > 0 "
+            "AND NOT a.attisdropped ORDER BY a.attnum"
         ),
         {"schema": schema, "relation": relation},
-    ).scalar()
-    return found
+    )
+    return [(name, kind) for name, kind in rows]
 
 
 def _drop(connection: Connection, view: sql.Identifier) -> None:

@@ -8,16 +8,36 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, point_coordinates, read_records
-from freqdp_db.storage.published.staging import POINTS
+from freqdp_db.storage.copy.layout import (
+    POSTGRES_EPOCH_US,
+    box_coordinates,
+    point_coordinates,
+    range_times,
+    read_records,
+)
+from freqdp_db.storage.published.staging import AREAS, POINTS
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.reference import definition_of
+
+
+@dataclass(frozen=True)
+class ReadAreas:
+    """Of some rows of a release: where and when, in the SRID of the release."""
+
+    x_min: Metres
+    y_min: Metres
+    x_max: Metres
+    y_max: Metres
+    begin_us: Ints
+    end_us: Ints
+    """Microseconds since 1970-01-01 UTC; the end is not in the interval."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +50,7 @@ class Samples:
     """Microseconds since 1970-01-01 UTC."""
     x: Metres
     y: Metres
+    areas: ReadAreas | None = None
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -41,7 +62,7 @@ class Extent:
 
     rows: int
     box: tuple[float, float, float, float] | None
-    """x_min, y_min, x_max, y_max; None if there are no rows."""
+    """x_min, y_min, x_max, y_max, of the areas where there are some; None if there are no rows."""
     whole_seconds: bool
     """Whether no time has a fraction of a second."""
 
@@ -70,6 +91,16 @@ class ReleaseReader:
                 remedy="`freqdp release list` shows what there is",
             )
         self.catalog: dict[str, Any] = dict(row._mapping)
+        self.has_areas = self._has("area")
+
+    def _has(self, column: str) -> bool:
+        """Whether the table of samples has such a column."""
+        found = driver(self._connection).execute(
+            sql.SQL(
+                "SELECT 1 FROM pg_attribute WHERE attrelid = {}::regclass AND attname = {}"
+            ).format(sql.Literal(self._points.as_string(None)), sql.Literal(column))
+        )
+        return found.fetchone() is not None
 
     def _function(self, name: str) -> sql.Identifier:
         return sql.Identifier(self._postgis, name)
@@ -101,10 +132,18 @@ class ReleaseReader:
             driver(self._connection)
             .execute(
                 sql.SQL(
-                    "SELECT count(*), min({x}(geom)), min({y}(geom)), max({x}(geom)), "
-                    "max({y}(geom)), coalesce(bool_and(at = date_trunc('second', at)), true) "
+                    "SELECT count(*), min({x_min}({g})), min({y_min}({g})), max({x_max}({g})), "
+                    "max({y_max}({g})), coalesce(bool_and(at = date_trunc('second', at)), true) "
                     "FROM {points}"
-                ).format(x=self._function("st_x"), y=self._function("st_y"), points=self._points)
+                ).format(
+                    g=sql.Identifier("area" if self.has_areas else "geom"),
+                    points=self._points,
+                    **{
+                        f"{axis}_{end}": self._function(f"st_{axis}{end}")
+                        for axis in "xy"
+                        for end in ("min", "max")
+                    },
+                )
             )
             .fetchone()
         )
@@ -114,10 +153,11 @@ class ReleaseReader:
 
     def samples(self) -> Generator[Samples, None, None]:
         """All samples in order of (trajectory_id, seq), many rows at a time."""
+        layout = AREAS if self.has_areas else POINTS
         query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
-            sql.SQL(", ").join(map(sql.Identifier, POINTS.names)), self._points
+            sql.SQL(", ").join(map(sql.Identifier, layout.names)), self._points
         )
-        for records in read_records(driver(self._connection), query, POINTS):
+        for records in read_records(driver(self._connection), query, layout):
             x, y = point_coordinates(records["geom"])
             yield Samples(
                 trajectory_id=records["trajectory_id"].astype(np.int64),
@@ -125,6 +165,7 @@ class ReleaseReader:
                 at_us=records["at"].astype(np.int64) + POSTGRES_EPOCH_US,
                 x=x,
                 y=y,
+                areas=_read_areas(records) if self.has_areas else None,
             )
 
     def lines(self) -> Generator[tuple[int, bytes], None, None]:
@@ -136,3 +177,9 @@ class ReleaseReader:
         with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(["int8", "bytea"])
             yield from copy.rows()
+
+
+def _read_areas(records: NDArray[Any]) -> ReadAreas:
+    begin, end = range_times(records["during"])
+    west, south, east, north = box_coordinates(records["area"])
+    return ReadAreas(west, south, east, north, begin + POSTGRES_EPOCH_US, end + POSTGRES_EPOCH_US)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
-from freqdp_db.storage.copy.layout import Layout, copy_bytes, write_records
+from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
+from freqdp_db.storage.published.relations import role_exists
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 from freqdp_db.storage.schema.upgrade import names_of
@@ -29,7 +28,7 @@ POINTS = Layout(
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
 _STAGING = re.compile(r"^staging_(\d+)(_line)?$")
-_INDEXES = {"geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
+_INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
 _LOCK_TIMEOUT = "2s"
@@ -147,6 +146,7 @@ def fill_staging(
         # the lines follow the primary key, which is the shorter of the two index builds
         start(index, "CREATE INDEX ON {} USING gist (geom)")
         start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
+        start(index, "CREATE INDEX ON {} (at)")
         if layout is AREAS:
             start(index, "CREATE INDEX ON {} USING gist (area)")
             start(index, "CREATE INDEX ON {} USING gist (during)")
@@ -166,21 +166,6 @@ def fill_staging(
             )
         )
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
-
-
-def table_bytes(
-    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
-) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order."""
-    raw = driver(connection)
-    raw.execute("SET LOCAL synchronize_seqscans = off")
-    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
-        sql.Identifier(*relation),
-        sql.SQL(", ").join(map(sql.Identifier, order)),
-    )
-    return copy_bytes(raw, query)
 
 
 def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
@@ -334,11 +319,3 @@ def _columns(raw: Any, schema: str, relation: str) -> list[str]:
 def _whole(name: str) -> str:
     """A name as PostgreSQL keeps it: cut off after its last whole character."""
     return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
-
-
-def role_exists(connection: Connection, database: Database, kind: str) -> bool:
-    found = connection.execute(
-        sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"),
-        {"role": database.settings.role(kind)},
-    )
-    return found.scalar() is not None

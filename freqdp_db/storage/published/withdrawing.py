@@ -8,7 +8,8 @@ from psycopg import sql
 from freqdp_db.errors import SchemaInUse
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.published.current import current_of, show_newest
-from freqdp_db.storage.published.staging import limit_waiting, role_exists
+from freqdp_db.storage.published.relations import relation_exists, role_exists
+from freqdp_db.storage.published.staging import limit_waiting
 from freqdp_db.storage.records.datasets import table
 
 
@@ -65,6 +66,8 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
         if current:
             show_newest(connection, database, dataset_id)
         for relation in (name, f"{name}_line"):
+            if not relation_exists(connection, released, relation):
+                continue  # dropped or renamed by hand: what is left of the release still goes
             target = sql.Identifier(released, relation)
             if role_exists(connection, database, "analyst"):
                 raw.execute(

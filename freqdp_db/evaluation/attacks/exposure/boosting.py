@@ -13,8 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_each
 
 BINS = 64
 _DEPTH = 4
@@ -42,9 +41,8 @@ class Forest:
     def score(self, features: Features) -> NDArray[np.float64]:
         """Log odds of yes."""
         binned = _bins(features, self.edges)
-        result = np.full(len(binned), self.bias)
-        rows = np.arange(len(binned) + 1)
-        map_ranges(_descend, rows, binned, self.feature, self.threshold, self.value, result)
+        trees = (self.feature, self.threshold, self.value, self.bias)
+        (result,) = joined(map_each(_descend, len(binned), binned, *trees))
         return result
 
 
@@ -61,23 +59,28 @@ def _bins(features: Features, edges: list[NDArray[np.float64]]) -> Binned:
 
 
 @njit(nogil=True, cache=True)
-def _descend(first, last, binned, feature, threshold, value, result):  # type: ignore[no-untyped-def]
+def _descend(first, last, binned, feature, threshold, value, bias):  # type: ignore[no-untyped-def]
+    result = np.full(last - first, bias)
     for i in range(first, last):
         for tree in range(len(feature)):
             node = 0
             for _ in range(_DEPTH):
                 right = binned[i, feature[tree, node]] > threshold[tree, node]
                 node = 2 * node + 1 + right
-            result[i] += value[tree, node - (2**_DEPTH - 1)]
+            result[i - first] += value[tree, node - (2**_DEPTH - 1)]
+    return (result,)
 
 
 @njit(nogil=True, cache=True)
-def _histogram(first, last, binned, leaf, gradient, weight, width, sums):  # type: ignore[no-untyped-def]
-    """Gradients and weights by (node of the level, feature, bin): of features first to last - 1."""
+def _histogram(first, last, binned, leaf, gradient, weight, width):  # type: ignore[no-untyped-def]
+    """Gradients and weights by (feature, node of the level, bin): of features first to last - 1."""
+    gradients = np.zeros((last - first, width, BINS + 1))
+    weights = np.zeros((last - first, width, BINS + 1))
     for f in range(first, last):
         for i in range(len(leaf)):
-            sums[0, leaf[i], f, binned[i, f]] += gradient[i]
-            sums[1, leaf[i], f, binned[i, f]] += weight[i]
+            gradients[f - first, leaf[i], binned[i, f]] += gradient[i]
+            weights[f - first, leaf[i], binned[i, f]] += weight[i]
+    return gradients, weights
 
 
 def train(features: Features, answer: Flags) -> Forest:
@@ -97,10 +100,8 @@ def train(features: Features, answer: Flags) -> Forest:
         leaf = np.zeros(len(answer), np.int64)
         for level in range(_DEPTH):
             width, base = 2**level, 2**level - 1
-            sums = np.zeros((2, width, features.shape[1], BINS + 1))
-            each = offsets_from(np.full(features.shape[1], len(answer)))
-            map_ranges(_histogram, each, binned, leaf, gradient, weight, width, sums)
-            chosen, cut = _best_splits(sums[0], sums[1])
+            parts = map_each(_histogram, features.shape[1], binned, leaf, gradient, weight, width)
+            chosen, cut = _best_splits(*(sums.swapaxes(0, 1) for sums in joined(parts)))
             feature[tree, base : base + width] = chosen
             threshold[tree, base : base + width] = cut
             leaf = 2 * leaf + (binned[np.arange(len(leaf)), chosen[leaf]] > cut[leaf])

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case, Release
 
 NEAR_M = 200.0
@@ -117,15 +117,17 @@ def worth_of(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # t
 
 @njit(nogil=True, cache=True)
 def _claim_wholes(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, known, pick, begins, x, y, at, boxes, until, found, right
+    first, last, offsets, ux, uy, ut, known, pick, begins, x, y, at, boxes, until
 ):
+    found, right = np.empty(last - first), np.empty(last - first)
     for u in range(first, last):
         claim = np.zeros(0, np.int64)
         if pick[u] >= 0:
             claim = np.arange(begins[pick[u]], begins[pick[u] + 1])
-        found[u], right[u] = worth_of(
+        found[u - first], right[u - first] = worth_of(
             u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
-        )  # fmt: skip
+        )
+    return found, right
 
 
 def worth_of_picks(case: Case, pick: Ints, known: Flags | None = None) -> Worth:
@@ -134,11 +136,10 @@ def worth_of_picks(case: Case, pick: Ints, known: Flags | None = None) -> Worth:
     `known`: original samples that the attacker had before; they do not count as found.
     """
     release = case.release
-    found, right = np.full(len(case), np.nan), np.full(len(case), np.nan)
-    map_ranges(
+    parts = map_ranges(
         _claim_wholes, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
         pick, release.trajectories.offsets, release.x, release.y, release.trajectories.at,
-        boxes_of(release), until_of(release), found, right,
+        boxes_of(release), until_of(release),
     )  # fmt: skip
-    return Worth(found, right)
+    return Worth(*joined(parts))

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.exposure.boosting import Features, train
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.membership import area_under_curve
@@ -17,8 +17,9 @@ _MOST_ROWS = 200_000
 
 @njit(nogil=True, cache=True)
 def _find_inserted(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, owner, released_location, released_at, inserted
+    first, last, offsets, location, at, owner, released_location, released_at
 ):
+    inserted = np.ones(last - first, np.bool_)
     for i in range(first, last):
         lo, hi = offsets[owner[i]], offsets[owner[i] + 1]
         end = hi
@@ -28,22 +29,22 @@ def _find_inserted(  # type: ignore[no-untyped-def]
                 lo = middle + 1
             else:
                 hi = middle
-        inserted[i] = True
         while lo < end and at[lo] == released_at[i]:
             if location[lo] == released_location[i]:
-                inserted[i] = False
+                inserted[i - first] = False
             lo += 1
+    return (inserted,)
 
 
 def inserted_samples(case: Case) -> Flags:
     """Released samples that their object does not have in the original: place or time is new."""
     release, original = case.release, case.original
-    inserted = np.zeros(release.trajectories.samples, np.bool_)
-    rows = np.arange(len(inserted) + 1)
-    map_ranges(
-        _find_inserted, rows, original.offsets, original.location, release.coarse(original.at),
-        release.owners, case.pair.released.location, release.trajectories.at, inserted,
+    parts = map_each(
+        _find_inserted, release.trajectories.samples, original.offsets, original.location,
+        release.coarse(original.at), release.owners, case.pair.released.location,
+        release.trajectories.at,
     )  # fmt: skip
+    (inserted,) = joined(parts)
     return inserted
 
 

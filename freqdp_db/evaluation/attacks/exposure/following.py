@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.sorting import stable_order
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import Worth, boxes_of, until_of, worth_of
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
@@ -130,8 +130,11 @@ def sample_before(  # type: ignore[no-untyped-def]
 def _follow_all(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, known_offsets, where, x, y, at, begins, ends,
     trajectory, group, group_offsets, stop, after, before, boxes, until, by_rhythm,
-    horizons, found, right,
+    horizons,
 ):  # fmt: skip
+    """Shares found and right of each object's claim, at each horizon."""
+    found = np.empty((last - first, len(horizons)))
+    right = np.empty((last - first, len(horizons)))
     for u in range(first, last):
         seen = where[known_offsets[u] : known_offsets[u + 1]].copy()
         times = np.empty(len(seen), np.int64)
@@ -184,9 +187,10 @@ def _follow_all(  # type: ignore[no-untyped-def]
                 if age[in_time[i]] <= horizons[h]:
                     chosen[c] = claim[in_time[i]]
                     c += 1
-            found[h, u], right[h, u] = worth_of(
+            found[u - first, h], right[u - first, h] = worth_of(
                 u, offsets, ux, uy, ut, known, chosen[:c], x, y, at, boxes, until
-            )  # fmt: skip
+            )
+    return found, right
 
 
 def follow(
@@ -195,15 +199,15 @@ def follow(
     """What the follower's claims are worth at each horizon."""
     release, side = case.release, case.release.trajectories
     horizons = np.array([_ENDLESS_US if h is None else h * _HOUR_US for h in HORIZONS_H], np.int64)
-    found, right = (np.full((len(horizons), len(case)), np.nan) for _ in range(2))
-    map_ranges(
+    parts = map_ranges(
         _follow_all, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
         release.x, release.y, side.at, side.offsets, release.ends, release.trajectory,
         joints.group, joints.offsets, joints.stop, joints.after, joints.before,
-        boxes_of(release), until_of(release), by_rhythm, horizons, found, right,
+        boxes_of(release), until_of(release), by_rhythm, horizons,
     )  # fmt: skip
-    return [Worth(f, r) for f, r in zip(found, right, strict=True)]
+    found, right = joined(parts)
+    return [Worth(f, r) for f, r in zip(found.T, right.T, strict=True)]
 
 
 def following_exposures(

@@ -8,7 +8,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, Shares
 from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
@@ -26,9 +26,10 @@ _EVENING, _MORNING = 22, 6
 
 @njit(nogil=True, cache=True)
 def _pick_by_likelihood(  # type: ignore[no-untyped-def]
-    first, last, offsets, dimension, count, lists, object_of, gain, objects, pick
+    first, last, offsets, dimension, count, lists, object_of, gain, objects
 ):
     """The object whose habits make each released trajectory most likely; -1 if none has any."""
+    pick = np.full(last - first, -1, np.int64)
     score = np.zeros(objects, np.float64)
     touched = np.empty(objects, np.int64)
     for t in range(first, last):
@@ -43,9 +44,10 @@ def _pick_by_likelihood(  # type: ignore[no-untyped-def]
         best = 0.0
         for k in range(n):
             if score[touched[k]] > best:
-                best, pick[t] = score[touched[k]], touched[k]
+                best, pick[t - first] = score[touched[k]], touched[k]
         for k in range(n):
             score[touched[k]] = 0.0
+    return (pick,)
 
 
 def pick_by_likelihood(original: Trajectories, released: Trajectories, dimensions: int) -> Ints:
@@ -62,12 +64,12 @@ def pick_by_likelihood(original: Trajectories, released: Trajectories, dimension
     own = habits.pf / original.lengths[owner]
     gain = np.log1p((1.0 - _SMOOTHING) * own / (_SMOOTHING * common))
     order = np.argsort(habits.location, kind="stable")
-    pick = np.full(len(released), -1, np.int64)
-    map_ranges(
+    parts = map_ranges(
         _pick_by_likelihood, walks.offsets, walks.offsets, walks.location, walks.pf,
         offsets_of(habits.location[order], dimensions), owner[order], gain[order],
-        max(len(original), 1), pick,
+        max(len(original), 1),
     )  # fmt: skip
+    (pick,) = joined(parts)
     return pick
 
 

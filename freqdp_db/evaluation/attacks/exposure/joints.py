@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.exposure.case import Release
 
 _CELL_M = 1_000.0
@@ -95,18 +95,18 @@ def _nearest_pieces(ends: Ends, starts: Ends) -> Ints:
     order = np.lexsort((at, code))
     cells, begins = np.unique(code[order], return_index=True)
     begins = np.append(begins, len(order)).astype(np.int64)
-    found = np.full(len(ends[0]), -1, np.int64)
-    map_ranges(
-        _join, np.arange(len(found) + 1), *ends, *(column_[order] for column_ in starts), order,
-        cells, begins, found,
-    )  # fmt: skip
+    parts = map_each(
+        _join, len(ends[0]), *ends, *(column_[order] for column_ in starts), order, cells, begins
+    )
+    (found,) = joined(parts)
     return found
 
 
 @njit(nogil=True, cache=True)
 def _join(  # type: ignore[no-untyped-def]
-    first, last, ex, ey, et, evx, evy, sx, sy, st, svx, svy, order, cells, begins, found
+    first, last, ex, ey, et, evx, evy, sx, sy, st, svx, svy, order, cells, begins
 ):
+    found = np.full(last - first, -1, np.int64)
     for e in range(first, last):
         column, row = int(np.floor(ex[e] / _CELL_M)), int(np.floor(ey[e] / _CELL_M))
         best = np.inf
@@ -127,5 +127,6 @@ def _join(  # type: ignore[no-untyped-def]
                     cost = off + _SLOWEST_M_S * seconds + _TURN_S * turn
                     if cost < best:
                         best = cost
-                        found[e] = order[i]
+                        found[e - first] = order[i]
                     i += 1
+    return (found,)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from, offsets_of
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import worth_of_picks
 from freqdp_db.evaluation.attacks.linking import (
@@ -31,9 +31,10 @@ from freqdp_db.evaluation.pair import Pair
 
 @njit(nogil=True, cache=True)
 def _pick_by_cosine(  # type: ignore[no-untyped-def]
-    first, last, offsets, dimension, weight, lists, carrier, share, chance, like_of, pick, best_of
+    first, last, offsets, dimension, weight, lists, carrier, share, chance, like_of
 ):
     """The released vector most like each object's; ties by chance; likeness 0 picks nothing."""
+    pick, best_of = np.full(last - first, -1, np.int64), np.empty(last - first)
     like = np.zeros(like_of, np.float64)
     touched = np.empty(like_of, np.int64)
     for u in range(first, last):
@@ -51,7 +52,7 @@ def _pick_by_cosine(  # type: ignore[no-untyped-def]
         best = 0.0
         for k in range(n):
             best = max(best, like[touched[k]])
-        best_of[u] = best
+        best_of[u - first] = best
         if best > SAME:
             ties = 0
             for k in range(n):
@@ -61,11 +62,12 @@ def _pick_by_cosine(  # type: ignore[no-untyped-def]
             for k in range(n):
                 if like[touched[k]] >= best - SAME:
                     if chosen == 0:
-                        pick[u] = touched[k]
+                        pick[u - first] = touched[k]
                         break
                     chosen -= 1
         for k in range(n):
             like[touched[k]] = 0.0
+    return pick, best_of
 
 
 def pick_by_cosine(
@@ -75,18 +77,18 @@ def pick_by_cosine(
     order = np.argsort(released.dimension, kind="stable")
     carrier = np.repeat(np.arange(len(released), dtype=np.int32), np.diff(released.offsets))
     lists = offsets_of(released.dimension[order], dimensions)
-    pick, best = np.full(len(original), -1, np.int64), np.zeros(len(original))
-    map_ranges(
+    parts = map_ranges(
         _pick_by_cosine, original.offsets, original.offsets, original.dimension, original.weight,
         lists, carrier[order], released.weight[order], rng.random(len(original)), len(released),
-        pick, best,
     )  # fmt: skip
+    pick, best = joined(parts)
     return pick, best
 
 
 @njit(nogil=True, cache=True)
-def _pick_by_clock(first, last, work, original, distinct, copies, scale, chance, choice):  # type: ignore[no-untyped-def]
+def _pick_by_clock(first, last, work, original, distinct, copies, scale, chance):  # type: ignore[no-untyped-def]
     """Number of the best distinct histogram, and which of its equals, for each object."""
+    choice, equal = np.full(last - first, -1, np.int64), np.full(last - first, -1, np.int64)
     gap = np.empty(original.shape[1], np.float64)
     near = np.empty(len(distinct), np.float64)
     for u in range(first, last):
@@ -106,9 +108,10 @@ def _pick_by_clock(first, last, work, original, distinct, copies, scale, chance,
         for d in range(len(distinct)):
             if near[d] >= best - SAME:
                 if chosen < copies[d]:
-                    choice[u, 0], choice[u, 1] = d, chosen
+                    choice[u - first], equal[u - first] = d, chosen
                     break
                 chosen -= copies[d]
+    return choice, equal
 
 
 def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
@@ -123,14 +126,14 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
         released[filled], axis=0, return_inverse=True, return_counts=True
     )
     members = filled[np.argsort(which.reshape(-1), kind="stable")]
-    choice = np.full((len(pick), 2), -1, np.int64)
     work = offsets_from((pair.original.lengths > 0).astype(np.int64))
-    map_ranges(
+    parts = map_ranges(
         _pick_by_clock, work, work, windows_of_day(pair.original, pair.timezone), distinct,
-        copies, HOURS_PER_WINDOW / FARTHEST_HOURS, rng.random(len(pick)), choice,
+        copies, HOURS_PER_WINDOW / FARTHEST_HOURS, rng.random(len(pick)),
     )  # fmt: skip
-    there = choice[:, 0] >= 0
-    pick[there] = members[offsets_from(copies)[choice[there, 0]] + choice[there, 1]]
+    choice, equal = joined(parts)
+    there = choice >= 0
+    pick[there] = members[offsets_from(copies)[choice[there]] + equal[there]]
     return pick
 
 

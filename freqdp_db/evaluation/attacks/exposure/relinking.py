@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.evaluation.attacks.exposure.case import Release
 from freqdp_db.evaluation.attacks.exposure.following import FOLLOWERS, next_sample
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
@@ -15,9 +15,10 @@ from freqdp_db.evaluation.attacks.exposure.joints import Joints
 @njit(nogil=True, cache=True)
 def _relink_swaps(  # type: ignore[no-untyped-def]
     first, last, offsets, stop, owner, prior_of, x, y, at, ends, trajectory, group, after,
-    by_rhythm, tally,
+    by_rhythm,
 ):  # fmt: skip
-    """Asked and answered right, by group, where the object goes on from the group."""
+    """Asked and answered right, where the object goes on from the group."""
+    asked = right = 0
     for g in range(first, last):
         for m in range(offsets[g], offsets[g + 1]):
             p = stop[m]
@@ -32,8 +33,10 @@ def _relink_swaps(  # type: ignore[no-untyped-def]
                     p, prior, earlier, x, y, at, ends, trajectory, group, offsets, stop, after,
                     by_rhythm,
                 )  # fmt: skip
-                tally[g, 0] += 1
-                tally[g, 1] += chosen >= 0 and owner[chosen] == owner[p]
+                asked += 1
+                if chosen >= 0 and owner[chosen] == owner[p]:
+                    right += 1
+    return asked, right
 
 
 def relink(release: Release, joints: Joints) -> dict[str, float]:
@@ -66,13 +69,12 @@ def _tally_swaps(
 ) -> tuple[int, int]:
     if len(joints.offsets) < 2:
         return 0, 0
-    tally = np.zeros((len(joints.offsets) - 1, 2), np.int64)
-    map_ranges(
+    parts = map_ranges(
         _relink_swaps, joints.offsets, joints.offsets, joints.stop, release.owners, prior_of,
         release.x, release.y, release.trajectories.at, release.ends, release.trajectory,
-        joints.group, joints.after, by_rhythm, tally,
+        joints.group, joints.after, by_rhythm,
     )  # fmt: skip
-    asked, right = tally.sum(axis=0).tolist()
+    asked, right = merged(parts, add, add)
     return asked, right
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case, Release
 from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, NEAR_US, boxes_of, worth_of_picks
 from freqdp_db.evaluation.attacks.knowledge import KNOWN_SAMPLES, pick_samples
@@ -73,25 +73,22 @@ class SightingIndex:
 
     def find(self, case: Case, known: Known, rng: np.random.Generator) -> Sighted:
         """Look for the known samples of every object."""
-        release, objects = self.release, len(case)
-        pick, score = np.full(objects, -1, np.int64), np.zeros(objects, np.int64)
-        where = np.full(len(known.position), -1, np.int64)
+        release = self.release
         x, y = case.x[known.position], case.y[known.position]
         at = release.coarse(case.original.at[known.position])
-        side = release.trajectories
+        side, chance = release.trajectories, rng.random(len(case))
         if release.areas is None:
             keys, order, frame = self._grid
-            map_ranges(
+            parts = map_ranges(
                 _sight, known.offsets, known.offsets, x, y, at, keys, order, frame, release.x,
-                release.y, side.at, release.trajectory, len(side), rng.random(objects),
-                pick, score, where,
+                release.y, side.at, release.trajectory, len(side), chance,
             )  # fmt: skip
         else:
-            map_ranges(
+            parts = map_ranges(
                 _contain, known.offsets, known.offsets, x, y, at, side.offsets, side.at,
-                boxes_of(release), release.areas.until, rng.random(objects), pick, score, where,
+                boxes_of(release), release.areas.until, chance,
             )  # fmt: skip
-        return Sighted(pick, where, score)
+        return Sighted(*joined(parts))
 
 
 @njit(nogil=True, cache=True)
@@ -155,8 +152,10 @@ def _best(touched, n, points, chance):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _sight(  # type: ignore[no-untyped-def]
     first, last, offsets, x, y, at, keys, order, frame, rx, ry, rat, carrier, carriers, chance,
-    pick, score, where,
 ):  # fmt: skip
+    begin = offsets[first]
+    pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
+    where = np.full(offsets[last] - begin, -1, np.int64)
     points = np.zeros(carriers, np.int64)
     seen = np.full(carriers, -1, np.int64)
     exactly = np.full(carriers, -1, np.int64)
@@ -177,7 +176,7 @@ def _sight(  # type: ignore[no-untyped-def]
                 if exactly[t] != i and _is_exact(x[i], y[i], at[i], near[k], rx, ry, rat):
                     exactly[t] = i
                     points[t] += _EXACT
-        pick[u], score[u] = _best(touched, n, points, chance[u])
+        pick[u - first], score[u - first] = _best(touched, n, points, chance[u])
         for k in range(n):
             points[touched[k]] = 0
         for i in range(offsets[u], offsets[u + 1]):
@@ -185,18 +184,22 @@ def _sight(  # type: ignore[no-untyped-def]
             rank = 0
             for k in range(count):
                 p = near[k]
-                mine = carrier[p] == pick[u]
+                mine = carrier[p] == pick[u - first]
                 exact = _is_exact(x[i], y[i], at[i], p, rx, ry, rat)
                 # exact and in the picked one, exact, or at least near in the picked one
                 value = 3 if exact and mine else 2 if exact else 1 if mine else 0
                 if value > rank:
-                    rank, where[i] = value, p
+                    rank, where[i - begin] = value, p
+    return pick, where, score
 
 
 @njit(nogil=True, cache=True)
 def _contain(  # type: ignore[no-untyped-def]
-    first, last, offsets, x, y, at, begins, rat, boxes, until, chance, pick, score, where
+    first, last, offsets, x, y, at, begins, rat, boxes, until, chance
 ):
+    begin = offsets[first]
+    pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
+    where = np.full(offsets[last] - begin, -1, np.int64)
     carriers = len(begins) - 1
     points = np.zeros(carriers, np.int64)
     touched = np.arange(carriers)
@@ -206,10 +209,12 @@ def _contain(  # type: ignore[no-untyped-def]
             for i in range(offsets[u], offsets[u + 1]):
                 if _container(t, x[i], y[i], at[i], begins, rat, boxes, until) >= 0:
                     points[t] += 1
-        pick[u], score[u] = _best(touched, carriers, points, chance[u])
-        if pick[u] >= 0:
+        best, score[u - first] = _best(touched, carriers, points, chance[u])
+        pick[u - first] = best
+        if best >= 0:
             for i in range(offsets[u], offsets[u + 1]):
-                where[i] = _container(pick[u], x[i], y[i], at[i], begins, rat, boxes, until)
+                where[i - begin] = _container(best, x[i], y[i], at[i], begins, rat, boxes, until)
+    return pick, where, score
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,93 @@
+"""What the k-anonymity methods guarantee, and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from freqdp_db.methods.guarantee import Guarantee
+
+_PUBLIC = ["the parameters of the release"]
+_NOT_DP = (
+    "It is not differential privacy: it says nothing about somebody who knows what the others of "
+    "a group did."
+)
+_NOT_PROTECTED = [
+    "what all objects of a group have in common: that each of them was in the area in the interval",
+    "that an object is in the data, for whoever knows all its movements",
+    "the join with another release of the same source, whose groups may differ",
+]
+
+
+def _artefact(k: Any, what: str) -> dict[str, Any]:
+    return {
+        "unit": "object",
+        "neighbouring": "none",
+        "claimed_epsilon": None,
+        "accounted_epsilon": None,
+        "k": k,
+        "assumes": what,
+    }
+
+
+def glove_guarantee(values: Mapping[str, Any]) -> Guarantee:
+    k = values["k"]
+    plain = [
+        f"Each trajectory is that of at least {k} objects: all of them were in its areas in their "
+        "intervals, and nothing in it tells them apart.",
+        _NOT_DP,
+    ]
+    if values.get("pieces") is not None:
+        plain.insert(
+            1,
+            "This holds for each piece of a trip by itself: an object is in other groups with "
+            "other objects before and after.",
+        )
+    if values.get("widest") is not None:
+        plain.append("Areas that would be too wide or too long were left out for the whole group.")
+    return Guarantee(
+        plain=plain,
+        artefacts={"trajectories": _artefact(k, "an object is one trajectory of the build")},
+        titles={"trajectories": f"The table of trajectories, each of at least {k} objects"},
+        assumed_public=_PUBLIC,
+        not_protected=_NOT_PROTECTED,
+        origin="Gramaglia, Fiore: Hiding mobile traffic fingerprints with GLOVE (CoNEXT 2015).",
+    )
+
+
+def klt_guarantee(values: Mapping[str, Any]) -> Guarantee:
+    found = glove_guarantee(values)
+    return Guarantee(
+        plain=[
+            *found.plain,
+            f"Every area holds points of interest of at least {values['l']} categories, whose "
+            f"shares are within a divergence of {values['t']} of those of all points.",
+        ],
+        artefacts=found.artefacts,
+        titles=found.titles,
+        assumed_public=[*_PUBLIC, "the points of interest and their categories"],
+        not_protected=found.not_protected,
+        origin="Tu et al.: Protecting trajectory from semantic attack considering k-anonymity, "
+        "l-diversity, and t-closeness (IEEE TNSM 2019).",
+    )
+
+
+def w4m_guarantee(values: Mapping[str, Any]) -> Guarantee:
+    k, delta = values["k"], values["delta"]
+    return Guarantee(
+        plain=[
+            f"At every time of a trajectory at least {k - 1} others are within {delta} m of it, and "
+            "their times are the same.",
+            "That is not k-anonymity: each object keeps a trajectory of its own, moved as little as "
+            "that takes, and whoever looks for the nearest finds it again.",
+        ],
+        artefacts={"trajectories": _artefact(None, "nothing is claimed for one trajectory")},
+        titles={"trajectories": "The table of trajectories"},
+        assumed_public=_PUBLIC,
+        not_protected=[
+            "whose a trajectory is, for whoever knows about where an object was",
+            "the join with another release of the same source",
+        ],
+        origin="Abul, Bonchi, Nanni: Anonymization of moving objects databases by clustering and "
+        "perturbation (Information Systems 2010).",
+    )

@@ -1,0 +1,87 @@
+"""The step of `klt`: as `glove`, with areas that say little about what people do there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.k_anonymity.glove import GloveDraw, GloveLog, GloveStep, Grouping
+from freqdp_db.methods.k_anonymity.options import KltOptions
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.k_anonymity.boxes import Origin
+    from freqdp_db.methods.k_anonymity.greedy import Shaping
+
+
+@dataclass(frozen=True)
+class KltLog(GloveLog):
+    points: Ints
+    """A fingerprint of the points of interest."""
+
+
+class KltStep(Grouping[KltOptions, KltLog]):
+    name = "klt"
+    words = "objects that become one trajectory of areas, each with a mix of places"
+    options = KltOptions
+    logs = KltLog
+    checked: ClassVar[dict[str, str]] = {
+        **GloveStep.checked,
+        "diverse_areas": "areas hold points of interest of all kinds",
+    }
+
+    def shaping(self, world: World, origin: Origin, options: KltOptions) -> Shaping | None:
+        from freqdp_db.methods.k_anonymity.diversity import count_points
+
+        return count_points(world.inputs["poi"], origin, options.l, float(options.t))
+
+    def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> KltLog:
+        from freqdp_db.methods.k_anonymity.diversity import fingerprint
+
+        return KltLog(*runs, *merges, fingerprint(world.inputs["poi"]))
+
+    def replay(
+        self, world: World, state: State, drawn: GloveDraw, logged: KltLog, options: KltOptions
+    ) -> State:
+        from freqdp_db.methods.k_anonymity.diversity import fingerprint
+
+        if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
+            raise VerificationFailed("the points of interest are not what they were")
+        return super().replay(world, state, drawn, logged, options)
+
+    def check(
+        self,
+        world: World,
+        before: State,
+        drawn: GloveDraw,
+        logged: KltLog,
+        after: State,
+        options: KltOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.methods.k_anonymity.klt_check import check_areas
+
+        found = super().check(world, before, drawn, logged, after, options)
+        assert after.areas is not None
+        points = world.inputs["poi"]
+        return {**found, **check_areas(after.areas, points, options.l, float(options.t))}
+
+    def require_possible(self, options: KltOptions, objects: int, samples: int) -> None:
+        super().require_possible(options, objects, samples)
+        if options.poi is None:
+            raise BadInput(
+                "klt needs points of interest",
+                remedy="name a table of them: --poi schema.table --category column",
+            )
+
+    def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any]) -> None:
+        categories = len(inputs["poi"].names)
+        if options.l > categories:
+            raise BadInput(
+                f"--l {options.l} is more than the {categories:,} categories of {options.poi}",
+                remedy=f"choose --l of at most {categories:,}, or other points with --poi",
+            )

@@ -1,0 +1,147 @@
+"""The step of `w4m`: clusters of objects, moved until they are near each other at all times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ids, Ints
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.errors import BadInput
+from freqdp_db.mechanisms.noise import RandomSource
+from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
+from freqdp_db.methods.k_anonymity.options import W4mOptions
+
+
+@dataclass(frozen=True)
+class W4mLog:
+    """The clusters: nothing has to be searched again."""
+
+    offsets: Ints
+    member: Ids
+    """Trajectories of the step's input, the pivot of each cluster first."""
+    matched: Ints
+    """One number: samples that were matched with one of a pivot's; the others were created."""
+
+    def __len__(self) -> int:
+        return len(self.member)
+
+
+class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
+    name = "w4m"
+    words = "where and when the objects of a cluster were"
+    options = W4mOptions
+    draws = Nothing
+    logs = W4mLog
+    checked: ClassVar[dict[str, str]] = {
+        "clusters": "clusters of at least k objects, never further apart than delta",
+        "instants": "instants at which that holds",
+        "trash": "objects left out",
+    }
+
+    def draw(
+        self, world: World, state: State, options: W4mOptions, source: RandomSource
+    ) -> Nothing:
+        return Nothing()
+
+    def carry_out(
+        self, world: World, state: State, drawn: Nothing, options: W4mOptions
+    ) -> tuple[W4mLog, State]:
+        from freqdp_db.methods.k_anonymity.clusters import find_clusters
+        from freqdp_db.methods.k_anonymity.likeness import compare
+
+        there = np.flatnonzero(state.trajectories.lengths > 0)
+        likeness = compare(
+            state.trajectories.take(there), state.places, float(options.delta),
+            edr=options.distance == "edr",
+        )  # fmt: skip
+        found = find_clusters(likeness, options.k, most_trash(options, len(there)))
+        logged = W4mLog(found.offsets, there[found.member].astype(np.int32), np.zeros(1, np.int64))
+        after, matched = _moved(state, logged, options)
+        return replace(logged, matched=np.array([matched], np.int64)), after
+
+    def replay(
+        self, world: World, state: State, drawn: Nothing, logged: W4mLog, options: W4mOptions
+    ) -> State:
+        return _moved(state, logged, options)[0]
+
+    def check(
+        self,
+        world: World,
+        before: State,
+        drawn: Nothing,
+        logged: W4mLog,
+        after: State,
+        options: W4mOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.methods.k_anonymity.w4m_check import check_clusters
+
+        allowed = most_trash(options, int((before.trajectories.lengths > 0).sum()))
+        return check_clusters(
+            before, logged.offsets, logged.member, after, options.k, float(options.delta), allowed
+        )
+
+    def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
+        if options.k > objects:
+            raise BadInput(
+                f"--k {options.k} is more than the {objects:,} objects that there are",
+                remedy=f"choose --k of at most {objects:,}, or a dataset of more objects",
+            )
+
+    def counts(self, drawn: Nothing, logged: W4mLog, before: State, after: State) -> Counts:
+        sizes = np.diff(logged.offsets)
+        return {
+            "clusters": len(sizes),
+            "largest_cluster": int(sizes.max(initial=0)),
+            "trash": int((before.trajectories.lengths > 0).sum()) - len(logged.member),
+            "samples": before.samples,
+            "rows": after.samples,
+            "matched": int(logged.matched[0]),
+        }
+
+    def describe(self, drawn: int, counts: Counts) -> str:
+        created = int(counts["rows"] - counts["matched"])
+        return (
+            f"{int(counts['clusters']):,} clusters of up to {int(counts['largest_cluster']):,} "
+            f"objects, {int(counts['trash']):,} objects left out; {int(counts['rows']):,} samples, "
+            f"of which {created:,} were created"
+        )
+
+
+def most_trash(options: W4mOptions, objects: int) -> int:
+    """So many objects may be left out."""
+    return int(options.trash * objects // 100)
+
+
+def _moved(state: State, logged: W4mLog, options: W4mOptions) -> tuple[State, int]:
+    """One trajectory of each object, empty for those left out; and how many samples are matched."""
+    from freqdp_db.methods.k_anonymity.likeness import compare
+    from freqdp_db.methods.k_anonymity.moving import brought_near
+
+    old, delta = state.trajectories, float(options.delta)
+    likeness = compare(
+        old.take(logged.member.astype(np.int64)), state.places, delta, edr=options.distance == "edr"
+    )
+    lengths = np.zeros(len(old), np.int64)
+    sizes = np.diff(logged.offsets)
+    lengths[logged.member] = np.repeat(old.lengths[logged.member[logged.offsets[:-1]]], sizes)
+    offsets = offsets_from(lengths)
+    x, y = np.empty(offsets[-1]), np.empty(offsets[-1])
+    at = np.empty(offsets[-1], np.int64)
+    start = old.start.copy()
+    matched = 0
+    for c in range(len(sizes)):
+        here = np.arange(logged.offsets[c], logged.offsets[c + 1], dtype=np.int32)
+        moved_x, moved_y, pairs = brought_near(likeness, here, delta)
+        times = likeness.at[likeness.offsets[here[0]] : likeness.offsets[here[0] + 1]]
+        for number, member in enumerate(logged.member[here].tolist()):
+            part = slice(int(offsets[member]), int(offsets[member + 1]))
+            x[part], y[part], at[part] = moved_x[number], moved_y[number], times
+            start[member] = times[0]
+            matched += int(pairs[number].sum())
+    location = np.arange(len(at), dtype=np.int32)
+    trajectories = Trajectories(offsets, location, at, start)
+    return replace(state, trajectories=trajectories, places=Locations(x, y)), matched

@@ -1,0 +1,66 @@
+"""What a method reads besides the build: relations that its parameters name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from freqdp_db.columns.build import Build
+from freqdp_db.dataset.facts import facts_of
+from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import Method, Need, World, options_of
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.source.points import read_points
+from freqdp_db.storage.source.roads import read_roads
+
+if TYPE_CHECKING:
+    from freqdp_db.edits.insertion import Search
+
+
+def make_world(
+    database: Database,
+    build: Build,
+    method: Method,
+    values: Mapping[str, Any],
+    search: Search | None = None,
+) -> World:
+    """What the steps of a method may read."""
+    inputs = read_inputs(database, build.srid, method, values)
+    return World(build, search, inputs, facts_of(build))
+
+
+def read_inputs(
+    database: Database, srid: int, method: Method, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that a method needs, by the parameter that names it; raises BadInput."""
+    if not method.needs:
+        return {}
+    with database.begin(snapshot=True) as connection:
+        found = {
+            need.parameter: _read(connection, srid, method, need, values) for need in method.needs
+        }
+    for step in method.steps:
+        step.require_inputs(options_of(step, values), found)
+    return found
+
+
+def _read(
+    connection: Connection, srid: int, method: Method, need: Need, values: Mapping[str, Any]
+) -> Any:
+    option = _option(need.parameter)
+    if need.parameter not in values:
+        raise BadInput(
+            f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table"
+        )
+    relation = parse_relation(values[need.parameter], option)
+    if need.reader == "roads":
+        return read_roads(connection, relation, srid, {})
+    named = need.columns["category"]
+    return read_points(
+        connection, relation, srid, values[named], option=option, category_option=_option(named)
+    )
+
+
+def _option(parameter: str) -> str:
+    return "--" + parameter.replace("_", "-")
