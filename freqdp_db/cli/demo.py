@@ -34,6 +34,8 @@ _REGION = "4.26,50.79,4.44,50.91"
 _BEGINS = date(2024, 3, 3)
 _TRIED = 120
 _FEWEST = 4
+_RISK = 0.05
+_RISKS = (0.1, 0.2, 0.5, 1.0)
 
 
 def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
@@ -79,15 +81,16 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             *("release", "report", made.name, "--roads", _ROADS, "--out", str(page), "--force"),
         )
         newest = freqdp_db.release(session.target, made.name)
-        answer = _answer(made.name, advice, measured)
+        schema = session.settings.schema
+        answer = _answer(made.name, schema, advice, measured)
 
         def show() -> None:
-            schema = session.settings.release_schema
+            published = session.settings.release_schema
             session.print("\n" + "=" * 78)
             session.print_all([*newest.lines(), ""])
             session.print("Analysts query it with SQL:      freqdp db psql")
-            session.print(f"  SELECT * FROM {schema}.{made.name} LIMIT 5;")
-            session.print(f"  SELECT * FROM {schema}.catalog;")
+            session.print(f"  SELECT * FROM {published}.{made.name} LIMIT 5;")
+            session.print(f"  SELECT * FROM {published}.catalog;")
             session.print("Stop the embedded server:        freqdp db stop")
             if advice is not None:
                 session.print(f"Why this method, in a picture:   {advice.file}")
@@ -186,10 +189,9 @@ def _parameters(options: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _answer(name: str, advice: Recommendation | None, measured: Evaluated) -> str:
+def _answer(name: str, schema: str, advice: Recommendation | None, measured: Evaluated) -> str:
     """May it be handed out? What an owner can act on."""
-    verdict = measured.verdicts[0]
-    learnt, limit = verdict.value or 0.0, 0.05 if advice is None else advice.risk
+    learnt, limit = measured.verdicts[0].value or 0.0, _RISK if advice is None else advice.risk
     what = (
         f"the best of all attackers learns {learnt:.1%} of a person's samples, and {limit:.0%} were "
         "accepted"
@@ -197,11 +199,12 @@ def _answer(name: str, advice: Recommendation | None, measured: Evaluated) -> st
     if learnt <= limit:
         return (
             f"Answer: {name} may be handed out: {what}. To let somebody read it: "
-            "GRANT freqdp_analyst TO their_login;"
+            f"GRANT {schema}_analyst TO their_login;"
         )
+    more = next((risk for risk in _RISKS if risk >= learnt), _RISKS[-1])
     return (
         f"Answer: do not hand {name} out: {what}. Withdraw it (freqdp release withdraw {name}), or "
-        f"accept more and ask again: freqdp recommend {_NAME} --risk {min(2 * learnt, 1.0):.0%}"
+        f"accept more and ask again: freqdp recommend {_NAME} --risk {more:.0%} --force"
     )
 
 

@@ -144,8 +144,8 @@ def draw_frontier(
             f"risk {percent(c.risk)}, usefulness {c.usefulness:.2f}</title></g>"
         )
         text = str(numbers[c.label]) + (f" {c.label}" if frame is WIDE else "")
-        reach = _RING if c is picked else _MARK
-        names.append(_label(text, (x, y), reach, taken, frame, bold=c is picked))
+        others = [p for label, p in points.items() if label != c.label]
+        names.append(_label(text, (x, y), others, taken, frame, bold=c is picked))
     parts += [*(lead for lead, _ in names), *reversed(marks), *(name for _, name in names)]
     parts.append(_axes(scales, useful_for))
     return (
@@ -192,35 +192,61 @@ def _stairs(scales: _Scales, best: Sequence[Candidate]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Spot:
+    """A place for a label."""
+
+    box: Box
+    x: float
+    y: float
+    """Where the label is nearest to its point."""
+    beside: bool
+    """So near that it needs no line to its point."""
+
+    def points_to(self, point: tuple[float, float], others: Sequence[tuple[float, float]]) -> bool:
+        """Whether no other point is nearer than its own."""
+        own = math.hypot(self.x - point[0], self.y - point[1])
+        return all(math.hypot(self.x - x, self.y - y) >= own for x, y in others)
+
+
+def _spots(point: tuple[float, float], reach: float, width: float) -> Iterator[_Spot]:
+    """Places for a label of this width, the nearest first."""
+    for away in (0.0, 12.0, 26.0, 42.0, 60.0, 82.0, 110.0, 145.0, 180.0):
+        for dx, dy in _WAYS:
+            x, y = point[0] + dx * (reach + 4 + away), point[1] + dy * (reach + 4 + away)
+            left = x if dx > 0 else x - width if dx < 0 else x - width / 2
+            yield _Spot(Box(left, y - _LINE / 2, width, _LINE), x, y, not away and not dy)
+
+
 def _label(
     text: str,
     point: tuple[float, float],
-    reach: float,
+    others: Sequence[tuple[float, float]],
     taken: list[Box],
     frame: Frame,
     *,
     bold: bool,
 ) -> tuple[str, str]:
-    """A label in the nearest place that is free, and a line to its point if that is far."""
-    (x, y), width = point, len(text) * _LETTER * (1.1 if bold else 1.0) + 2
-    for away in (0.0, 12.0, 26.0, 42.0, 60.0, 82.0, 110.0, 145.0, 180.0):
-        for dx, dy in _WAYS:
-            near_x, near_y = x + dx * (reach + 4 + away), y + dy * (reach + 4 + away)
-            left = near_x if dx > 0 else near_x - width if dx < 0 else near_x - width / 2
-            box = Box(left, near_y - _LINE / 2, width, _LINE)
-            if box.inside(frame) and not any(box.touches(other) for other in taken):
-                taken.append(box)
-                lead = (
-                    f'<line class="lead" x1="{x:.1f}" y1="{y:.1f}" x2="{near_x:.1f}" '
-                    f'y2="{near_y:.1f}"/>'
-                )
-                named = "label picked" if bold else "label"
-                words = (
-                    f'<text class="{named}" x="{left + 1:.1f}" y="{near_y + 4:.1f}">'
-                    f"{escape(text)}</text>"
-                )
-                return lead if away or dy else "", words
-    return "", ""  # no room: the table has it
+    """A line to the point if it is far, and the label, in the nearest place that is free."""
+    reach, width = _RING if bold else _MARK, len(text) * _LETTER * (1.1 if bold else 1.0) + 2
+    free = [
+        spot
+        for spot in _spots(point, reach, width)
+        if spot.box.inside(frame) and not any(spot.box.touches(other) for other in taken)
+    ]
+    if not free:
+        return "", ""  # no room: the table has it
+    spot = next((spot for spot in free if spot.points_to(point, others)), free[0])
+    taken.append(spot.box)
+    lead = (
+        f'<line class="lead" x1="{point[0]:.1f}" y1="{point[1]:.1f}" x2="{spot.x:.1f}" '
+        f'y2="{spot.y:.1f}"/>'
+    )
+    named = "label picked" if bold else "label"
+    words = (
+        f'<text class="{named}" x="{spot.box.x + 1:.1f}" y="{spot.y + 4:.1f}">{escape(text)}</text>'
+    )
+    return "" if spot.beside else lead, words
 
 
 def _axes(scales: _Scales, useful_for: str) -> str:
