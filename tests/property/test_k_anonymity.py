@@ -315,7 +315,7 @@ def test_klt_keeps_its_promise(
     step, options = asked("klt", k=2, l=kinds, t="0.2", poi="p.p", pieces=pieces)
     surroundings = diverse(poi)
     if kinds > len(poi.names):
-        with pytest.raises(BadInput, match="^l "):
+        with pytest.raises(BadInput, match=r"^l "):
             step.require_inputs(options, surroundings.inputs)
         return
     *_, after, found = carried_out(state_of(world), step, options, surroundings)
