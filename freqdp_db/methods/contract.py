@@ -9,6 +9,7 @@ the parameters of all methods, and to load the compiler takes a second.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -166,7 +167,7 @@ Logged = TypeVar("Logged", bound=Columns)
 Options = TypeVar("Options")
 
 
-class Step(Generic[Options, Drawn, Logged]):
+class Step(ABC, Generic[Options, Drawn, Logged]):
     """One step of a method. Subclasses have no state of their own."""
 
     name: ClassVar[str]
@@ -178,15 +179,15 @@ class Step(Generic[Options, Drawn, Logged]):
     checked: ClassVar[Mapping[str, str]] = {}
     """The counts of `check`, in words."""
 
+    @abstractmethod
     def draw(self, world: World, state: State, options: Options, source: RandomSource) -> Drawn:
         """All that is random. It is committed before it is used."""
-        raise NotImplementedError
 
+    @abstractmethod
     def carry_out(
         self, world: World, state: State, drawn: Drawn, options: Options
     ) -> tuple[Logged, State]:
         """The same draw gives the same result, on any engine."""
-        raise NotImplementedError
 
     def replay(
         self, world: World, state: State, drawn: Drawn, logged: Logged, options: Options
@@ -194,6 +195,7 @@ class Step(Generic[Options, Drawn, Logged]):
         """The result again, from what was stored."""
         return self.carry_out(world, state, drawn, options)[1]
 
+    @abstractmethod
     def check(
         self,
         world: World,
@@ -204,7 +206,6 @@ class Step(Generic[Options, Drawn, Logged]):
         options: Options,
     ) -> dict[str, int]:
         """Recompute what the step promises, independently; raises VerificationFailed."""
-        raise NotImplementedError
 
     def require_possible(self, options: Options, objects: int, samples: int) -> None:
         """Refuse options that make no sense for data of this size; raises BadInput."""

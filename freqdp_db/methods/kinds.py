@@ -7,6 +7,7 @@ A kind is declared once, here. `declaration` is what SQL checks requests by: the
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
@@ -207,11 +208,11 @@ class Flag:
         return "yes" if value else "no"
 
 
-class AsText:
+class AsText(ABC):
     """A kind whose JSON is the text that people write."""
 
-    def from_text(self, text: str) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def from_text(self, text: str) -> Any: ...
 
     def from_json(self, value: Any) -> Any:
         return self.from_text(value if isinstance(value, str) else "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -247,16 +248,13 @@ def _exposures() -> list[dict[str, float]]:
     areas = Areas(x - wide, y - wide, x + wide, y + wide, until)
     found = []
     for boxes in (None, areas):
-        release = State(
-            state.trajectories, state.places, state.key, state.owner, boxes, state.groups,
-            state.pieces,
-        )  # fmt: skip
+        release = replace(state, areas=boxes)
         controls = build.trajectories.where(np.arange(build.trajectories.samples) % 2 > 0)
         found.append(measure_exposure(Case.of(build, release, None), 1, controls))
     return found
 
 
-@pytest.mark.parametrize("parts", [1, 3, 64])
+@pytest.mark.parametrize("parts", [1, 64])
 def test_exposures(parts: int) -> None:
     expected = _exposures()
     # every attack finds something to do
@@ -278,7 +276,7 @@ def _synthesize() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("parts", [1, 3, 64])
+@pytest.mark.parametrize("parts", [1, 64])
 def test_synthesis(parts: int) -> None:
     expected = _synthesize()
     with use(Apart(parts)):
@@ -293,7 +291,7 @@ def test_searches(world: SmallWorld, parts: int) -> None:
         assert _search(world) == expected
 
 
-@pytest.mark.parametrize("parts", [1, 3, 64])
+@pytest.mark.parametrize("parts", [1, 64])
 def test_metrics_and_matching(parts: int) -> None:
     state, places, roads = _town()
     released = state.where(np.arange(state.samples) % 3 > 0)
