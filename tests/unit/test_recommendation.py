@@ -293,7 +293,9 @@ def test_labels_do_not_overlap() -> None:
             if "label" in text.get("class", ""):
                 words = text.text or ""
                 x, y = float(text.get("x", "")), float(text.get("y", ""))
-                boxes.append((x, y, x + 6.0 * len(words), y + 12))
+                wide = 6.0 * len(words)
+                x -= wide if text.get("text-anchor") == "end" else 0.0
+                boxes.append((x, y, x + wide, y + 12))
         assert len(boxes) == len(crowd), "each has its label"
         for a, b in combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (a, b)

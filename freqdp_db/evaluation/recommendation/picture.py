@@ -243,8 +243,12 @@ def _label(
         f'y2="{spot.y:.1f}"/>'
     )
     named = "label picked" if bold else "label"
+    # to the left of its point a label ends where the line does, however wide its letters are
+    leftwards = spot.x > spot.box.x + spot.box.width / 2 + 1
+    at, anchor = (spot.x - 1, "end") if leftwards else (spot.box.x + 1, "start")
     words = (
-        f'<text class="{named}" x="{spot.box.x + 1:.1f}" y="{spot.y + 4:.1f}">{escape(text)}</text>'
+        f'<text class="{named}" x="{at:.1f}" y="{spot.y + 4:.1f}" text-anchor="{anchor}">'
+        f"{escape(text)}</text>"
     )
     return "" if spot.beside else lead, words
 
