@@ -21,6 +21,11 @@ class PerRange:
     values: Sequence[Any]
 
 
+def as_kept(thing: Any) -> Any:
+    """The thing itself, to be brought here."""
+    return thing
+
+
 class Held(Protocol):
     """One thing for each range."""
 
@@ -119,6 +124,10 @@ class Workers(Protocol):
         self, ranges: list[tuple[int, int]], function: Callable[..., Any], *arguments: Any
     ) -> Held:
         """function(first, last, *arguments) of every range, kept where it runs."""
+        ...
+
+    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(*arguments), made by one worker, as an argument for functions of ranges."""
         ...
 
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.progress import Progress
+from freqdp_db.release.comparing import Relations
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
-from freqdp_db.release.table import ReleasedTable
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.published.relations import table_bytes
+from freqdp_db.release.spreading import table_of
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.releases import ReleaseRow
 
 _REPLAY, _COMPARE = VERIFY_STAGES = ("replay steps", "compare rows")
 """What a progress calls the two halves of the check."""
-Relations = tuple[tuple[str, str], tuple[str, str]]
-"""The table of samples and the table of lines, each as (schema, name)."""
 
 
 @dataclass(frozen=True)
@@ -78,44 +72,7 @@ def replay(
         journal = ReplayJournal(connection, database, release.release_id)
         state = run_steps(request.method, request.values, world, journal, Progress())
         stage.advance(state.samples)
-    table = ReleasedTable.of(state, world.build)
-    points, lines = relations
-    with progress.stage(_COMPARE, table.rows) as stage, database.begin(snapshot=True) as c:
-        for advanced in _compare(
-            c,
-            points,
-            table.layout.names,
-            ["trajectory_id", "seq"],
-            (chunk.view(np.uint8) for chunk in table.points()),
-        ):
-            stage.advance(advanced // table.layout.dtype.itemsize)
-        for _ in _compare(c, lines, ["trajectory_id", "geom"], ["trajectory_id"],
-                          (np.frombuffer(chunk, np.uint8) for chunk in table.lines())):  # fmt: skip
-            pass
-    return Verified(table.rows, len(table.order), journal.checked), state
-
-
-def _compare(
-    connection: Connection,
-    relation: tuple[str, str],
-    columns: list[str],
-    order: list[str],
-    expected: Iterator[NDArray[np.uint8]],
-) -> Iterator[int]:
-    """Compare a table with the bytes that COPY would send for the expected rows."""
-    found = table_bytes(connection, relation, columns, order)
-    left = right = np.zeros(0, np.uint8)
-    while True:
-        left = left if len(left) else next(found, left)
-        right = right if len(right) else next(expected, right)
-        size = min(len(left), len(right))
-        if size == 0 and len(left) == len(right):
-            return
-        if size == 0 or not np.array_equal(left[:size], right[:size]):
-            found.close()
-            raise VerificationFailed(
-                f"{relation[0]}.{relation[1]} does not hold the rows that its edit log gives",
-                remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
-            )
-        left, right = left[size:], right[size:]
-        yield size
+    table = table_of(state, world.build)
+    with progress.stage(_COMPARE, table.rows) as stage:
+        table.compare(database, relations, stage)
+    return Verified(table.rows, table.shown, journal.checked), state

@@ -26,9 +26,16 @@ def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
 
 
 def table_bytes(
-    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
+    connection: Connection,
+    relation: tuple[str, str],
+    columns: list[str],
+    order: list[str],
+    ids: tuple[int | None, int | None] = (None, None),
 ) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order."""
+    """The rows of a release's table as COPY sends them, in this order.
+
+    ids: only those from this trajectory_id on, and before that one.
+    """
     raw = driver(connection)
     if not relation_exists(connection, *relation):
         raise VerificationFailed(
@@ -37,9 +44,15 @@ def table_bytes(
         )
     raw.execute("SET LOCAL synchronize_seqscans = off")
     raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+    limits: list[sql.Composable] = [
+        sql.SQL("trajectory_id {} {}").format(sql.SQL(sign), sql.Literal(limit))
+        for sign, limit in zip((">=", "<"), ids, strict=True)
+        if limit is not None
+    ]
+    query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.Identifier(*relation),
+        sql.SQL(" AND ").join(limits or [sql.SQL("true")]),
         sql.SQL(", ").join(map(sql.Identifier, order)),
     )
     return copy_bytes(raw, query)

@@ -27,7 +27,8 @@ POINTS = Layout(
 )
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
-_STAGING = re.compile(r"^staging_(\d+)(_line)?$")
+LINE_COLUMNS = ["trajectory_id", "geom"]
+_STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
 _INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
@@ -36,8 +37,9 @@ _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
 
 
-def staging_names(release_id: int) -> tuple[str, str]:
-    return f"staging_{release_id}", f"staging_{release_id}_line"
+def staging_names(release_id: int) -> tuple[str, str, str]:
+    """The samples, the lines, and where workers note which parts of both they have written."""
+    return f"staging_{release_id}", f"staging_{release_id}_line", f"staging_{release_id}_part"
 
 
 def drop_staging(database: Database, release_id: int) -> None:
@@ -94,53 +96,78 @@ def fill_staging(
     lines: Callable[[], Iterable[Any]],
 ) -> None:
     """Write the table, then index it in two sessions while the lines are written in a third."""
-    name, line_name = staging_names(release_id)
-    schema = database.settings.schema
-    relation, line_relation = sql.Identifier(schema, name), sql.Identifier(schema, line_name)
+    relation, line_relation = staged_relations(database, release_id)
     with database.begin() as connection:
-        raw = driver(connection)
-        postgis = names_of(connection, database).postgis
         # created and filled in one transaction: a server with wal_level = minimal need not log it
+        create_points(connection, database, relation, srid, layout)
+        write_records(driver(connection), relation, layout.names, points)
+
+    def write_lines() -> None:
+        with database.begin() as connection:
+            create_lines(connection, database, line_relation, srid)
+            write_records(driver(connection), line_relation, LINE_COLUMNS, lines())
+            index_lines(connection, line_relation)
+
+    index_points(database, relation, layout, write_lines)
+
+
+def staged_relations(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
+    """The staged samples and the staged lines."""
+    name, line_name = staging_names(release_id)[:2]
+    schema = database.settings.schema
+    return sql.Identifier(schema, name), sql.Identifier(schema, line_name)
+
+
+def create_points(
+    connection: Connection, database: Database, relation: sql.Identifier, srid: int, layout: Layout
+) -> None:
+    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw.execute(
+        sql.SQL(
+            "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
+            "at timestamptz NOT NULL, geom {} NOT NULL)"
+        ).format(relation, _geometry(postgis, "Point", srid))
+    )
+    if layout is AREAS:
         raw.execute(
             sql.SQL(
-                "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
-                "at timestamptz NOT NULL, geom {} NOT NULL)"
-            ).format(relation, _geometry(postgis, "Point", srid))
+                "ALTER TABLE {} ADD COLUMN area {} NOT NULL, ADD COLUMN during tstzrange NOT NULL"
+            ).format(relation, _geometry(postgis, "Polygon", srid))
         )
-        if layout is AREAS:
-            raw.execute(
-                sql.SQL(
-                    "ALTER TABLE {} ADD COLUMN area {} NOT NULL, "
-                    "ADD COLUMN during tstzrange NOT NULL"
-                ).format(relation, _geometry(postgis, "Polygon", srid))
-            )
-        hand_over(connection, database, relation)
-        write_records(raw, relation, layout.names, points)
+    hand_over(connection, database, relation)
+
+
+def create_lines(
+    connection: Connection, database: Database, relation: sql.Identifier, srid: int
+) -> None:
+    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw.execute(
+        sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
+            relation, _geometry(postgis, "LineStringM", srid)
+        )
+    )
+    raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
+    hand_over(connection, database, relation)
+
+
+def index_lines(connection: Connection, relation: sql.Identifier) -> None:
+    raw = driver(connection)
+    raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(relation))
+    raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
+    raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+def index_points(
+    database: Database,
+    relation: sql.Identifier,
+    layout: Layout,
+    beside: Callable[[], None],
+) -> None:
+    """Index the samples in two sessions; `beside` follows in whichever has the shorter work."""
 
     def index(statement: str) -> None:
         with database.begin() as connection:
             driver(connection).execute(sql.SQL(statement).format(relation))
-
-    def write_lines() -> None:
-        with database.begin() as connection:
-            raw = driver(connection)
-            raw.execute(
-                sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
-                    line_relation, _geometry(postgis, "LineStringM", srid)
-                )
-            )
-            raw.execute(
-                sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(
-                    line_relation
-                )
-            )
-            hand_over(connection, database, line_relation)
-            write_records(raw, line_relation, ["trajectory_id", "geom"], lines())
-            raw.execute(
-                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(line_relation)
-            )
-            raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(line_relation))
-            raw.execute(sql.SQL("ANALYZE {}").format(line_relation))
 
     with database.side_by_side(2) as start:
         # the lines follow the primary key, which is the shorter of the two index builds
@@ -150,7 +177,7 @@ def fill_staging(
         if layout is AREAS:
             start(index, "CREATE INDEX ON {} USING gist (area)")
             start(index, "CREATE INDEX ON {} USING gist (during)")
-        start(write_lines)
+        start(beside)
     with database.begin() as connection:
         raw = driver(connection)
         unique = raw.execute(
@@ -232,7 +259,9 @@ def _publish_once(
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
         granted = catalog["granted"] and role_exists(connection, database, "analyst")
-        for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
+        for staged, final in zip(
+            staging_names(release_id)[:2], (name, f"{name}_line"), strict=True
+        ):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
                     sql.Identifier(schema, staged), sql.Identifier(released)

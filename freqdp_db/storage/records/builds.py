@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.ragged import offsets_from, offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
@@ -230,9 +231,13 @@ def _drop_unneeded(database: Database) -> list[int]:
 
 
 def load_trajectories(
-    connection: sa.Connection, database: Database, build: BuildRow
+    connection: sa.Connection,
+    database: Database,
+    build: BuildRow,
+    part: tuple[int, int] | None = None,
 ) -> Trajectories:
-    """The samples of a build, in order."""
+    """The samples of a build, in order; part: only the trajectories from one to before another."""
+    first, last = part or (0, build.trajectories)
     raw = driver(connection)
     # one worker and no joining of running scans: rows come in the order they were written
     raw.execute("SET LOCAL synchronize_seqscans = off")
@@ -245,15 +250,26 @@ def load_trajectories(
         sql.Identifier(database.settings.schema, "sample"),
         sql.Literal(build.build_id),
     )
+    if part is not None:
+        query += sql.SQL(" AND trajectory_id >= {} AND trajectory_id < {}").format(*part)
     rows = read_arrays(raw, query, layout)
     owner, seq = rows["trajectory_id"], rows["seq"]
     following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
     if not following.all():
         order = np.lexsort((seq, owner))
         rows = {name: column[order] for name, column in rows.items()}
-    offsets = offsets_of(rows["trajectory_id"], build.trajectories)
+    offsets = offsets_of(rows["trajectory_id"] - first, last - first)
     at = rows["at"]
     return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
+
+
+def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
+    """Where each trajectory's samples begin among all."""
+    layout = Layout([("samples", "int4")])
+    query = sql.SQL("SELECT samples FROM {} WHERE build_id = {} ORDER BY trajectory_id").format(
+        sql.Identifier(database.settings.schema, "trajectory"), sql.Literal(build.build_id)
+    )
+    return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
 
 
 def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
