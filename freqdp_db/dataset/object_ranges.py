@@ -190,11 +190,13 @@ def grid_of(filed: FiledPart) -> Grid:
     return filed.filed.grid
 
 
-def write_filed(filed: FiledPart, reach: Reach, build_id: int, number: int, srid: int) -> int:
+def write_filed(
+    filed: FiledPart, reach: Reach, build_id: int, run: int, number: int, srid: int
+) -> int:
     """Write the samples and the segments of a range; how many samples."""
     first, own = filed.part.first, filed.part.trajectories
     with Progress().stage("write samples") as stage:
         samples: Any = (SAMPLE, sample_chunks(build_id, own, stage, first))
         segments: Any = (SEGMENT, segment_chunks(build_id, srid, filed.filed, first))
-        write_range(reach.database(), build_id, number, samples, segments)
+        write_range(reach.database(), build_id, run, number, samples, segments)
     return own.samples

@@ -94,10 +94,10 @@ def make_spread(
             tf = add(list(parts.each(tf_of)))
             places = np.concatenate(list(parts.each(places_of)))
         with progress.stage("write samples", spread.samples) as stage:
-            build_parts.create_large(database, number_)
+            run = build_parts.create_large(database, number_)
             numbers = PerRange(range(len(parts.ranges)))
             reach = Reach.of(database)
-            for rows in filed.each(write_filed, reach, number_, numbers, built.srid):
+            for rows in filed.each(write_filed, reach, number_, run, numbers, built.srid):
                 stage.advance(rows)
             with database.side_by_side(1) as start:
                 start(write_small, database, number_, built, keys, tf, places, grid)

@@ -219,8 +219,15 @@ class Cluster:
 
     def on_every_worker(self, function: Callable[..., Any]) -> list[Any]:
         """function() of every worker that there is."""
-        with _lost():
-            return list(self._client.run(function).values())
+        try:
+            with _lost():
+                return list(self._client.run(function).values())
+        except (ImportError, AttributeError) as error:
+            raise EngineLost(
+                f"a Dask worker has no freqdp_db, or another one ({error})",
+                remedy=f"on the workers: {INSTALL}, the same version as here",
+                can_pass=False,
+            ) from None
 
 
 def require_dask(option: str) -> None:

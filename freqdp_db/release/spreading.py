@@ -78,10 +78,10 @@ class SpreadTable:
 
     def write(self, database: Database, release_id: int, stage: Stage) -> None:
         """Each worker writes its pieces; then the whole is indexed."""
-        staged_parts.create_staging(database, release_id, self.srid)
+        run = staged_parts.create_staging(database, release_id, self.srid)
         numbers = PerRange(range(len(self.ids)))
         written = self.pieces.each(
-            _write, self.places, self.srid, Reach.of(database), release_id, numbers
+            _write, self.places, self.srid, Reach.of(database), release_id, run, numbers
         )
         for rows in written:
             stage.advance(rows)
@@ -125,11 +125,18 @@ def _table(piece: Piece, places: Locations, srid: int) -> ReleasedTable:
 
 
 def _write(
-    piece: Piece, places: Locations, srid: int, reach: Reach, release_id: int, number: int
+    piece: Piece,
+    places: Locations,
+    srid: int,
+    reach: Reach,
+    release_id: int,
+    run: int,
+    number: int,
 ) -> int:
     """For a worker: its part of the staged tables."""
     table = _table(piece, places, srid)
-    staged_parts.write_part(reach.database(), release_id, number, table.points(), table.lines)
+    database = reach.database()
+    staged_parts.write_part(database, release_id, run, number, table.points(), table.lines)
     return piece.rows
 
 

@@ -21,14 +21,18 @@ from servers import SharedServer, cloned
 from world import city_template, freqdp, query, same_rows, value
 
 import freqdp_db
+from freqdp_db.dataset.building import build
 from freqdp_db.engines.choice import choose_engine
-from freqdp_db.engines.dask import Cluster, local_cluster
+from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
 from freqdp_db.engines.held import use_workers
-from freqdp_db.errors import BadInput, EngineLost, VerificationFailed
+from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
 from freqdp_db.interface.engines import at_work
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published import staged_parts
+from freqdp_db.storage.published.staging import drop_staging
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -176,6 +180,24 @@ def test_a_worker_is_killed(city: str, cluster: Cluster, stage: str) -> None:
     assert killing.killed
     _assert_same(city, _release(city, f"spared_{name}", None, method="gl"), other)
     assert value(city, "SELECT count(*) FROM freqdp.spend") == spent + 2
+
+
+def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
+    """It may come late, when the next run has made tables of the same names."""
+    first = staged_parts.create_staging(db, 7, 4326)
+    drop_staging(db, 7)
+    second = staged_parts.create_staging(db, 7, 4326)
+    with pytest.raises(FreqdpError):
+        staged_parts.write_part(db, 7, first, 0, [], list)
+    staged_parts.write_part(db, 7, second, 0, [], list)
+    staged_parts.write_part(db, 7, second, 0, _never(), list)
+    with pytest.raises(AssertionError, match="written twice"):
+        staged_parts.write_part(db, 7, second, 1, _never(), list)
+
+
+def _never() -> Iterator[bytes]:
+    raise AssertionError("written twice")
+    yield b""
 
 
 def _wait(done: Callable[[], Any], what: str) -> Any:
@@ -355,6 +377,12 @@ def test_no_password_reaches_the_scheduler(cluster: Cluster, city: str) -> None:
         assert secret not in known
 
 
+def test_values_do_not_show_themselves() -> None:
+    """Dask logs what failed tasks were given."""
+    call = _Call(os.getpid, ("a secret",))
+    assert "secret" not in repr((Kept("a secret"), call)) and "getpid" in repr(call)
+
+
 def test_what_is_chosen() -> None:
     none: dict[str, str] = {}
     assert not choose_engine(None, None, none).spread
@@ -364,3 +392,95 @@ def test_what_is_chosen() -> None:
     for engine, given in product([None, "threads"], ["dask", "threads"]):
         wanted = (engine or given) == "dask"
         assert choose_engine(engine, None, {"FREQDP_ENGINE": given}).spread is wanted
+
+
+_PARTS = ("sample", "location", "trajectory", "segment", "grid_cell")
+
+
+def _build(
+    url: str, dataset: str, workers: Cluster | None, progress: Progress | None = None
+) -> int:
+    with opened(url) as database, use_workers(workers):
+        return build(database, find_dataset(database, dataset), progress or Progress()).build_id
+
+
+def _assert_same_builds(url: str, one: int, other: int) -> None:
+    for part in _PARTS:
+        assert same_rows(url, f"built_{part}", f"rebuilt_{part}"), part
+    recorded = query(
+        url,
+        "SELECT rows, excluded, trajectories, samples, locations, segments, source_srid, srid, "
+        "time_step_us, median_gap_us, grid, fingerprint FROM freqdp.build WHERE build_id IN (%s, %s)",
+        one,
+        other,
+    )
+    assert recorded[0] == recorded[1]
+    left = "SELECT relname FROM pg_class WHERE relname ~ '_[0-9]+(_part)?$' AND relkind = 'r' " \
+        "AND NOT relispartition AND relnamespace = 'freqdp'::regnamespace"  # fmt: skip
+    assert query(url, left) == []
+
+
+def _keep(url: str, name: str, build_id: int) -> None:
+    """The rows of a build, which the next one sweeps."""
+    for part in _PARTS:
+        columns = value(
+            url,
+            "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attnum > 0 "
+            f"AND attname <> 'build_id' AND attrelid = 'freqdp.{part}'::regclass",
+        )
+        query(
+            url,
+            f"CREATE TABLE {name}_{part} AS SELECT {columns} FROM freqdp.{part} "
+            f"WHERE build_id = {build_id}",
+        )
+
+
+@pytest.fixture
+def text_keys(city: str) -> Iterator[str]:
+    """The city with keys that are texts, which our sorting and the server's could order otherwise."""
+    query(
+        city,
+        "CREATE VIEW named AS SELECT at, geom, CASE object_id % 4 WHEN 0 THEN 'Ä' WHEN 1 THEN 'z' "
+        "WHEN 2 THEN 'B-' ELSE 'a ' END || object_id AS who FROM demo.city",
+    )
+    freqdp(
+        city, "dataset", "add", "named", "--from", "public.named", "--object", "who",
+        "--time", "at", "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    yield "named"
+    for name, part in product(("built", "rebuilt"), _PARTS):
+        query(city, f"DROP TABLE IF EXISTS {name}_{part}")
+    freqdp(city, "dataset", "drop", "named").succeeded()
+    query(city, "DROP VIEW named")
+
+
+@pytest.mark.parametrize("killed", [None, "clean and snap", "write samples"])
+def test_builds(city: str, cluster: Cluster, text_keys: str, killed: str | None) -> None:
+    one = _build(city, text_keys, None)
+    _keep(city, "built", one)
+    progress = Progress() if killed is None else Killing(cluster, killed)
+    other = _build(city, text_keys, cluster, progress)
+    _keep(city, "rebuilt", other)
+    _assert_same_builds(city, one, other)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--time", "at", "--geom", "geom", "--snap", "exact"), "cannot build with snap exact"),
+        (("--time", "epoch", "--geom", "geom"), "cannot build from epoch numbers"),
+    ],
+)
+def test_builds_that_are_not_spread(
+    city: str, cluster: Cluster, options: tuple[str, ...], words: str
+) -> None:
+    query(
+        city,
+        "CREATE OR REPLACE VIEW odd AS SELECT *, extract(epoch FROM at) AS epoch FROM demo.city",
+    )
+    freqdp(
+        city, "dataset", "add", "odd", "--from", "public.odd", "--object", "object_id", *options
+    ).succeeded()
+    with pytest.raises(BadInput, match=words):
+        _build(city, "odd", cluster)
+    freqdp(city, "dataset", "drop", "odd").succeeded()

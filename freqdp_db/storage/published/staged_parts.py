@@ -26,25 +26,26 @@ def _notes(database: Database, release_id: int) -> sql.Identifier:
     return sql.Identifier(database.settings.schema, staging_names(release_id)[2])
 
 
-def create_staging(database: Database, release_id: int, srid: int) -> None:
-    """Empty tables, for all to see."""
+def create_staging(database: Database, release_id: int, srid: int) -> int:
+    """Empty tables, for all to see; the number of the run that fills them."""
     points, lines = staged_relations(database, release_id)
     with database.begin() as connection:
         create_points(connection, database, points, srid, POINTS)
         create_lines(connection, database, lines, srid)
-        create_notes(connection, database, _notes(database, release_id))
+        return create_notes(connection, database, _notes(database, release_id))
 
 
 def write_part(
     database: Database,
     release_id: int,
+    run: int,
     part: int,
     points: Iterable[Any],
     lines: Callable[[], Iterable[Any]],
 ) -> None:
     """Write a part, unless that was done before."""
     relation, line_relation = staged_relations(database, release_id)
-    with writing_once(database, _notes(database, release_id), part) as raw:
+    with writing_once(database, _notes(database, release_id), run, part) as raw:
         if raw is not None:
             write_records(raw, relation, POINTS.names, points)
             write_records(raw, line_relation, LINE_COLUMNS, lines())

@@ -21,19 +21,19 @@ def _notes(database: Database, build_id: int) -> sql.Identifier:
     return sql.Identifier(database.settings.schema, NOTED.format(build_id))
 
 
-def create_large(database: Database, build_id: int) -> None:
-    """Empty tables, for all to see."""
+def create_large(database: Database, build_id: int) -> int:
+    """Empty tables, for all to see; the number of the run that fills them."""
     with database.begin() as connection:
         for part in LARGE:
             create_part(connection, database, part, build_id)
-        create_notes(connection, database, _notes(database, build_id))
+        return create_notes(connection, database, _notes(database, build_id))
 
 
 def write_range(
-    database: Database, build_id: int, number: int, samples: Chunks, segments: Chunks
+    database: Database, build_id: int, run: int, number: int, samples: Chunks, segments: Chunks
 ) -> None:
     """Write a range, unless that was done before."""
-    with writing_once(database, _notes(database, build_id), number) as raw:
+    with writing_once(database, _notes(database, build_id), run, number) as raw:
         if raw is None:
             return
         for part, (layout, chunks) in zip(LARGE, (samples, segments), strict=True):
