@@ -16,6 +16,7 @@ from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.making import Made, fingerprint, reference, require_rows
+from freqdp_db.dataset.object_ranges import Read, place
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
 from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
@@ -112,19 +113,16 @@ def _discretise(
     require_rows(len(rows), excluded)
     srid = dataset.srid or _choose_srid(database, raw, rows)
     plane = reference(database, srid)
-    rows = cleaning.sort_rows(rows)
-    rows = cleaning.drop_repeats(rows, excluded)
-    x, y = transform(raw, plane, rows.x, rows.y)
-    inside = np.isfinite(x) & np.isfinite(y)
-    excluded["outside_projection"] = int((~inside).sum())
-    if not inside.all():
-        rows, x, y = rows.take(inside), x[inside], y[inside]
+    placed = place(Read(source.keys, rows, {}), raw, plane)
+    excluded |= placed.excluded
+    rows = placed.rows
     require_rows(len(rows), excluded)
-    snapped, source_x, source_y = _snap(database, dataset, source, rows, x, y, raw, plane)
-    present, owner = np.unique(rows.object, return_inverse=True)
-    offsets = offsets_of(owner, len(present))
+    snapped, source_x, source_y = _snap(
+        database, dataset, source, rows, placed.x, placed.y, raw, plane
+    )
+    offsets = offsets_of(rows.object, len(placed.keys))
     step = cleaning.time_step(partial(cleaning.on_step, rows.at), len(rows))
-    gaps = cleaning.gaps(rows.at, owner)
+    gaps = cleaning.gaps(rows.at, rows.object)
     median = float(np.median(gaps)) if len(gaps) else None
     places = snapped.locations
     built = Build(
@@ -135,7 +133,7 @@ def _discretise(
         source_srid=dataset.source_srid,
         timezone=dataset.mapping.timezone,
     )
-    return built, [source.keys[k] for k in present]
+    return built, placed.keys
 
 
 def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
@@ -168,6 +166,7 @@ def _snap(
         return snapped, *transform(plane, raw, snapped.locations.x, snapped.locations.y)
     if snap.kind == "exact":
         snapped = snap_exact(x, y)
+        assert snapped.row is not None
         return snapped, rows.x[snapped.row], rows.y[snapped.row]
     assert source.anchors is not None
     anchor_x, anchor_y, srid = source.anchors

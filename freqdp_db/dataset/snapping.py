@@ -51,8 +51,8 @@ class Snapped:
 
     locations: Locations
     of_row: Ids
-    row: Ints
-    """For each location, some row that is at it."""
+    row: Ints | None = None
+    """For each location of `exact`, some row that is at it."""
     anchor: Ints | None = None
     """For each location, the anchor that it is."""
 
@@ -136,14 +136,8 @@ def merge_cells(one: GridCells, other: GridCells) -> GridCells:
 
 def snap_grid(x: Metres, y: Metres, metres: float) -> Snapped:
     """Cells are multiples of `metres`; the location is the cell's centre."""
-    ix = np.floor(x / metres).astype(np.int64)
-    iy = np.floor(y / metres).astype(np.int64)
-    height = int(iy.max() - iy.min()) + 1
-    key = (ix - ix.min()) * height + (iy - iy.min())
-    of_row, row = _number(key, ix.astype(np.float64), iy.astype(np.float64), 1.0)
-    u, v = ix[row].astype(np.float64), iy[row].astype(np.float64)
-    centres = Locations((u + 0.5) * metres, (v + 0.5) * metres)
-    return Snapped(centres, of_row, row)
+    cells = GridCells.of(x, y, metres).numbered()
+    return Snapped(cells.locations(metres), cells.find(x, y, metres))
 
 
 def snap_exact(x: Metres, y: Metres) -> Snapped:

@@ -336,6 +336,18 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
     assert _leftovers(city) == []
 
 
+def test_jobs(city: str) -> None:
+    """A worker of ours has workers of Dask's do a job; what they cannot do is refused, once and for all."""
+    asked = "SELECT freqdp.request_release('city', %s, %s::numeric, %s::jsonb)"
+    able = value(city, asked, "gl", 1, '{"new_draw": true}')
+    unable = value(city, asked, "swap", None, '{"beside": "gl_dask"}')
+    answer = freqdp(city, "worker", "--once", "--engine", "dask", "--workers", "2")
+    assert answer.code == 4, answer
+    states = query(city, "SELECT job_id, state, error FROM freqdp.job ORDER BY 1")
+    assert states[0] == (able, "done", None)
+    assert states[1][:2] == (unable, "refused") and "looks at all trajectories" in states[1][2]
+
+
 def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     for option in (("--engine", "dask"), ("--engine", "dask://host:8786")):
@@ -452,6 +464,20 @@ def text_keys(city: str) -> Iterator[str]:
         query(city, f"DROP TABLE IF EXISTS {name}_{part}")
     freqdp(city, "dataset", "drop", "named").succeeded()
     query(city, "DROP VIEW named")
+
+
+def test_a_range_without_a_usable_row(city: str, cluster: Cluster, text_keys: str) -> None:
+    query(
+        city,
+        "CREATE OR REPLACE VIEW named AS SELECT at, CASE WHEN object_id < 20 THEN geom ELSE "
+        "ST_SetSRID(ST_MakePoint(0, 0), 4326) END::geometry(Point, 4326) AS geom, "
+        "(1000 + object_id)::text AS who FROM demo.city",
+    )
+    one = _build(city, text_keys, None)
+    _keep(city, "built", one)
+    other = _build(city, text_keys, cluster)
+    _keep(city, "rebuilt", other)
+    _assert_same_builds(city, one, other)
 
 
 @pytest.mark.parametrize("killed", [None, "clean and snap", "write samples"])
