@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from freqdp_db.release.comparing import Ids, Relations, compare_tables
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.reach import Reach
+from freqdp_db.storage.copy.layout import Layout
 from freqdp_db.storage.published import staged_parts
+from freqdp_db.storage.published.staging import POINTS
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,9 @@ class SpreadTable:
     shown: int
     """How many trajectories it has."""
     areas: None = None
+    layout: ClassVar[Layout] = POINTS
+    in_order: ClassVar[bool] = False
+    """Pages of several writers are mixed: rows are compared by their index."""
 
     @classmethod
     def of(cls, state: State, build: Build) -> SpreadTable:
@@ -76,8 +82,8 @@ class SpreadTable:
             len(order),
         )
 
-    def write(self, database: Database, release_id: int, stage: Stage) -> None:
-        """Each worker writes its pieces; then the whole is indexed."""
+    def write_points(self, database: Database, release_id: int, stage: Stage) -> None:
+        """Each worker writes its pieces, samples and lines."""
         run = staged_parts.create_staging(database, release_id, self.srid)
         numbers = PerRange(range(len(self.ids)))
         written = self.pieces.each(
@@ -85,12 +91,17 @@ class SpreadTable:
         )
         for rows in written:
             stage.advance(rows)
-        staged_parts.finish_staging(database, release_id)
+
+    def write_lines(self, database: Database, release_id: int) -> None:
+        """They are written; index them."""
+        staged_parts.finish_lines(database, release_id)
 
     def compare(self, database: Database, relations: Relations, stage: Stage) -> None:
         """Each worker compares its pieces with the stored tables."""
         reach, ids = Reach.of(database), PerRange(self.ids)
-        for rows in self.pieces.each(_compare, self.places, self.srid, reach, relations, ids):
+        relations.lines_written()
+        named = (relations.points, relations.lines)
+        for rows in self.pieces.each(_compare, self.places, self.srid, reach, named, ids):
             stage.advance(rows)
 
 
@@ -141,12 +152,17 @@ def _write(
 
 
 def _compare(
-    piece: Piece, places: Locations, srid: int, reach: Reach, relations: Relations, ids: Ids
+    piece: Piece,
+    places: Locations,
+    srid: int,
+    reach: Reach,
+    relations: tuple[tuple[str, str], tuple[str, str]],
+    ids: Ids,
 ) -> int:
     """For a worker: its part of the stored tables."""
     table = _table(piece, places, srid)
     with Progress().stage("compare") as stage:
-        compare_tables(reach.database(), relations, table, stage, ids)
+        compare_tables(reach.database(), Relations(*relations), table, stage, ids)
     return piece.rows
 
 

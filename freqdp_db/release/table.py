@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class ReleasedTable:
     areas: Areas | None
     """Each sample's, in the source's SRID."""
     srid: int
+    in_order: ClassVar[bool] = True
+    """Whether rows can be compared as they were written, before there is an index."""
 
     @classmethod
     def of(cls, state: State, build: Build) -> ReleasedTable:
@@ -74,10 +76,14 @@ class ReleasedTable:
     def layout(self) -> Layout:
         return POINTS if self.areas is None else AREAS
 
-    def write(self, database: Database, release_id: int, stage: Stage) -> None:
-        """Fill the staged tables."""
+    def write_points(self, database: Database, release_id: int, stage: Stage) -> None:
+        """Fill the staged table of samples."""
         points = _counted(self.points(), stage)
-        staging.fill_staging(database, release_id, self.srid, self.layout, points, self.lines)
+        staging.write_points(database, release_id, self.srid, self.layout, points)
+
+    def write_lines(self, database: Database, release_id: int) -> None:
+        """Fill the staged table of lines, and index it."""
+        staging.write_lines(database, release_id, self.srid, self.lines())
 
     def compare(self, database: Database, relations: Relations, stage: Stage) -> None:
         """Compare with stored tables; raises VerificationFailed."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import State, World
@@ -11,12 +13,11 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.comparing import Relations
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
-from freqdp_db.release.spreading import table_of
+from freqdp_db.release.spreading import SpreadTable, table_of
+from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published.staging import staging_names
 from freqdp_db.storage.records.releases import ReleaseRow
-
-_REPLAY, _COMPARE = VERIFY_STAGES = ("replay steps", "compare rows")
-"""What a progress calls the two halves of the check."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,14 @@ def require_published(release: ReleaseRow, verb: str) -> None:
 
 def released_relations(database: Database, name: str) -> Relations:
     schema = database.settings.release_schema
-    return (schema, name), (schema, f"{name}_line")
+    return Relations((schema, name), (schema, f"{name}_line"))
+
+
+def staged_relations(database: Database, release_id: int, lines: Callable[[], Any]) -> Relations:
+    """Of a release that is being made; its indexes may be in the making, too."""
+    schema = database.settings.schema
+    points, line_name, _ = staging_names(release_id)
+    return Relations((schema, points), (schema, line_name), lines, in_order=True)
 
 
 def verify(
@@ -55,7 +63,6 @@ def verify(
     world: World,
     progress: Progress,
 ) -> Verified:
-    """After each step what it promises holds, and the last state is the table."""
     return replay(database, release, relations, world, progress)[0]
 
 
@@ -67,12 +74,36 @@ def replay(
     progress: Progress,
 ) -> tuple[Verified, State]:
     """Verify, and return what was released: with whose each sample is."""
+    replayed = replay_steps(database, release, world, progress)
+    return compare_rows(database, replayed, relations, progress), replayed.state
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the stored draws and logs give, each step checked on the way."""
+
+    state: State
+    table: ReleasedTable | SpreadTable
+    checked: dict[str, int]
+
+
+def replay_steps(
+    database: Database, release: ReleaseRow, world: World, progress: Progress
+) -> Replayed:
+    """After each step what it promises holds."""
     request = Request.of(release)
-    with progress.stage(_REPLAY) as stage, database.begin(snapshot=True) as connection:
+    with progress.stage("replay steps") as stage, database.begin(snapshot=True) as connection:
         journal = ReplayJournal(connection, database, release.release_id)
         state = run_steps(request.method, request.values, world, journal, Progress())
         stage.advance(state.samples)
-    table = table_of(state, world.build)
-    with progress.stage(_COMPARE, table.rows) as stage:
+    return Replayed(state, table_of(state, world.build), journal.checked)
+
+
+def compare_rows(
+    database: Database, replayed: Replayed, relations: Relations, progress: Progress
+) -> Verified:
+    """The last state is the table."""
+    table = replayed.table
+    with progress.stage("compare rows", table.rows) as stage:
         table.compare(database, relations, stage)
-    return Verified(table.rows, table.shown, journal.checked), state
+    return Verified(table.rows, table.shown, replayed.checked)

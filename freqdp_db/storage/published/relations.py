@@ -32,7 +32,7 @@ def table_bytes(
     order: list[str],
     ids: tuple[int | None, int | None] = (None, None),
 ) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order.
+    """The rows of a release's table as COPY sends them, in this order; none: as they were written.
 
     ids: only those from this trajectory_id on, and before that one.
     """
@@ -44,17 +44,18 @@ def table_bytes(
         )
     raw.execute("SET LOCAL synchronize_seqscans = off")
     raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(*relation)
+    )
     limits: list[sql.Composable] = [
         sql.SQL("trajectory_id {} {}").format(sql.SQL(sign), sql.Literal(limit))
         for sign, limit in zip((">=", "<"), ids, strict=True)
         if limit is not None
     ]
-    query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
-        sql.Identifier(*relation),
-        sql.SQL(" AND ").join(limits or [sql.SQL("true")]),
-        sql.SQL(", ").join(map(sql.Identifier, order)),
-    )
+    if limits:
+        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(limits)
+    if order:
+        query += sql.SQL(" ORDER BY ") + sql.SQL(", ").join(map(sql.Identifier, order))
     return copy_bytes(raw, query)
 
 

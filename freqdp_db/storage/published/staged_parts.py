@@ -16,8 +16,7 @@ from freqdp_db.storage.published.staging import (
     create_lines,
     create_points,
     index_lines,
-    index_points,
-    staged_relations,
+    staged,
     staging_names,
 )
 
@@ -28,10 +27,9 @@ def _notes(database: Database, release_id: int) -> sql.Identifier:
 
 def create_staging(database: Database, release_id: int, srid: int) -> int:
     """Empty tables, for all to see; the number of the run that fills them."""
-    points, lines = staged_relations(database, release_id)
     with database.begin() as connection:
-        create_points(connection, database, points, srid, POINTS)
-        create_lines(connection, database, lines, srid)
+        create_points(connection, database, release_id, srid, POINTS)
+        create_lines(connection, database, release_id, srid)
         return create_notes(connection, database, _notes(database, release_id))
 
 
@@ -44,20 +42,15 @@ def write_part(
     lines: Callable[[], Iterable[Any]],
 ) -> None:
     """Write a part, unless that was done before."""
-    relation, line_relation = staged_relations(database, release_id)
+    relation, line_relation = staged(database, release_id)
     with writing_once(database, _notes(database, release_id), run, part) as raw:
         if raw is not None:
             write_records(raw, relation, POINTS.names, points)
             write_records(raw, line_relation, LINE_COLUMNS, lines())
 
 
-def finish_staging(database: Database, release_id: int) -> None:
-    """Index what the parts have filled."""
-    relation, line_relation = staged_relations(database, release_id)
-
-    def lines() -> None:
-        with database.begin() as connection:
-            index_lines(connection, line_relation)
-
-    index_points(database, relation, POINTS, lines)
+def finish_lines(database: Database, release_id: int) -> None:
+    """Index the lines, and forget the notes: all parts are written."""
+    with database.begin() as connection:
+        index_lines(connection, staged(database, release_id)[1])
     drop_notes(database, _notes(database, release_id))

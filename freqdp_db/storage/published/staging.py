@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -27,8 +28,10 @@ POINTS = Layout(
 )
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
-LINE_COLUMNS = ["trajectory_id", "geom"]
 _STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
+LINE_COLUMNS = ["trajectory_id", "geom"]
+KEY = ["trajectory_id", "seq"]
+"""Of the table of samples: its primary key, and the order in which its rows are written."""
 _INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
@@ -46,10 +49,10 @@ def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
     with database.begin() as connection:
         # without a timeout: the server may still be at the last statement of a killed run
-        _drop_staged(connection, database, release_id)
+        _dropstaged(connection, database, release_id)
 
 
-def _drop_staged(connection: Connection, database: Database, release_id: int) -> None:
+def _dropstaged(connection: Connection, database: Database, release_id: int) -> None:
     for name in staging_names(release_id):
         driver(connection).execute(
             sql.SQL("DROP TABLE IF EXISTS {}").format(
@@ -75,7 +78,7 @@ def sweep_staging(database: Database) -> list[int]:
         with suppress(Busy), database.begin() as connection:
             if is_free(connection, database, "release", release_id):
                 limit_waiting(connection)
-                _drop_staged(connection, database, release_id)
+                _dropstaged(connection, database, release_id)
                 swept.append(release_id)
     return swept
 
@@ -87,40 +90,28 @@ def limit_waiting(connection: Connection) -> None:
     )
 
 
-def fill_staging(
-    database: Database,
-    release_id: int,
-    srid: int,
-    layout: Layout,
-    points: Iterable[Any],
-    lines: Callable[[], Iterable[Any]],
+def write_points(
+    database: Database, release_id: int, srid: int, layout: Layout, points: Iterable[Any]
 ) -> None:
-    """Write the table, then index it in two sessions while the lines are written in a third."""
-    relation, line_relation = staged_relations(database, release_id)
+    """Create the table of samples and fill it; its indexes follow."""
     with database.begin() as connection:
         # created and filled in one transaction: a server with wal_level = minimal need not log it
-        create_points(connection, database, relation, srid, layout)
-        write_records(driver(connection), relation, layout.names, points)
-
-    def write_lines() -> None:
-        with database.begin() as connection:
-            create_lines(connection, database, line_relation, srid)
-            write_records(driver(connection), line_relation, LINE_COLUMNS, lines())
-            index_lines(connection, line_relation)
-
-    index_points(database, relation, layout, write_lines)
+        relation = create_points(connection, database, release_id, srid, layout)
+        write_records(driver(connection), relation, layout.names, points, created_here=True)
 
 
-def staged_relations(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
-    """The staged samples and the staged lines."""
-    name, line_name = staging_names(release_id)[:2]
-    schema = database.settings.schema
-    return sql.Identifier(schema, name), sql.Identifier(schema, line_name)
+def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[Any]) -> None:
+    """Create the table of lines, fill it and index it."""
+    with database.begin() as connection:
+        relation = create_lines(connection, database, release_id, srid)
+        write_records(driver(connection), relation, LINE_COLUMNS, lines, created_here=True)
+        index_lines(connection, relation)
 
 
 def create_points(
-    connection: Connection, database: Database, relation: sql.Identifier, srid: int, layout: Layout
-) -> None:
+    connection: Connection, database: Database, release_id: int, srid: int, layout: Layout
+) -> sql.Identifier:
+    relation = staged(database, release_id)[0]
     raw, postgis = driver(connection), names_of(connection, database).postgis
     raw.execute(
         sql.SQL(
@@ -135,11 +126,13 @@ def create_points(
             ).format(relation, _geometry(postgis, "Polygon", srid))
         )
     hand_over(connection, database, relation)
+    return relation
 
 
 def create_lines(
-    connection: Connection, database: Database, relation: sql.Identifier, srid: int
-) -> None:
+    connection: Connection, database: Database, release_id: int, srid: int
+) -> sql.Identifier:
+    relation = staged(database, release_id)[1]
     raw, postgis = driver(connection), names_of(connection, database).postgis
     raw.execute(
         sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
@@ -148,6 +141,7 @@ def create_lines(
     )
     raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
     hand_over(connection, database, relation)
+    return relation
 
 
 def index_lines(connection: Connection, relation: sql.Identifier) -> None:
@@ -157,27 +151,32 @@ def index_lines(connection: Connection, relation: sql.Identifier) -> None:
     raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
-def index_points(
-    database: Database,
-    relation: sql.Identifier,
-    layout: Layout,
-    beside: Callable[[], None],
-) -> None:
-    """Index the samples in two sessions; `beside` follows in whichever has the shorter work."""
+def start_indexes(
+    database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
+) -> list[Future[None]]:
+    """Index the samples: one statement a call of `start`, the longest first."""
+    relation = staged(database, release_id)[0]
+    indexed = ["USING gist (geom)", "(at)"]
+    if layout is AREAS:
+        indexed += ["USING gist (area)", "USING gist (during)"]
+    statements = [
+        *(f"CREATE INDEX ON {{}} {columns}" for columns in indexed),
+        f"CREATE UNIQUE INDEX ON {{}} ({', '.join(KEY)})",
+    ]
 
     def index(statement: str) -> None:
         with database.begin() as connection:
-            driver(connection).execute(sql.SQL(statement).format(relation))
+            raw = driver(connection)
+            # the GiST index takes longest and knows no workers: others leave it its processor
+            raw.execute("SET LOCAL max_parallel_maintenance_workers = 0")
+            raw.execute(sql.SQL(statement).format(relation))
 
-    with database.side_by_side(2) as start:
-        # the lines follow the primary key, which is the shorter of the two index builds
-        start(index, "CREATE INDEX ON {} USING gist (geom)")
-        start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
-        start(index, "CREATE INDEX ON {} (at)")
-        if layout is AREAS:
-            start(index, "CREATE INDEX ON {} USING gist (area)")
-            start(index, "CREATE INDEX ON {} USING gist (during)")
-        start(beside)
+    return [start(index, statement) for statement in statements]
+
+
+def finish_indexes(database: Database, release_id: int) -> None:
+    """The unique index becomes the primary key."""
+    relation = staged(database, release_id)[0]
     with database.begin() as connection:
         raw = driver(connection)
         unique = raw.execute(
@@ -193,6 +192,13 @@ def index_points(
             )
         )
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+def staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
+    """The staged samples and the staged lines."""
+    points, lines, _ = staging_names(release_id)
+    schema = database.settings.schema
+    return sql.Identifier(schema, points), sql.Identifier(schema, lines)
 
 
 def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
