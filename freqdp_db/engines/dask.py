@@ -176,18 +176,17 @@ def _lost() -> Iterator[None]:
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
-    from distributed.client import FutureCancelledError
     from distributed.comm import CommClosedError
 
     try:
         yield
     except KilledWorker:
         raise EngineLost(
-            f"{_DEATHS_ALLOWED} Dask workers died at the same task",
+            "one Dask worker after the other died at the same task",
             remedy="they may have too little memory: see their logs; then go on with the same command",
             can_pass=False,
         ) from None
-    except (CancelledError, FutureCancelledError, CommClosedError, TimeoutError, OSError) as error:
+    except (CancelledError, CommClosedError, TimeoutError, OSError) as error:
         raise EngineLost(
             f"the Dask scheduler or all of its workers were lost ({type(error).__name__})",
             remedy="once they run again, the same command goes on where it stopped",
@@ -287,7 +286,7 @@ def cluster_at(address: str) -> Iterator[Cluster]:
                 remedy="check --engine and that `dask scheduler` runs there",
             ) from None
         with client:
-            workers = client.scheduler_info(n_workers=-1)["workers"]
+            workers = client.nthreads()
             if not workers:
                 raise EngineLost(
                     f"the Dask scheduler at {address} has no workers",

@@ -383,7 +383,7 @@ def test_methods_that_are_not_spread(city: str, cluster: Cluster, method: str) -
 
 def test_no_password_reaches_the_scheduler(cluster: Cluster, city: str) -> None:
     """What the scheduler knows of its workers and tasks names no database."""
-    known = repr(cluster._client.scheduler_info(n_workers=-1))
+    known = repr(cluster._client.scheduler_info())
     assert "127.0.0.1" in known
     for secret in ("postgresql://", "DATABASE_URL", city):
         assert secret not in known
