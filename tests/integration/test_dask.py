@@ -447,47 +447,57 @@ def _keep(url: str, name: str, build_id: int) -> None:
         )
 
 
-@pytest.fixture
-def text_keys(city: str) -> Iterator[str]:
-    """The city with keys that are texts, which our sorting and the server's could order otherwise."""
-    query(
-        city,
-        "CREATE VIEW named AS SELECT at, geom, CASE object_id % 4 WHEN 0 THEN 'Ä' WHEN 1 THEN 'z' "
-        "WHEN 2 THEN 'B-' ELSE 'a ' END || object_id AS who FROM demo.city",
-    )
+_KEYS = {
+    # our sorting and the server's could order these otherwise
+    "text": "CASE ascii(right(object_id, 1)) % 4 WHEN 0 THEN 'Ä' WHEN 1 THEN 'z' WHEN 2 THEN 'B-' "
+    "ELSE 'a ' END || object_id",
+    # and these are no texts
+    "integer": "('x' || left(md5(object_id), 6))::bit(24)::int - 8000000",
+}
+_NOWHERE = "ST_SetSRID(ST_MakePoint(0, 0), 4326)::geometry(Point, 4326)"
+_FEW = (
+    "object_id < (SELECT min(object_id) || '~' FROM demo.city) OR object_id = (SELECT "
+    'percentile_disc(0.2) WITHIN GROUP (ORDER BY object_id COLLATE "C") FROM demo.city)'
+)
+
+
+@contextmanager
+def _named(url: str, key: str, geom: str = "geom") -> Iterator[str]:
+    """The city under other keys, as a dataset."""
+    query(url, f"CREATE VIEW named AS SELECT at, {geom} AS geom, {key} AS who FROM demo.city")
     freqdp(
-        city, "dataset", "add", "named", "--from", "public.named", "--object", "who",
+        url, "dataset", "add", "named", "--from", "public.named", "--object", "who",
         "--time", "at", "--geom", "geom",
     ).succeeded()  # fmt: skip
     yield "named"
     for name, part in product(("built", "rebuilt"), _PARTS):
-        query(city, f"DROP TABLE IF EXISTS {name}_{part}")
-    freqdp(city, "dataset", "drop", "named").succeeded()
-    query(city, "DROP VIEW named")
+        query(url, f"DROP TABLE IF EXISTS {name}_{part}")
+    freqdp(url, "dataset", "drop", "named").succeeded()
+    query(url, "DROP VIEW named")
 
 
-def test_a_range_without_a_usable_row(city: str, cluster: Cluster, text_keys: str) -> None:
-    query(
-        city,
-        "CREATE OR REPLACE VIEW named AS SELECT at, CASE WHEN object_id < 20 THEN geom ELSE "
-        "ST_SetSRID(ST_MakePoint(0, 0), 4326) END::geometry(Point, 4326) AS geom, "
-        "(1000 + object_id)::text AS who FROM demo.city",
-    )
-    one = _build(city, text_keys, None)
-    _keep(city, "built", one)
-    other = _build(city, text_keys, cluster)
-    _keep(city, "rebuilt", other)
-    _assert_same_builds(city, one, other)
-
-
-@pytest.mark.parametrize("killed", [None, "clean and snap", "write samples"])
-def test_builds(city: str, cluster: Cluster, text_keys: str, killed: str | None) -> None:
-    one = _build(city, text_keys, None)
-    _keep(city, "built", one)
-    progress = Progress() if killed is None else Killing(cluster, killed)
-    other = _build(city, text_keys, cluster, progress)
-    _keep(city, "rebuilt", other)
-    _assert_same_builds(city, one, other)
+@pytest.mark.parametrize(
+    ("key", "geom", "killed"),
+    [
+        ("text", "geom", None),
+        ("integer", "geom", None),
+        # the last range has not one row that can be used
+        ("text", f"CASE WHEN {_FEW} THEN geom ELSE {_NOWHERE} END", None),
+        ("text", "geom", "clean and snap"),
+        ("text", "geom", "write samples"),
+    ],
+    ids=["text", "integer", "few", "killed early", "killed late"],
+)
+def test_builds(city: str, cluster: Cluster, key: str, geom: str, killed: str | None) -> None:
+    # the keys of `few` are in the order of the objects
+    wanted = _KEYS[key] if geom == "geom" else "object_id"
+    with _named(city, wanted, geom) as name:
+        one = _build(city, name, None)
+        _keep(city, "built", one)
+        progress = Progress() if killed is None else Killing(cluster, killed)
+        other = _build(city, name, cluster, progress)
+        _keep(city, "rebuilt", other)
+        _assert_same_builds(city, one, other)
 
 
 @pytest.mark.parametrize(
