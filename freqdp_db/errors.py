@@ -16,6 +16,7 @@
       Busy                       somebody else is at it; names the holder
       ResumeRefused              stored targets and recomputed edits disagree
       ServerRefused              the server said no for a reason of its own (disk full, cancelled)
+      EngineLost                 the workers that --engine names cannot be reached, or went away
     VerificationFailed           exit code 3: a release is not what its log says
     Interrupted                  exit code 130: Ctrl-C or SIGTERM
 
@@ -146,6 +147,12 @@ class ResumeRefused(FreqdpError):
 
 class ServerRefused(FreqdpError):
     """The database server refused the statement."""
+
+
+class EngineLost(FreqdpError):
+    """The workers that do the work cannot be reached."""
+
+    can_pass = True
 
 
 class Interrupted(FreqdpError):

@@ -9,6 +9,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Engine, Workers
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 
@@ -105,9 +106,11 @@ def set_(session: Session, name: Name, region: Region = None, period: Period = N
 
 
 @command(app, "build")
-def build(session: Session, name: Name) -> None:
+def build(session: Session, name: Name, engine: Engine = None, workers: Workers = None) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
-    built = freqdp_db.build_dataset(session.target, name, progress=session.progress())
+    built = freqdp_db.build_dataset(
+        session.target, name, engine=engine, workers=workers, progress=session.progress()
+    )
 
     def show() -> None:
         session.print_all(built.lines())

@@ -10,7 +10,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import Dataset, Signature
+from freqdp_db.cli.request import Dataset, Signature, ThreadsOnly
 
 if TYPE_CHECKING:
     from freqdp_db.interface.evaluation import Evaluated
@@ -38,10 +38,17 @@ def register(app: typer.Typer) -> None:
         roads: RoadsOption = None,
         map_: MapOption = None,
         seed: SeedOption = 1,
+        engine: ThreadsOnly = None,
     ) -> None:
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
         found = freqdp_db.evaluate(
-            session.target, release, roads=roads, map=map_, seed=seed, progress=session.progress()
+            session.target,
+            release,
+            roads=roads,
+            map=map_,
+            seed=seed,
+            engine=engine,
+            progress=session.progress(),
         )
 
         session.answer(found, lambda: show_evaluation(session, found))
@@ -79,6 +86,7 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
         force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+        engine: ThreadsOnly = None,
     ) -> None:
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         found = freqdp_db.experiment(
@@ -94,6 +102,7 @@ def register(app: typer.Typer) -> None:
             map=map_,
             out=out,
             force=force,
+            engine=engine,
             progress=session.progress(),
         )
         session.answer(

@@ -9,6 +9,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Engine, Workers
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +54,8 @@ def register(app: typer.Typer) -> None:
                 help="Where --metrics listens. 0.0.0.0 is for containers: others can reach it.",
             ),
         ] = "127.0.0.1",
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> None:
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
         if health:
@@ -73,6 +76,8 @@ def register(app: typer.Typer) -> None:
             grace=grace,
             metrics=metrics,
             metrics_address=metrics_address,
+            engine=engine,
+            workers=workers,
             log=True,
         )
         session.answer(

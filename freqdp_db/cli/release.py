@@ -10,7 +10,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption
-from freqdp_db.cli.request import Memory
+from freqdp_db.cli.request import Engine, Memory, Workers
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
@@ -50,9 +50,11 @@ def show(session: Session, name: Name) -> None:
 
 
 @command(app, "verify")
-def verify(session: Session, name: Name) -> None:
+def verify(session: Session, name: Name, engine: Engine = None, workers: Workers = None) -> None:
     """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
-    found = freqdp_db.verify(session.target, name, progress=session.progress())
+    found = freqdp_db.verify(
+        session.target, name, engine=engine, workers=workers, progress=session.progress()
+    )
     session.answer(
         found,
         lambda: session.print(
@@ -63,9 +65,24 @@ def verify(session: Session, name: Name) -> None:
 
 
 @command(app, "resume")
-def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
+def resume(
+    session: Session,
+    name: Name,
+    memory: Memory = "4GB",
+    engine: Engine = None,
+    workers: Workers = None,
+) -> None:
     """Go on with an interrupted release from its stored targets. Spends nothing."""
-    session.show(freqdp_db.resume(session.target, name, memory=memory, progress=session.progress()))
+    session.show(
+        freqdp_db.resume(
+            session.target,
+            name,
+            memory=memory,
+            engine=engine,
+            workers=workers,
+            progress=session.progress(),
+        )
+    )
 
 
 @command(app, "withdraw")

@@ -22,6 +22,27 @@ Memory = Annotated[
         "is the same.",
     ),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Who does the work: threads (of this process); dask (processes that it starts); "
+        "dask://host:8786 or tls://host:8786 (a scheduler of yours). The result is the same. "
+        "Default: FREQDP_ENGINE, then threads.",
+        show_default=False,
+    ),
+]
+ThreadsOnly = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="threads; what compares all trajectories with each other is refused on Dask.",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None, whole_number("--workers", "Processes of --engine dask. Default: one for each core.")
+]
 Signature = Annotated[int, whole_number("--signature", "m: size of a signature.")]
 _PANEL = "Of the method"
 SEED = frozenset({"seed"})

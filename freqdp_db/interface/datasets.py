@@ -12,8 +12,10 @@ from freqdp_db.dataset.facts import change_facts
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, mode_of, reached, working
+from freqdp_db.interface.engines import at_work
 from freqdp_db.progress import Progress
 from freqdp_db.release.persons import open_for_persons
 from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
@@ -138,12 +140,22 @@ def set_dataset(
 
 
 def build_dataset(
-    connection: Connection, name: str, *, progress: Progress | None = None
+    connection: Connection,
+    name: str,
+    *,
+    engine: str | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> BuiltDataset:
-    """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
+    """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid.
+
+    engine, workers: as for `anonymize`.
+    """
+    chosen = choose_engine(engine, workers)
     with reached(connection) as database:
         shown = working(progress, kernels=True)
-        row = build(database, find_dataset(database, name), shown)
+        with at_work(chosen, database, shown):
+            row = build(database, find_dataset(database, name), shown)
         sparse = sparse_objects(database, row.build_id, 10)
     return BuiltDataset(
         **vars(row), seconds=shown.seconds, objects_with_fewer_than_20_places=sparse

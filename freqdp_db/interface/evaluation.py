@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freqdp_db.documents import Document, aside
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.evaluation import evaluate as evaluating
 from freqdp_db.evaluation.audit import audit as auditing
 from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
@@ -21,6 +22,8 @@ from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import some_roads
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
+
+_NOT_SPREAD = "its metrics compare all trajectories with each other, in one process"
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,16 @@ def evaluate(
     roads: str | None = None,
     map: Sequence[str] | None = None,
     seed: int = evaluating.DEFAULT_SEED,
+    engine: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluated:
     """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes.
 
     roads: an edge table, for the recovery attack; map: which of its columns is which, such as
     `geom=the_geom`. seed: picks the samples, queries and resamples of the metrics.
+    engine: threads only; Dask is refused.
     """
+    choose_engine(engine, None).require_threads("evaluate", _NOT_SPREAD)
     evaluating.check_seed(seed)
     table, shown = some_roads(roads, map), working(progress)
     with reached(connection) as database:
@@ -84,13 +90,16 @@ def experiment(
     map: Sequence[str] | None = None,
     out: Path | str | None = None,
     force: bool = False,
+    engine: str | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
     """Measure methods side by side: a table and two figures. Publishes and spends nothing.
 
     method, epsilon, objects, time_step: several of each; None: all methods, 1, all objects, "none".
     out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
+    engine: threads only; Dask is refused.
     """
+    choose_engine(engine, None).require_threads("experiment", _NOT_SPREAD)
     wishes = Wishes(
         methods=method,
         epsilons=epsilon,

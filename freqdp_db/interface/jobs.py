@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from freqdp_db.documents import Document, aside
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.interface.connecting import Connection, Value, reached
+from freqdp_db.interface.engines import at_work
 from freqdp_db.jobs import schedule as scheduling
 from freqdp_db.jobs.document import MAX_KEEP, JobRequest
 from freqdp_db.jobs.health import living_workers, require_worker_here
@@ -172,6 +175,8 @@ def work(
     grace: float | str = DEFAULT_GRACE_S,
     metrics: int | None = None,
     metrics_address: str = "127.0.0.1",
+    engine: str | None = None,
+    workers: int | None = None,
     log: bool = False,
 ) -> Worked:
     """Do the jobs that were asked for, and the schedules. For the main thread: it minds signals.
@@ -179,14 +184,16 @@ def work(
     once: do what is due, then end; else until SIGTERM or SIGINT.
     lease: seconds without a sign of life after which others take a job over.
     grace: seconds to finish the job in hand after a signal; then it is given back.
-    metrics: a port to serve numbers for Prometheus on. log: write JSON lines to stderr.
+    metrics: a port to serve numbers for Prometheus on. engine, workers: as for `anonymize`; workers of
+    its own are started for each job, and stopped after it. log: write JSON lines to stderr.
     """
     # here: only who wants numbers waits for it
     from freqdp_db.jobs.metrics import exposed
 
     lease_s, grace_s = _seconds("--lease", lease), _seconds("--grace", grace)
+    chosen = partial(at_work, choose_engine(engine, workers))
     with reached(connection) as database, ExitStack() as around:
-        worker = Worker(database, lease_s=lease_s, grace_s=grace_s)
+        worker = Worker(database, lease_s=lease_s, grace_s=grace_s, engine=chosen)
         if log:
             around.enter_context(json_lines())
         around.enter_context(exposed(database, worker.served, metrics, metrics_address))

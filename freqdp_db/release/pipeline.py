@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.engines.held import workers_in_use
 from freqdp_db.errors import BadInput, Busy
 from freqdp_db.methods.loop import run_steps
+from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
 from freqdp_db.release.request import Request, check_release_name
+from freqdp_db.release.spreading import SpreadTable, table_of
 from freqdp_db.release.table import ReleasedTable, comments
 from freqdp_db.release.verification import (
     Replayed,
@@ -69,6 +72,7 @@ def anonymize(
     """Publish a release, or return, join or go on with the one that answers the same request."""
     if name is not None:
         check_release_name(name)
+    require_spread(request.method)
     require_declared(database)
     release, fresh = _ask(database, dataset, request, name, new_draw, recorded)
     if release.state == "published":
@@ -181,6 +185,7 @@ def run(
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
     join: if another session is at work on it, wait. None: that one has published it meanwhile.
     """
+    require_spread(Request.of(release).method)
     with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
         state = releases.get_release(database, release.release_id).state
@@ -204,7 +209,9 @@ def _carry_out(
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
     build = load_build(database, release.build_id, progress)
-    search = search_within(database, release.build_id, build, memory)
+    # workers hold the segments of their ranges: how many that are is a matter of how ranges are cut
+    spread = workers_in_use() is not None
+    search = None if spread else search_within(database, release.build_id, build, memory)
     world = make_world(database, build, request.method, request.values, search)
     # two sessions write while this one works: the logs of steps, the rows, the lines, the indexes
     with database.side_by_side(2) as start:
@@ -213,7 +220,7 @@ def _carry_out(
             database, release, request.seed, progress, lambda *work: logs.append(start(*work))
         )
         state = run_steps(request.method, request.values, world, journal, progress)
-        table = ReleasedTable.of(state, build)
+        table = table_of(state, build)
         written = start(_write_points, database, release, table, progress)
         for log in logs:
             log.result()
@@ -229,47 +236,46 @@ def _carry_out(
 
 
 def _write_points(
-    database: Database, release: ReleaseRow, table: ReleasedTable, progress: Progress
+    database: Database, release: ReleaseRow, table: ReleasedTable | SpreadTable, progress: Progress
 ) -> None:
     with progress.stage("write release", table.rows) as stage:
-        staging.write_points(
-            database,
-            release.release_id,
-            table.srid,
-            table.layout,
-            _counted(table.points(), stage),
-        )
+        table.write_points(database, release.release_id, stage)
 
 
 def _index_and_compare(
     database: Database,
     release: ReleaseRow,
-    table: ReleasedTable,
+    table: ReleasedTable | SpreadTable,
     replayed: Replayed,
     progress: Progress,
     start: Callable[..., Future[None]],
 ) -> Verified:
     """Compare what was written with what was replayed, while lines are written and indexes made."""
     number = release.release_id
-    lines = start(staging.write_lines, database, number, table.srid, table.lines())
+    lines = start(table.write_lines, database, number)
     indexes = staging.start_indexes(database, number, table.layout, start)
+
+    def finish() -> None:
+        with progress.stage("finish indexes"):
+            for index in indexes:
+                index.result()
+            staging.finish_indexes(database, number)
+
     staged = staged_relations(database, number, lines.result)
-    verified = compare_rows(database, replayed, staged, progress)
-    with progress.stage("finish indexes"):
-        for index in indexes:
-            index.result()
-        staging.finish_indexes(database, number)
+    if table.in_order:
+        verified = compare_rows(database, replayed, staged, progress)
+        finish()
+    else:
+        finish()
+        verified = compare_rows(database, replayed, staged, progress)
     return verified
 
 
-def _counted(chunks: Any, stage: Any) -> Any:
-    for chunk in chunks:
-        yield chunk
-        stage.advance(len(chunk))
-
-
 def _publish(
-    database: Database, release: ReleaseRow, request: Request, table: ReleasedTable
+    database: Database,
+    release: ReleaseRow,
+    request: Request,
+    table: ReleasedTable | SpreadTable,
 ) -> None:
     origin = requests.provenance(database, release)
     staging.publish(

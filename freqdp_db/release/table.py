@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from freqdp_db.columns.ragged import rows_of
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.dataset.projection import to_source
 from freqdp_db.methods.contract import Areas, State
+from freqdp_db.progress import Stage
+from freqdp_db.release.comparing import Relations, compare_tables
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.copy.layout import (
     POSTGRES_EPOCH_US,
     Layout,
@@ -23,6 +26,7 @@ from freqdp_db.storage.copy.layout import (
     range_bytes,
 )
 from freqdp_db.storage.copy.wire import encode_lines
+from freqdp_db.storage.published import staging
 from freqdp_db.storage.published.staging import AREAS, POINTS
 
 _LINE_ROWS = 1 << 20
@@ -45,6 +49,8 @@ class ReleasedTable:
     areas: Areas | None
     """Each sample's, in the source's SRID."""
     srid: int
+    in_order: ClassVar[bool] = True
+    """Whether rows can be compared as they were written, before there is an index."""
 
     @classmethod
     def of(cls, state: State, build: Build) -> ReleasedTable:
@@ -62,8 +68,26 @@ class ReleasedTable:
         return self.trajectories.samples
 
     @property
+    def shown(self) -> int:
+        """How many trajectories it has."""
+        return len(self.order)
+
+    @property
     def layout(self) -> Layout:
         return POINTS if self.areas is None else AREAS
+
+    def write_points(self, database: Database, release_id: int, stage: Stage) -> None:
+        """Fill the staged table of samples."""
+        points = _counted(self.points(), stage)
+        staging.write_points(database, release_id, self.srid, self.layout, points)
+
+    def write_lines(self, database: Database, release_id: int) -> None:
+        """Fill the staged table of lines, and index it."""
+        staging.write_lines(database, release_id, self.srid, self.lines())
+
+    def compare(self, database: Database, relations: Relations, stage: Stage) -> None:
+        """Compare with stored tables; raises VerificationFailed."""
+        compare_tables(database, relations, self, stage)
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -110,6 +134,12 @@ class ReleasedTable:
                 seconds,
                 self.srid,
             )
+
+
+def _counted(chunks: Iterator[NDArray[Any]], stage: Stage) -> Iterator[NDArray[Any]]:
+    for chunk in chunks:
+        yield chunk
+        stage.advance(len(chunk))
 
 
 def _areas_in_source(build: Build, areas: Areas) -> Areas:

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "documents": set(),
     "settings": {"errors"},
     "columns": set(),
-    "engines": {"columns"},
+    "engines": {"columns", "errors"},
     "server": {"errors", "settings"},
     # its schema installs what the methods declare
     "storage": BASE | {"server", "methods"},

@@ -23,7 +23,7 @@ from freqdp_db.evaluation.report.drawing import (
 )
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.methods.frequency.editing import reached_pf
+from freqdp_db.methods.frequency.possible import reached_pf
 
 _HEAT_SIDE = 120
 _EDGE_PERCENT = 0.5

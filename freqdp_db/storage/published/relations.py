@@ -26,9 +26,16 @@ def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
 
 
 def table_bytes(
-    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
+    connection: Connection,
+    relation: tuple[str, str],
+    columns: list[str],
+    order: list[str],
+    ids: tuple[int | None, int | None] = (None, None),
 ) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order; none: as they were written."""
+    """The rows of a release's table as COPY sends them, in this order; none: as they were written.
+
+    ids: only those from this trajectory_id on, and before that one.
+    """
     raw = driver(connection)
     if not relation_exists(connection, *relation):
         raise VerificationFailed(
@@ -40,6 +47,13 @@ def table_bytes(
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(*relation)
     )
+    limits: list[sql.Composable] = [
+        sql.SQL("trajectory_id {} {}").format(sql.SQL(sign), sql.Literal(limit))
+        for sign, limit in zip((">=", "<"), ids, strict=True)
+        if limit is not None
+    ]
+    if limits:
+        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(limits)
     if order:
         query += sql.SQL(" ORDER BY ") + sql.SQL(", ").join(map(sql.Identifier, order))
     return copy_bytes(raw, query)

@@ -28,7 +28,8 @@ POINTS = Layout(
 )
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
-_STAGING = re.compile(r"^staging_(\d+)(_line)?$")
+_STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
+LINE_COLUMNS = ["trajectory_id", "geom"]
 KEY = ["trajectory_id", "seq"]
 """Of the table of samples: its primary key, and the order in which its rows are written."""
 _INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
@@ -39,18 +40,19 @@ _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
 
 
-def staging_names(release_id: int) -> tuple[str, str]:
-    return f"staging_{release_id}", f"staging_{release_id}_line"
+def staging_names(release_id: int) -> tuple[str, str, str]:
+    """The samples, the lines, and where workers note which parts of both they have written."""
+    return f"staging_{release_id}", f"staging_{release_id}_line", f"staging_{release_id}_part"
 
 
 def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
     with database.begin() as connection:
         # without a timeout: the server may still be at the last statement of a killed run
-        _drop_staged(connection, database, release_id)
+        _dropstaged(connection, database, release_id)
 
 
-def _drop_staged(connection: Connection, database: Database, release_id: int) -> None:
+def _dropstaged(connection: Connection, database: Database, release_id: int) -> None:
     for name in staging_names(release_id):
         driver(connection).execute(
             sql.SQL("DROP TABLE IF EXISTS {}").format(
@@ -76,7 +78,7 @@ def sweep_staging(database: Database) -> list[int]:
         with suppress(Busy), database.begin() as connection:
             if is_free(connection, database, "release", release_id):
                 limit_waiting(connection)
-                _drop_staged(connection, database, release_id)
+                _dropstaged(connection, database, release_id)
                 swept.append(release_id)
     return swept
 
@@ -92,54 +94,68 @@ def write_points(
     database: Database, release_id: int, srid: int, layout: Layout, points: Iterable[Any]
 ) -> None:
     """Create the table of samples and fill it; its indexes follow."""
-    relation = _staged(database, release_id)[0]
     with database.begin() as connection:
-        raw = driver(connection)
-        postgis = names_of(connection, database).postgis
         # created and filled in one transaction: a server with wal_level = minimal need not log it
-        raw.execute(
-            sql.SQL(
-                "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
-                "at timestamptz NOT NULL, geom {} NOT NULL)"
-            ).format(relation, _geometry(postgis, "Point", srid))
-        )
-        if layout is AREAS:
-            raw.execute(
-                sql.SQL(
-                    "ALTER TABLE {} ADD COLUMN area {} NOT NULL, "
-                    "ADD COLUMN during tstzrange NOT NULL"
-                ).format(relation, _geometry(postgis, "Polygon", srid))
-            )
-        hand_over(connection, database, relation)
-        write_records(raw, relation, layout.names, points, created_here=True)
+        relation = create_points(connection, database, release_id, srid, layout)
+        write_records(driver(connection), relation, layout.names, points, created_here=True)
 
 
 def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[Any]) -> None:
     """Create the table of lines, fill it and index it."""
-    relation = _staged(database, release_id)[1]
     with database.begin() as connection:
-        raw = driver(connection)
-        postgis = names_of(connection, database).postgis
+        relation = create_lines(connection, database, release_id, srid)
+        write_records(driver(connection), relation, LINE_COLUMNS, lines, created_here=True)
+        index_lines(connection, relation)
+
+
+def create_points(
+    connection: Connection, database: Database, release_id: int, srid: int, layout: Layout
+) -> sql.Identifier:
+    relation = staged(database, release_id)[0]
+    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw.execute(
+        sql.SQL(
+            "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
+            "at timestamptz NOT NULL, geom {} NOT NULL)"
+        ).format(relation, _geometry(postgis, "Point", srid))
+    )
+    if layout is AREAS:
         raw.execute(
-            sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
-                relation, _geometry(postgis, "LineStringM", srid)
-            )
+            sql.SQL(
+                "ALTER TABLE {} ADD COLUMN area {} NOT NULL, ADD COLUMN during tstzrange NOT NULL"
+            ).format(relation, _geometry(postgis, "Polygon", srid))
         )
-        raw.execute(
-            sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation)
+    hand_over(connection, database, relation)
+    return relation
+
+
+def create_lines(
+    connection: Connection, database: Database, release_id: int, srid: int
+) -> sql.Identifier:
+    relation = staged(database, release_id)[1]
+    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw.execute(
+        sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
+            relation, _geometry(postgis, "LineStringM", srid)
         )
-        hand_over(connection, database, relation)
-        write_records(raw, relation, ["trajectory_id", "geom"], lines, created_here=True)
-        raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(relation))
-        raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
-        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+    )
+    raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
+    hand_over(connection, database, relation)
+    return relation
+
+
+def index_lines(connection: Connection, relation: sql.Identifier) -> None:
+    raw = driver(connection)
+    raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(relation))
+    raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
+    raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
 def start_indexes(
     database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
 ) -> list[Future[None]]:
     """Index the samples: one statement a call of `start`, the longest first."""
-    relation = _staged(database, release_id)[0]
+    relation = staged(database, release_id)[0]
     indexed = ["USING gist (geom)", "(at)"]
     if layout is AREAS:
         indexed += ["USING gist (area)", "USING gist (during)"]
@@ -160,7 +176,7 @@ def start_indexes(
 
 def finish_indexes(database: Database, release_id: int) -> None:
     """The unique index becomes the primary key."""
-    relation = _staged(database, release_id)[0]
+    relation = staged(database, release_id)[0]
     with database.begin() as connection:
         raw = driver(connection)
         unique = raw.execute(
@@ -178,8 +194,9 @@ def finish_indexes(database: Database, release_id: int) -> None:
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
-def _staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
-    points, lines = staging_names(release_id)
+def staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
+    """The staged samples and the staged lines."""
+    points, lines, _ = staging_names(release_id)
     schema = database.settings.schema
     return sql.Identifier(schema, points), sql.Identifier(schema, lines)
 
@@ -248,7 +265,9 @@ def _publish_once(
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
         granted = catalog["granted"] and role_exists(connection, database, "analyst")
-        for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
+        for staged, final in zip(
+            staging_names(release_id)[:2], (name, f"{name}_line"), strict=True
+        ):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
                     sql.Identifier(schema, staged), sql.Identifier(released)
