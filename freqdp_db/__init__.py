@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from freqdp_db.errors import FreqdpError as FreqdpError
+    from freqdp_db.interface.applying import apply as apply
+    from freqdp_db.interface.approving import approve as approve
     from freqdp_db.interface.budgets import budget as budget
     from freqdp_db.interface.budgets import raise_budget as raise_budget
     from freqdp_db.interface.budgets import verify_ledger as verify_ledger
@@ -65,6 +67,8 @@ _HOMES = {
     "errors": "FreqdpError",
     "progress": "Progress",
     "storage.connection.engine": "Database",
+    "interface.applying": "apply",
+    "interface.approving": "approve",
     "interface.budgets": "budget raise_budget verify_ledger",
     "interface.connecting": "connect",
     "interface.datasets": "add_dataset build_dataset dataset datasets drop_dataset find_object match "

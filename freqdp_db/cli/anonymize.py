@@ -34,6 +34,12 @@ def register(app: typer.Typer) -> None:
                 "--new-draw", help="Draw afresh even if this request was answered before."
             ),
         ] = False,
+        hold: Annotated[
+            bool,
+            typer.Option(
+                "--hold", help="For curators only, until `freqdp release approve` grants it."
+            ),
+        ] = False,
         memory: Memory = "4GB",
     ) -> None:
         """Anonymize a dataset and publish the result as a new table."""
@@ -44,6 +50,7 @@ def register(app: typer.Typer) -> None:
                 **request,
                 name=as_,
                 new_draw=new_draw,
+                hold=hold,
                 memory=memory,
                 progress=session.progress(),
             )

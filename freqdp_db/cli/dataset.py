@@ -20,6 +20,14 @@ Region = Annotated[
 Period = Annotated[
     str | None, typer.Option("--period", help="Public: when the data may lie: FROM/TO, two dates.")
 ]
+MaxExposure = Annotated[
+    str | None,
+    typer.Option(
+        "--max-exposure",
+        help="Measured exposure with which a release is granted to analysts at most: 5%, or none. "
+        "Releases are held until they are measured and approved.",
+    ),
+]
 
 
 @command(app, "add")
@@ -54,6 +62,7 @@ def add(
     ] = None,
     region: Region = None,
     period: Period = None,
+    max_exposure: MaxExposure = None,
 ) -> None:
     """Register a table or view of yours. Reads nothing yet, and never writes to it."""
     added = freqdp_db.add_dataset(
@@ -72,6 +81,7 @@ def add(
         budget=budget,
         region=region,
         period=period,
+        max_exposure=max_exposure,
     )
 
     def show() -> None:
@@ -92,16 +102,28 @@ def add(
 
 
 @command(app, "set")
-def set_(session: Session, name: Name, region: Region = None, period: Period = None) -> None:
-    """Say what is public of a dataset: where and when its data may lie."""
-    row = freqdp_db.set_dataset(session.target, name, region=region, period=period)
-    session.answer(
-        row,
-        lambda: session.print(
-            f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both public. "
-            f"Next: freqdp dataset build {name}"
-        ),
+def set_(
+    session: Session,
+    name: Name,
+    region: Region = None,
+    period: Period = None,
+    max_exposure: MaxExposure = None,
+) -> None:
+    """Say what is public of a dataset: where and when its data may lie; or what releases may expose."""
+    row = freqdp_db.set_dataset(
+        session.target, name, region=region, period=period, max_exposure=max_exposure
     )
+
+    def show() -> None:
+        if max_exposure is not None:
+            session.print(f"Dataset {name}: {row.limit_in_words}.")
+        if region is not None or period is not None:
+            session.print(
+                f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
+                f"public. Next: freqdp dataset build {name}"
+            )
+
+    session.answer(row, show)
 
 
 @command(app, "build")
@@ -157,6 +179,7 @@ def show(session: Session, name: Name) -> None:
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("limit", row.limit_in_words),
                 ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
             ]
         )

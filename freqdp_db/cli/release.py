@@ -1,4 +1,4 @@
-"""`freqdp release`: look at, verify, resume, export, find and withdraw releases."""
+"""`freqdp release`: look at, verify, resume, approve, export, find and withdraw releases."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption
+from freqdp_db.cli.numbers import whole_number
 from freqdp_db.cli.request import Memory
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the release.", show_default=False)]
-_CURATOR = ("name", "state", "method", "kind", "price", "rows", "grantable", "published_at")
+_CURATOR = (
+    "name",
+    "state",
+    "method",
+    "kind",
+    "price",
+    "rows",
+    "readers",
+    "exposure",
+    "published_at",
+)
 _ANALYST = ("name", "version", "method", "kind", "rows", "published_at")
-_HEADERS = {"price": "spent", "grantable": "granted", "published_at": "published"}
+_HEADERS = {"price": "spent", "readers": "read by", "exposure": "measured exposure",
+            "published_at": "published"}  # fmt: skip
 
 
 @command(app, "list")
@@ -40,6 +52,8 @@ def list_(session: Session) -> None:
 
 def _cell(row: object, column: str) -> object:
     value = getattr(row, column)
+    if column == "exposure" and value is not None:
+        return f"{value:.1%}"
     return f"{value:%Y-%m-%d %H:%M}" if column == "published_at" and value else value
 
 
@@ -68,6 +82,12 @@ def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
     session.show(freqdp_db.resume(session.target, name, memory=memory, progress=session.progress()))
 
 
+@command(app, "approve")
+def approve(session: Session, name: Name) -> None:
+    """Grant a release that is held to analysts. With --max-exposure it is measured first, unless it was."""
+    session.show(freqdp_db.approve(session.target, name, progress=session.progress()))
+
+
 @command(app, "withdraw")
 def withdraw(session: Session, name: Name) -> None:
     """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
@@ -85,11 +105,15 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write. Default: NAME.csv, .parquet, .gpkg")
     ] = None,
+    srid: Annotated[
+        int | None,
+        whole_number("--srid", "Of the file: 4326 is lon/lat. Default: that of the release."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a release to a file, with its guarantee and terms of use beside it."""
     written = freqdp_db.export(
-        session.target, name, format_, out, force=force, progress=session.progress()
+        session.target, name, format_, out, srid=srid, force=force, progress=session.progress()
     )
     session.answer(
         written,

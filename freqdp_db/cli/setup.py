@@ -1,8 +1,9 @@
-"""`freqdp init` and `freqdp doctor`."""
+"""`freqdp init`, `freqdp apply` and `freqdp doctor`."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,6 +53,19 @@ def register(app: typer.Typer) -> None:
                 )
 
         session.answer(result, show)
+
+    @command(app, "apply")
+    def apply(
+        session: Session,
+        file: Annotated[
+            Path, typer.Option("--file", help="The file with datasets, limits and schedules.")
+        ] = Path("freqdp.toml"),
+        plan: Annotated[
+            bool, typer.Option("--plan", help="Only show what would be changed.")
+        ] = False,
+    ) -> None:
+        """Bring about what freqdp.toml says: datasets, limits, budgets, schedules."""
+        session.show(freqdp_db.apply(session.target, file, plan=plan))
 
     @command(app, "doctor")
     def doctor(session: Session) -> None:

@@ -11,7 +11,7 @@ from freqdp_db.documents import Document, aside
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.interface.connecting import Connection, Value, reached
 from freqdp_db.jobs import schedule as scheduling
-from freqdp_db.jobs.document import MAX_KEEP, JobRequest
+from freqdp_db.jobs.document import JobRequest, check_keep
 from freqdp_db.jobs.health import living_workers, require_worker_here
 from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, Planned
@@ -108,19 +108,18 @@ def schedule(
     *,
     timezone: str = "UTC",
     keep: int | None = None,
+    hold: bool = False,
     **parameters: Value,
 ) -> Scheduled:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it.
 
     at: five cron fields, or @hourly, @daily, @weekly, @monthly, read in the time zone.
     keep: withdraw all but so many of the schedule's releases; None: keep all.
+    hold: each release is for curators only, until it is approved.
     """
     request = Request.parse(method, **parameters)
-    if keep is not None and not 1 <= keep <= MAX_KEEP:
-        raise BadInput(
-            f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
-        )
-    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep)
+    check_keep(keep)
+    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep, hold=hold)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         made = scheduling.add_schedule(database, row, asked, at, timezone)
@@ -181,12 +180,13 @@ def work(
     grace: seconds to finish the job in hand after a signal; then it is given back.
     metrics: a port to serve numbers for Prometheus on. log: write JSON lines to stderr.
     """
-    # here: only who wants numbers waits for it
+    # here: only who works waits for them
+    from freqdp_db.evaluation.gate import approve_within_limit
     from freqdp_db.jobs.metrics import exposed
 
     lease_s, grace_s = _seconds("--lease", lease), _seconds("--grace", grace)
     with reached(connection) as database, ExitStack() as around:
-        worker = Worker(database, lease_s=lease_s, grace_s=grace_s)
+        worker = Worker(database, approve_within_limit, lease_s=lease_s, grace_s=grace_s)
         if log:
             around.enter_context(json_lines())
         around.enter_context(exposed(database, worker.served, metrics, metrics_address))

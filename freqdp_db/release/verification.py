@@ -16,7 +16,7 @@ from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.published.relations import table_bytes
+from freqdp_db.storage.published.relations import columns_of, table_bytes
 from freqdp_db.storage.records.releases import ReleaseRow
 
 _REPLAY, _COMPARE = VERIFY_STAGES = ("replay steps", "compare rows")
@@ -89,8 +89,10 @@ def replay(
             (chunk.view(np.uint8) for chunk in table.points()),
         ):
             stage.advance(advanced // table.layout.dtype.itemsize)
-        for _ in _compare(c, lines, ["trajectory_id", "geom"], ["trajectory_id"],
-                          (np.frombuffer(chunk, np.uint8) for chunk in table.lines())):  # fmt: skip
+        by_day = "day" in columns_of(c, lines)
+        key = ["trajectory_id", "day"] if by_day else ["trajectory_id"]
+        drawn = (np.frombuffer(chunk, np.uint8) for chunk in table.lines(by_day=by_day))
+        for _ in _compare(c, lines, [*key, "geom"], key, drawn):
             pass
     return Verified(table.rows, len(table.order), journal.checked), state
 

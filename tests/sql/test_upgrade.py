@@ -11,6 +11,7 @@ import pytest
 from library import opened
 from world import freqdp, query
 
+from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.server.binaries import find_binaries
 
@@ -74,7 +75,7 @@ def test_what_was_answered_is_not_drawn_again(
 def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
     query(upgraded, "UPDATE freqdp.schedule SET next_at = now()")
     with opened(upgraded) as database:
-        served = Worker(database).serve(once=True)
+        served = Worker(database, approve_within_limit).serve(once=True)
     assert (served.done, served.refused, served.failed) == (2, 0, 0)
     assert query(upgraded, "SELECT method, state FROM freqdp.job ORDER BY job_id") == [
         ("lg", "done"), ("pure-g", "done"), ("gl", "done"),

@@ -93,7 +93,8 @@ CREATE TABLE samples (
 CREATE TABLE lines (
   fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
   geom LINESTRING NOT NULL,
-  trajectory_id INTEGER NOT NULL
+  trajectory_id INTEGER NOT NULL,
+  day DATE
 );
 """
 
@@ -192,7 +193,7 @@ def write_gpkg(
             file.execute("CREATE UNIQUE INDEX samples_trajectory ON samples (trajectory_id, seq)")
             if reader.has_areas:
                 file.execute("CREATE UNIQUE INDEX areas_trajectory ON areas (trajectory_id, seq)")
-            file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id)")
+            file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id, day)")
         file.execute("COMMIT")
         for layer in layers:
             file.executescript(_TRIGGERS.substitute(layer=layer.table))
@@ -284,12 +285,15 @@ def _points(samples: Samples, srid: int) -> list[bytes]:
 def _write_lines(file: sqlite3.Connection, reader: ReleaseReader, srid: int, stage: Stage) -> None:
     boxes: list[tuple[float, float, float, float]] = []
     with closing(reader.lines()) as lines:
-        for number, (trajectory_id, wkb) in enumerate(lines, start=1):
+        for number, (trajectory_id, day, wkb) in enumerate(lines, start=1):
             points = np.frombuffer(wkb, "<f8", offset=_WKB_LINE_HEAD).reshape(-1, 3)
             (x_min, y_min, _), (x_max, y_max, _) = points.min(axis=0), points.max(axis=0)
             boxes.append((x_min, x_max, y_min, y_max))
             blob = _LINE_HEAD.pack(b"GP", 0, _XY_ENVELOPE, srid, *boxes[-1]) + wkb
-            file.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, blob, trajectory_id))
+            when = None if day is None else day.isoformat()
+            file.execute(
+                "INSERT INTO lines VALUES (?, ?, ?, ?)", (number, blob, trajectory_id, when)
+            )
             stage.advance(1)
     tree = RTree(file, "rtree_lines_geom")
     x_min, x_max, y_min, y_max = np.array(boxes, np.float64).reshape(-1, 4).T

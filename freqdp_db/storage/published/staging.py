@@ -17,7 +17,9 @@ from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
-from freqdp_db.storage.published.relations import role_exists
+from freqdp_db.storage.published.granting import grant_to_analysts
+from freqdp_db.storage.published.relations import columns_of, srid_of
+from freqdp_db.storage.published.trips import show_trips
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 from freqdp_db.storage.schema.upgrade import names_of
@@ -125,9 +127,9 @@ def fill_staging(
         with database.begin() as connection:
             raw = driver(connection)
             raw.execute(
-                sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
-                    line_relation, _geometry(postgis, "LineStringM", srid)
-                )
+                sql.SQL(
+                    "CREATE TABLE {} (trajectory_id bigint NOT NULL, day date NOT NULL, geom {} NOT NULL)"
+                ).format(line_relation, _geometry(postgis, "LineStringM", srid))
             )
             raw.execute(
                 sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(
@@ -135,9 +137,9 @@ def fill_staging(
                 )
             )
             hand_over(connection, database, line_relation)
-            write_records(raw, line_relation, ["trajectory_id", "geom"], lines())
+            write_records(raw, line_relation, ["trajectory_id", "day", "geom"], lines())
             raw.execute(
-                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(line_relation)
+                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id, day)").format(line_relation)
             )
             raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(line_relation))
             raw.execute(sql.SQL("ANALYZE {}").format(line_relation))
@@ -183,6 +185,7 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
         for relation in (name, f"{name}_line")
         for suffix in ("", _PRIMARY, *_INDEXES.values())
     ]
+    wanted.append(f"{name}_trip")
     taken = connection.execute(
         sa.text(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -231,7 +234,6 @@ def _publish_once(
         limit_waiting(connection)
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
-        granted = catalog["granted"] and role_exists(connection, database, "analyst")
         for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
@@ -244,18 +246,17 @@ def _publish_once(
                 )
             )
             _rename_indexes(raw, released, final)
-            if granted:
-                raw.execute(
-                    sql.SQL("GRANT SELECT ON {} TO {}").format(
-                        sql.Identifier(released, final),
-                        sql.Identifier(database.settings.role("analyst")),
-                    )
-                )
-        present = set(_columns(raw, released, name))
+        present = columns_of(connection, (released, name))
+        if "area" not in present:  # the points of areas are only their middles: no way leads there
+            postgis = names_of(connection, database).postgis
+            srid = srid_of(connection, postgis, (released, name))
+            show_trips(connection, database, name, postgis, srid, comments["trip"])
+        if catalog["granted"]:
+            grant_to_analysts(connection, database, name)
         for target, comment in comments.items():
             kind, _, column = target.partition(".")
             final = name if kind == "points" else f"{name}_line"
-            if kind == "points" and column and column not in present:
+            if kind == "trip" or (kind == "points" and column and column not in present):
                 continue
             raw.execute(
                 sql.SQL("COMMENT ON {} {} IS {}").format(
@@ -303,17 +304,6 @@ def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
                 sql.Identifier(schema, index), sql.Identifier(final)
             )
         )
-
-
-def _columns(raw: Any, schema: str, relation: str) -> list[str]:
-    return [
-        column
-        for (column,) in raw.execute(
-            sql.SQL(
-                "SELECT attname FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0"
-            ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-        )
-    ]
 
 
 def _whole(name: str) -> str:
