@@ -9,10 +9,11 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Dataset
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+NewName = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 Region = Annotated[
     str | None,
     typer.Option("--region", help="Public: where the data may lie: WEST,SOUTH,EAST,NORTH."),
@@ -33,7 +34,7 @@ MaxExposure = Annotated[
 @command(app, "add")
 def add(
     session: Session,
-    name: Name,
+    name: NewName,
     source: Annotated[str, typer.Option("--from", help="Table or view: schema.relation.")],
     object_: Annotated[str, typer.Option("--object", help="Column that names the moving object.")],
     time: Annotated[
@@ -104,7 +105,7 @@ def add(
 @command(app, "set")
 def set_(
     session: Session,
-    name: Name,
+    name: Dataset,
     region: Region = None,
     period: Period = None,
     max_exposure: MaxExposure = None,
@@ -127,7 +128,7 @@ def set_(
 
 
 @command(app, "build")
-def build(session: Session, name: Name) -> None:
+def build(session: Session, name: Dataset) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
     built = freqdp_db.build_dataset(session.target, name, progress=session.progress())
 
@@ -164,7 +165,7 @@ def list_(session: Session) -> None:
 
 
 @command(app, "show")
-def show(session: Session, name: Name) -> None:
+def show(session: Session, name: Dataset) -> None:
     """One dataset: its mapping, its current build and its budget."""
     row = freqdp_db.dataset(session.target, name)
 
@@ -189,7 +190,7 @@ def show(session: Session, name: Name) -> None:
 
 
 @command(app, "drop")
-def drop(session: Session, name: Name) -> None:
+def drop(session: Session, name: Dataset) -> None:
     """Forget a dataset. Its source, its budget and its published releases stay."""
     session.answer(
         freqdp_db.drop_dataset(session.target, name),

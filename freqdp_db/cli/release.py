@@ -11,11 +11,11 @@ import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import Memory
+from freqdp_db.cli.request import Memory, released
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name of the release.", show_default=False)]
+Name = Annotated[str, released("published")]
 _CURATOR = (
     "name",
     "state",
@@ -58,7 +58,9 @@ def _cell(row: object, column: str) -> object:
 
 
 @command(app, "show")
-def show(session: Session, name: Name) -> None:
+def show(
+    session: Session, name: Annotated[str, released("published", "running", "withdrawn")]
+) -> None:
     """One release: parameters, edits, guarantee, and what a whole user costs."""
     session.show(freqdp_db.release(session.target, name))
 
@@ -77,19 +79,21 @@ def verify(session: Session, name: Name) -> None:
 
 
 @command(app, "resume")
-def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
+def resume(
+    session: Session, name: Annotated[str, released("running")], memory: Memory = "4GB"
+) -> None:
     """Go on with an interrupted release from its stored targets. Spends nothing."""
     session.show(freqdp_db.resume(session.target, name, memory=memory, progress=session.progress()))
 
 
 @command(app, "approve")
-def approve(session: Session, name: Name) -> None:
+def approve(session: Session, name: Annotated[str, released("held")]) -> None:
     """Grant a release that is held to analysts. With --max-exposure it is measured first, unless it was."""
     session.show(freqdp_db.approve(session.target, name, progress=session.progress()))
 
 
 @command(app, "withdraw")
-def withdraw(session: Session, name: Name) -> None:
+def withdraw(session: Session, name: Annotated[str, released("published", "running")]) -> None:
     """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
     session.answer(
         freqdp_db.withdraw(session.target, name),

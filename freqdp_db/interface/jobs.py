@@ -62,14 +62,6 @@ class EndedSchedule(Document):
 
 
 @dataclass(frozen=True)
-class Jobs(Document):
-    """Jobs, open ones first, and the workers that live."""
-
-    jobs: list[JobView]
-    workers: list[WorkerRow]
-
-
-@dataclass(frozen=True)
 class CancelledJob(Document):
     job_id: int
     state: str
@@ -140,7 +132,9 @@ def drop_schedule(connection: Connection, dataset: str) -> EndedSchedule:
     return EndedSchedule(ended.schedule_id, dataset, True)
 
 
-def jobs(connection: Connection = None, *, job: int | None = None, limit: int = 20) -> Jobs:
+def jobs(
+    connection: Connection = None, *, job: int | None = None, limit: int = 20
+) -> list[JobView]:
     """How jobs stand and what came of them: one, or so many: open ones, then the newest."""
     if limit < 1:
         raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
@@ -148,7 +142,13 @@ def jobs(connection: Connection = None, *, job: int | None = None, limit: int = 
         found = records.list_jobs(database, limit, job)
         if job is not None and not found:
             raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")
-        return Jobs(found, living_workers(database))
+        return found
+
+
+def workers(connection: Connection = None) -> list[WorkerRow]:
+    """The workers that live, on any machine."""
+    with reached(connection) as database:
+        return living_workers(database)
 
 
 def cancel_job(connection: Connection, job: int) -> CancelledJob:

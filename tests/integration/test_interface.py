@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ SAME: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "verify_ledger": ((), ("ledger", "verify")),
     "schedules": ((), ("schedule", "list")),
     "jobs": ((), ("jobs",)),
+    "workers": ((), ("jobs", "--workers")),
     "find_object": (("nobody",), ("release", "find", "--object", "nobody")),
 }
 """Verbs that only look, their arguments, and the command."""
@@ -59,7 +61,12 @@ def url(shared_server: SharedServer) -> Iterator[str]:
 
 
 def _told(found: Any) -> Any:
-    return json.loads(json.dumps(plain(found), default=str))
+    """As JSON has it: moments in ISO form, exact numbers and paths as text."""
+    return json.loads(json.dumps(plain(found), default=_written))
+
+
+def _written(value: Any) -> str:
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def test_the_command_line_prints_the_same_document(url: str) -> None:

@@ -571,7 +571,7 @@ def test_health_jobs_and_metrics(url: str) -> None:
             "freqdp_worker_busy_seconds_total": "counter",
         }
     serve(url)
-    (shown,) = freqdp(url, "jobs").succeeded()["jobs"]
+    (shown,) = freqdp(url, "jobs").succeeded()
     assert (shown["job_id"], shown["state"], shown["release"]) == (job, "done", "d_1")
     freqdp(url, "jobs", "--cancel", str(job)).refused("is done already")
     query(url, "UPDATE freqdp.worker SET stopped_at = NULL")
