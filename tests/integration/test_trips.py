@@ -57,6 +57,7 @@ def _table(url: str, samples: dict[int, list[Sample]]) -> None:
             "CREATE TABLE freqdp_release.r (trajectory_id bigint, seq int, at timestamptz, "
             "geom public.geometry(Point, 32631))"
         )
+        connection.execute("ALTER TABLE freqdp_release.r OWNER TO freqdp_runner")
         with connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO freqdp_release.r VALUES (%s, %s, to_timestamp(%s), "

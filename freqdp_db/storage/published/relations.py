@@ -39,7 +39,7 @@ def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, s
         ),
         {"schema": relation[0], "relation": relation[1]},
     )
-    return dict(rows.tuples().all())
+    return {row.attname: row.format_type for row in rows}
 
 
 def srid_of(connection: Connection, postgis: str, relation: tuple[str, str]) -> int:
