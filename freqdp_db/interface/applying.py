@@ -103,7 +103,7 @@ def _changes(
     name, given = wanted.name, wanted.given
     if row is None:
         yield Change(
-            name, f"add, from {given['source']}", do=lambda db: add_dataset(db, name, **given)
+            name, f"add from {given['source']}", do=lambda db: add_dataset(db, name, **given)
         )
     else:
         _require_same(row, given, path)

@@ -39,7 +39,7 @@ _BLOCK = re.compile(r"^```(console|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def url(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
     """A city with a release, where pages and recipes speak of vans."""
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        freqdp(url, "anonymize", "city", "--epsilon", "1").succeeded()
+        freqdp(url, "anonymize", "city", "--epsilon", "0.5").succeeded()
         yield url
 
 
@@ -159,9 +159,9 @@ def test_dbt(url: str) -> None:
 
 def test_notebook(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All cells, one after the other, as an analyst."""
-    import matplotlib
+    import matplotlib.pyplot as plt
 
-    matplotlib.use("Agg")
+    plt.switch_backend("Agg")
     address = make_url("postgresql+psycopg://").set(query={"options": "-c role=freqdp_analyst"})
     monkeypatch.setenv("DATABASE_URL", str(address))
     for name, given in psycopg.conninfo.conninfo_to_dict(url).items():
@@ -174,7 +174,7 @@ def test_notebook(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert not cell["outputs"]
             exec("".join(cell["source"]), there)
     assert len(there["trips"]) and len(there["flows"]) and len(there["cells"])
-    there["plt"].close("all")
+    plt.close("all")
     there["engine"].dispose()
 
 

@@ -46,6 +46,13 @@ def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[s
         yield url
 
 
+@pytest.fixture(scope="module")
+def unchanged(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    """For tests that change nothing, and see to it."""
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
 def _apply(url: str, folder: Path, text: str, *options: str) -> Any:
     file = folder / "freqdp.toml"
     file.write_text(text)
@@ -121,14 +128,14 @@ def test_what_the_file_changes_is_changed_and_nothing_else(city: str, tmp_path: 
     ],
 )
 def test_a_bad_file_changes_nothing(
-    city: str, tmp_path: Path, text: str, words: tuple[str, ...]
+    unchanged: str, tmp_path: Path, text: str, words: tuple[str, ...]
 ) -> None:
-    before = written(city)
+    before = written(unchanged)
     # what is right in it does not come about either
-    refused = _apply(city, tmp_path, (MORE if text.startswith("\n") else "") + text)
+    refused = _apply(unchanged, tmp_path, (MORE if text.startswith("\n") else "") + text)
     refused.refused("freqdp.toml", *words)
-    assert written(city) == before
+    assert written(unchanged) == before
 
 
-def test_no_file(city: str, tmp_path: Path) -> None:
-    freqdp(city, "apply", "--file", str(tmp_path / "none.toml")).refused("none.toml")
+def test_no_file(unchanged: str, tmp_path: Path) -> None:
+    freqdp(unchanged, "apply", "--file", str(tmp_path / "none.toml")).refused("none.toml")

@@ -150,7 +150,7 @@ def test_jobs(url: str) -> None:
     assert freqdp_db.cancel_job(url, unwanted).state == "cancelled"
     served = freqdp_db.work(url)
     assert (served.done, served.exit_code) == (1, 0)
-    (shown,) = freqdp_db.jobs(url, job=job).jobs
+    (shown,) = freqdp_db.jobs(url, job=job)
     assert (shown.state, freqdp_db.release(url, shown.release).rows is None) == ("done", False)
     with pytest.raises(NotFound):
         freqdp_db.living_worker(url)
@@ -168,6 +168,21 @@ def test_loading(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         freqdp_db.load_geolife(url, str(tmp_path / "taxis"), "demo.geolife")
     assert freqdp_db.load_roads(url, "demo.copied", source="demo.roads").rows > 0
+
+
+def test_held_kept_in_a_file_and_removed(url: str, tmp_path: Path) -> None:
+    freqdp_db.anonymize(url, "city", "pure-g", epsilon="0.01", name="held_back", hold=True)
+    assert freqdp_db.release_names(url, "held") == ["held_back"]
+    assert freqdp_db.approve(url, "held_back").release == "held_back"
+    assert freqdp_db.release_names(url, "held") == []
+    assert freqdp_db.dataset_names(url) == ["city"]
+    file = tmp_path / "freqdp.toml"
+    file.write_text(
+        "[datasets.city]\nfrom = 'demo.city'\nobject = 'object_id'\ntime = 'at'\nmax_exposure = 0.5\n"
+    )
+    planned = freqdp_db.apply(url, file, plan=True)
+    assert [c.what for c in planned.changes] == ["set max_exposure to 0.5 (was not said)"]
+    assert "DROP SCHEMA" in freqdp_db.uninstall_script(url).sql
 
 
 def test_methods() -> None:
