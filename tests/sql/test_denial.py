@@ -96,6 +96,7 @@ ATTEMPTS = [
     "SELECT count(*) FROM freqdp.sample",
     "TABLE freqdp_release.d_seeded",
     "TABLE freqdp_release.d_seeded_line",
+    "TABLE freqdp_release.d_seeded_trip",
     # functions
     "SELECT * FROM freqdp.nearest_trajectories('d', public.ST_Point(0, 0), 5, true)",
     "SELECT * FROM freqdp.nearest_segments('d', 0, public.ST_Point(0, 0), 5)",
