@@ -27,8 +27,9 @@ _COMMENTS = {
 }
 
 # `place`: the samples at which a trajectory comes to a place, with the time of the sample before (the
-# last one at the place before). `visit`: until when it stays there. `stop`: stays end a trip and begin
-# another, gaps only begin one.
+# last one at the place before). `visit`: until when it stays there. `stop`: how many stays and gaps came
+# so far. `leg`: a stay is in two trips, as the arrival of one and the departure of the next. Each is read
+# once, so that a condition on the trajectory reaches the table.
 _VIEW = """
 CREATE VIEW {view} AS
 WITH place AS (
@@ -54,9 +55,10 @@ WITH place AS (
     FROM visit
     WINDOW past AS (PARTITION BY trajectory_id ORDER BY seq)
 ), leg AS (
-    SELECT trajectory_id, seq, geom, passed - stay::int AS number, begin_at AS at FROM stop
-    UNION ALL
-    SELECT trajectory_id, seq, geom, passed, end_at FROM stop WHERE stay
+    SELECT trajectory_id, seq, geom, passed - arrival AS number,
+        CASE WHEN stay AND arrival = 0 THEN end_at ELSE begin_at END AS at
+    FROM stop CROSS JOIN (VALUES (0), (1)) AS side(arrival)
+    WHERE stay OR arrival = 0
 ), trip AS (
     SELECT trajectory_id, number, min(at) AS start_at, max(at) AS end_at, count(*) AS places,
         {make_line}(geom ORDER BY seq) AS geom
