@@ -8,6 +8,7 @@ from psycopg import sql
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.published.current import show_newest
 from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
+from freqdp_db.storage.published.waiting import limit_waiting, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -28,8 +29,13 @@ def grant_to_analysts(connection: Connection, database: Database, name: str) -> 
 
 def approve_release(database: Database, release: ReleaseRow) -> None:
     """Grant a release that was held, say so in the catalogue, and show it as the newest: at once."""
+    patiently(lambda: _approve_once(database, release))
+
+
+def _approve_once(database: Database, release: ReleaseRow) -> None:
     releases, catalog = table(database, "release"), table(database, "catalog", released=True)
     with database.begin() as connection:
+        limit_waiting(connection)
         connection.execute(
             sa.update(releases)
             .where(releases.c.release_id == release.release_id)

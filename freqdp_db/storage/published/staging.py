@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -21,6 +20,7 @@ from freqdp_db.storage.published.current import next_version, show_newest
 from freqdp_db.storage.published.granting import grant_to_analysts
 from freqdp_db.storage.published.relations import columns_of, srid_of
 from freqdp_db.storage.published.trips import show_trips
+from freqdp_db.storage.published.waiting import limit_waiting, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 from freqdp_db.storage.schema.upgrade import names_of
@@ -38,9 +38,6 @@ LINE_KEY = ["trajectory_id", "day"]
 _INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
-_LOCK_TIMEOUT = "2s"
-_ATTEMPTS = 15
-_SECONDS_BETWEEN = 1.0
 
 
 def staging_names(release_id: int) -> tuple[str, str]:
@@ -83,13 +80,6 @@ def sweep_staging(database: Database) -> list[int]:
                 _drop_staged(connection, database, release_id)
                 swept.append(release_id)
     return swept
-
-
-def limit_waiting(connection: Connection) -> None:
-    """Rather fail than hold others up."""
-    driver(connection).execute(
-        sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT))
-    )
 
 
 def write_points(
@@ -231,14 +221,7 @@ def publish(
     catalog: dict[str, Any],
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            _publish_once(database, release_id, name, dataset_id, comments, catalog)
-            return
-        except Busy:
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(_SECONDS_BETWEEN)
+    patiently(lambda: _publish_once(database, release_id, name, dataset_id, comments, catalog))
 
 
 def _publish_once(

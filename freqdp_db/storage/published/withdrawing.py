@@ -9,7 +9,7 @@ from freqdp_db.errors import SchemaInUse
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.published.current import current_of, show_newest
 from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
-from freqdp_db.storage.published.staging import limit_waiting
+from freqdp_db.storage.published.waiting import limit_waiting
 from freqdp_db.storage.records.datasets import table
 
 
