@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp
+
+from freqdp_db.cli import completion
 
 PROGRAM = "import sys; sys.argv[0] = 'freqdp'; from freqdp_db.cli.main import main; main()"
 
@@ -35,28 +41,46 @@ def _completed(line: str, **environment: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def url(shared_server: SharedServer, pytestconfig: pytest.Config) -> object:
+def url(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         for options in (("--as", "held_one", "--hold"), ("--as", "open_one", "--new-draw")):
             freqdp(url, "anonymize", "city", "--epsilon", "0.5", *options).succeeded()
         yield url
 
 
+def _context(**given: str) -> Any:
+    return SimpleNamespace(params={}, parent=SimpleNamespace(params=given, parent=None))
+
+
 def test_methods() -> None:
-    assert {"lg", "swap", "strict"} <= set(_completed("freqdp anonymize d --method "))
-    assert _completed("freqdp plan d --method lg+s") == ["lg+swap"]
+    assert {"lg", "swap", "strict"} <= {name for name, _ in completion.methods("")}
+    assert [name for name, _ in completion.methods("lg+s")] == ["lg+swap"]
+
+
+def test_the_shell_is_offered_names(url: str) -> None:
+    assert _completed("freqdp release approve ", DATABASE_URL=url) == ["held_one"]
 
 
 def test_names(url: str) -> None:
-    assert _completed("freqdp dataset build c", DATABASE_URL=url) == ["city"]
-    assert _completed("freqdp release verify ", DATABASE_URL=url) == ["held_one", "open_one"]
-    assert _completed("freqdp release approve ", DATABASE_URL=url) == ["held_one"]
-    assert _completed("freqdp release resume ", DATABASE_URL=url) == []
+    given = _context(dsn=url)
+    assert completion.datasets(given, "c") == ["city"]
+    assert completion.datasets(given, "x") == []
+    assert completion.releases("published")(given, "") == ["held_one", "open_one"]
+    assert completion.releases("held")(given, "") == ["held_one"]
+    assert completion.releases("running")(given, "") == []
+    analyst = _context(dsn=make_conninfo(url, options="-c role=freqdp_analyst"))
+    assert completion.releases("published")(analyst, "o") == ["open_one"]
+    assert completion.datasets(analyst, "") == []
 
 
-def test_nothing_is_started_and_nothing_said(tmp_path: Path) -> None:
+def test_nothing_is_started_and_nothing_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DATABASE_URL", "PGHOST", "PGSERVICE", "PGDATABASE", "PGHOSTADDR"):
+        monkeypatch.delenv(name, raising=False)
     place = tmp_path / "server"
-    assert _completed("freqdp dataset build ", FREQDP_DATA_DIR=str(place)) == []
+    monkeypatch.setenv("FREQDP_DATA_DIR", str(place))
+    assert completion.datasets(_context(), "") == []
     assert not place.exists()
-    gone = "postgresql://nobody@127.0.0.1:1/none"
-    assert _completed("freqdp dataset build ", DATABASE_URL=gone) == []
+    assert completion.datasets(_context(dsn="postgresql://nobody@127.0.0.1:1/none"), "") == []
+    assert capsys.readouterr() == ("", "")
