@@ -13,6 +13,7 @@
       AlreadyExists              that name is taken
       BadData                    the source relation's rows cannot be used
       BudgetExceeded             the ledger says no
+      TooExposed                 measured above the limit of its dataset
       Busy                       somebody else is at it; names the holder
       ResumeRefused              stored targets and recomputed edits disagree
       ServerRefused              the server said no for a reason of its own (disk full, cancelled)
@@ -133,6 +134,10 @@ class BadData(FreqdpError):
 
 class BudgetExceeded(FreqdpError):
     """The privacy budget does not allow this."""
+
+
+class TooExposed(FreqdpError):
+    """The release was found to expose more than its dataset allows."""
 
 
 class Busy(FreqdpError):

@@ -47,6 +47,12 @@ def register(app: typer.Typer) -> None:
                 "--new-draw", help="Draw afresh even if this request was answered before."
             ),
         ] = False,
+        hold: Annotated[
+            bool,
+            typer.Option(
+                "--hold", help="For curators only, until `freqdp release approve` grants it."
+            ),
+        ] = False,
         memory: Memory = "4GB",
         engine: Engine = None,
         workers: Workers = None,
@@ -59,6 +65,7 @@ def register(app: typer.Typer) -> None:
                 **request,
                 name=as_,
                 new_draw=new_draw,
+                hold=hold,
                 memory=memory,
                 engine=engine,
                 workers=workers,

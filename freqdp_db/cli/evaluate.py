@@ -10,7 +10,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import Dataset, Signature, ThreadsOnly
+from freqdp_db.cli.request import Dataset, Signature, ThreadsOnly, released
 
 if TYPE_CHECKING:
     from freqdp_db.interface.evaluation import Evaluated
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     @command(app, "evaluate")
     def evaluate(
         session: Session,
-        release: Annotated[str, typer.Argument(help="Name of the release.", show_default=False)],
+        release: Annotated[str, released("published")],
         roads: RoadsOption = None,
         map_: MapOption = None,
         seed: SeedOption = 1,

@@ -8,12 +8,29 @@ from typing import Annotated, Any
 
 import typer
 
+from freqdp_db.cli import completion
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.methods.kinds import Flag
 from freqdp_db.methods.parameters import RELEASE, TOTALS, Parameter
 from freqdp_db.methods.registry import DEFAULT_METHOD, METHODS
 
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+Dataset = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the dataset.", show_default=False, autocompletion=completion.datasets
+    ),
+]
+
+
+def released(*states: str) -> Any:
+    """The argument of commands that take a release in one of these states."""
+    return typer.Argument(
+        help="Name of the release.",
+        show_default=False,
+        autocompletion=completion.releases(*states),
+    )
+
+
 Memory = Annotated[
     str,
     typer.Option(
@@ -93,7 +110,9 @@ def _help(parameter: Parameter, takers: list[str]) -> str:
 
 def parameters(left_out: Collection[str]) -> list[inspect.Parameter]:
     """The options of a request, as parameters of a command."""
-    method = Annotated[str, typer.Option("--method", help=_method_help())]
+    method = Annotated[
+        str, typer.Option("--method", help=_method_help(), autocompletion=completion.methods)
+    ]
     found = [_parameter("method", method, DEFAULT_METHOD)]
     for name, (parameter, takers) in declared().items():
         if name in left_out:

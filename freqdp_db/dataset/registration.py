@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
+from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
@@ -49,6 +50,7 @@ class Registration:
     budget: str | None = None
     region: str | None = None
     period: str | None = None
+    max_exposure: str | None = None
 
 
 def positive_decimal(option: str, text: str) -> Decimal:
@@ -91,6 +93,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         "--budget", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
     )
     snap = Snap.parse(wanted.snap)
+    limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
     if (wanted.geom is None) == (wanted.lon is None and wanted.lat is None) or (
         (wanted.lon is None) != (wanted.lat is None)
     ):
@@ -133,6 +136,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         budget=budget,
         region=region,
         period=period,
+        max_exposure=limit,
     )
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from freqdp_db.dataset import dropping
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.facts import change_facts
+from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
@@ -22,7 +23,12 @@ from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
 from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.records import erasure
 from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects
-from freqdp_db.storage.records.datasets import DatasetRow, find_dataset, list_datasets
+from freqdp_db.storage.records.datasets import (
+    DatasetRow,
+    find_dataset,
+    list_datasets,
+    set_limit,
+)
 from freqdp_db.storage.records.erasure import Whereabouts
 from freqdp_db.storage.records.ledger import Budget, find_budget
 
@@ -33,6 +39,16 @@ class Dataset(DatasetRow, Document):
 
     budget: Budget
     build: BuildRow | None
+
+    @property
+    def limit_in_words(self) -> str:
+        """With which measured exposure its releases are granted."""
+        if self.max_exposure is None:
+            return "releases are granted to analysts however much they expose"
+        return (
+            "releases are held, and granted when they are measured to expose at most "
+            f"{100 * self.max_exposure:.3g}% of a person"
+        )
 
     def build_lines(self) -> list[str]:
         """The build in words."""
@@ -106,6 +122,7 @@ def add_dataset(
     budget: Decimal | int | str | None = None,
     region: str | None = None,
     period: str | None = None,
+    max_exposure: str | float | None = None,
 ) -> AddedDataset:
     """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
@@ -114,10 +131,12 @@ def add_dataset(
     budget: epsilon that the source may spend in all; None: 10, or what it has already.
     region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
         for a person. With them, a budget for persons is opened.
+    max_exposure: with which measured exposure a release is granted at most, such as `5%`.
     """
     wanted = Registration(
         name, source, object, time, geom, lon, lat, snap, srid, timezone, where,
         None if budget is None else str(budget), region, period,
+        None if max_exposure is None else str(max_exposure),
     )  # fmt: skip
     with reached(connection) as database:
         row, is_new = register(database, wanted)
@@ -127,15 +146,31 @@ def add_dataset(
 
 
 def set_dataset(
-    connection: Connection, name: str, *, region: str | None = None, period: str | None = None
+    connection: Connection,
+    name: str,
+    *,
+    region: str | None = None,
+    period: str | None = None,
+    max_exposure: str | float | None = None,
 ) -> Dataset:
-    """Say what is public of a dataset: where and when its data may lie. None: as it was."""
-    if region is None and period is None:
-        raise BadInput("--region and --period are both missing", remedy="give one of them, or both")
+    """Say what is public of a dataset, and what its releases may expose. None: as it was.
+
+    region, period: where and when its data may lie.
+    max_exposure: with which measured exposure a release is granted to analysts at most, such as `5%`;
+        `none`: with any. Releases are held until they are measured and approved.
+    """
+    if region is None and period is None and max_exposure is None:
+        raise BadInput(
+            "--region, --period and --max-exposure are all missing", remedy="give one of them"
+        )
+    limit = None if max_exposure is None else parse_limit(str(max_exposure))
     with reached(connection) as database:
         row = find_dataset(database, name)
-        change_facts(database, row, region, period)
-        open_for_persons(database, find_dataset(database, name))
+        if region is not None or period is not None:
+            change_facts(database, row, region, period)
+            open_for_persons(database, find_dataset(database, name))
+        if max_exposure is not None:
+            set_limit(database, row.dataset_id, limit)
         return dataset(database, name)
 
 

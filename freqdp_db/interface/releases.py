@@ -81,6 +81,7 @@ def anonymize(
     *,
     name: str | None = None,
     new_draw: bool = False,
+    hold: bool = False,
     memory: int | str = DEFAULT_MEMORY,
     engine: str | None = None,
     workers: int | None = None,
@@ -93,6 +94,7 @@ def anonymize(
     on with; `new_draw` asks for another one.
 
     name: of the release; None: <dataset>_<n>.
+    hold: for curators only, until `approve`. So is every release of a dataset with `max_exposure`.
     memory: how much of the segments the search may hold: bytes, `256MB`, `4GB`. Less is slower; the
     result is the same.
     engine: threads, dask, dask://host:8786 or tls://host:8786; None: FREQDP_ENGINE, or threads. The
@@ -106,7 +108,14 @@ def anonymize(
         shown = working(progress, kernels=True)
         with at_work(chosen, database, shown):
             outcome = pipeline.anonymize(
-                database, row, request, shown, name=name, new_draw=new_draw, memory=limit
+                database,
+                row,
+                request,
+                shown,
+                name=name,
+                new_draw=new_draw,
+                hold_back=hold,
+                memory=limit,
             )
         return Anonymized.by(database, outcome, shown)
 
@@ -203,12 +212,14 @@ def export(
     format: str,
     out: Path | str | None = None,
     *,
+    srid: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
     """Write a release to a file, with its guarantee and terms of use beside it.
 
     format: csv, geoparquet or gpkg. out: the file; None: NAME.csv, .parquet, .gpkg.
+    srid: the reference system of the file, such as 4326 for lon/lat; None: that of the release.
     force: overwrite existing files.
     """
     # here: it takes a second to load
@@ -216,4 +227,6 @@ def export(
 
     path = None if out is None else Path(out)
     with reached(connection) as database:
-        return export_release(database, name, format, path, working(progress), overwrite=force)
+        return export_release(
+            database, name, format, path, working(progress), srid=srid, overwrite=force
+        )

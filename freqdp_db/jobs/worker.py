@@ -66,6 +66,7 @@ class Worker:
     """One process that serves jobs."""
 
     database: Database
+    gate: work.Gate
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
     engine: Callable[[Database, Progress], AbstractContextManager[None]] = _threads
@@ -226,7 +227,7 @@ class Worker:
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
                 with self.engine(own, progress):
-                    done = work.perform(own, job, worker_id, progress)
+                    done = work.perform(own, job, worker_id, progress, self.gate)
         except WorkInterrupted:
             return self._interrupted(job, worker_id, pulse.reason)
         except FreqdpError as error:

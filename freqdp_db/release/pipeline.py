@@ -19,6 +19,7 @@ from freqdp_db.errors import BadInput, Busy
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
+from freqdp_db.release.alone import require_alone
 from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
@@ -66,15 +67,20 @@ def anonymize(
     *,
     name: str | None = None,
     new_draw: bool = False,
+    hold_back: bool = False,
     memory: int = DEFAULT_MEMORY,
     recorded: Recorded | None = None,
 ) -> Outcome:
-    """Publish a release, or return, join or go on with the one that answers the same request."""
+    """Publish a release, or return, join or go on with the one that answers the same request.
+
+    hold_back: for curators only, until it is approved. So is every release of a dataset with a limit.
+    """
     if name is not None:
         check_release_name(name)
     require_spread(request.method)
     require_declared(database)
-    release, fresh = _ask(database, dataset, request, name, new_draw, recorded)
+    held = request.grantable and (hold_back or dataset.max_exposure is not None)
+    release, fresh = _ask(database, dataset, request, name, new_draw, held, recorded)
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
@@ -93,6 +99,7 @@ def _ask(
     request: Request,
     name: str | None,
     new_draw: bool,
+    held: bool,
     recorded: Recorded | None,
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
@@ -110,7 +117,7 @@ def _ask(
             if known is not None:
                 return known, False
         request.require_possible(build)
-        _require_alone(connection, database, dataset, request)
+        require_alone(connection, database, dataset, request)
         read_inputs(database, build.srid, request.method, request.values)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
@@ -127,6 +134,7 @@ def _ask(
             method=method,
             kind=request.method.kind,
             grantable=request.grantable,
+            held=held,
             request_hash=request_hash,
             state="running",
             software=freqdp_db.__version__,
@@ -137,24 +145,6 @@ def _ask(
         if recorded is not None:
             recorded(connection, release)
     return release, True
-
-
-def _require_alone(
-    connection: Connection, database: Database, dataset: DatasetRow, request: Request
-) -> None:
-    """Refuse to unlink what another release of the same source links again, unless told to."""
-    if request.method.kind != "unlinked":
-        return
-    out = requests.linked_releases(connection, database, dataset.account_id)
-    told = request.values.get("beside")
-    others = [name for name in out if name != told]
-    if others:
-        raise BadInput(
-            f"{others[0]} is a published release of the same source, and its true samples join both: "
-            "whoever has it undoes the unlinking",
-            remedy=f"withdraw it (freqdp release withdraw {others[0]}), or accept that with "
-            f"--beside {others[0]}",
-        )
 
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
@@ -287,6 +277,7 @@ def _publish(
             release.name,
             release.guarantee,
             request.method.for_analysts,
+            timezone=table.timezone,
             areas=table.areas is not None,
         ),
         {
@@ -295,7 +286,7 @@ def _publish(
             "kind": release.kind,
             "parameters": request.published(),
             "guarantee": release.guarantee,
-            "granted": release.grantable,
+            "granted": release.granted,
             "rows": table.rows,
             "ledger_head": origin.ledger_head,
         },

@@ -52,6 +52,7 @@ class SpreadTable:
     """The released ids of each piece. The first and the last have no limit: a row too many shows."""
     places: object
     srid: int
+    timezone: str
     rows: int
     shown: int
     """How many trajectories it has."""
@@ -78,6 +79,7 @@ class SpreadTable:
             list(pairwise(limits)),
             spread.places,
             build.source_srid,
+            build.timezone,
             spread.samples,
             len(order),
         )
@@ -86,8 +88,9 @@ class SpreadTable:
         """Each worker writes its pieces, samples and lines."""
         run = staged_parts.create_staging(database, release_id, self.srid)
         numbers = PerRange(range(len(self.ids)))
+        reach = Reach.of(database)
         written = self.pieces.each(
-            _write, self.places, self.srid, Reach.of(database), release_id, run, numbers
+            _write, self.places, self.srid, self.timezone, reach, release_id, run, numbers
         )
         for rows in written:
             stage.advance(rows)
@@ -101,7 +104,10 @@ class SpreadTable:
         reach, ids = Reach.of(database), PerRange(self.ids)
         relations.lines_written()
         named = (relations.points, relations.lines)
-        for rows in self.pieces.each(_compare, self.places, self.srid, reach, named, ids):
+        compared = self.pieces.each(
+            _compare, self.places, self.srid, self.timezone, reach, named, ids
+        )
+        for rows in compared:
             stage.advance(rows)
 
 
@@ -130,22 +136,24 @@ def _join(pieces: list[Piece]) -> Piece:
     return Piece(key[order], whole.take(order))
 
 
-def _table(piece: Piece, places: Locations, srid: int) -> ReleasedTable:
+def _table(piece: Piece, places: Locations, srid: int, timezone: str) -> ReleasedTable:
     order = np.arange(len(piece.key))
-    return ReleasedTable(piece.trajectories, order, piece.key, *places.in_source(), None, srid)
+    x, y = places.in_source()
+    return ReleasedTable(piece.trajectories, order, piece.key, x, y, None, srid, timezone)
 
 
 def _write(
     piece: Piece,
     places: Locations,
     srid: int,
+    timezone: str,
     reach: Reach,
     release_id: int,
     run: int,
     number: int,
 ) -> int:
     """For a worker: its part of the staged tables."""
-    table = _table(piece, places, srid)
+    table = _table(piece, places, srid, timezone)
     database = reach.database()
     staged_parts.write_part(database, release_id, run, number, table.points(), table.lines)
     return piece.rows
@@ -155,12 +163,13 @@ def _compare(
     piece: Piece,
     places: Locations,
     srid: int,
+    timezone: str,
     reach: Reach,
     relations: tuple[tuple[str, str], tuple[str, str]],
     ids: Ids,
 ) -> int:
     """For a worker: its part of the stored tables."""
-    table = _table(piece, places, srid)
+    table = _table(piece, places, srid, timezone)
     with Progress().stage("compare") as stage:
         compare_tables(reach.database(), Relations(*relations), table, stage, ids)
     return piece.rows

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.evaluation.pair import DAY_US, Box, Pair, local_times
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.drawing import (
     Curve,
     Path,

@@ -101,10 +101,12 @@ def write_report(
         )
     if not path.resolve().parent.is_dir():
         raise BadInput(f"--out {path}: there is no such folder", remedy="create it first")
-    if public and not release.grantable:
+    if public and not release.granted:
         raise BadInput(
-            f"release {release.name!r} may not be granted: there is nothing to tell the public",
-            remedy="leave --public out",
+            f"release {release.name!r} is not granted: there is nothing to tell the public",
+            remedy=f"approve it first: freqdp release approve {release.name}"
+            if release.grantable
+            else "leave --public out",
         )
     case, build = load_case(database, release, progress)
     pair = case.pair
@@ -158,7 +160,7 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "rows": release.rows,
-        "granted": release.grantable,
+        "granted": release.granted,
         "guarantee": release.guarantee,
         "parameters": dict(request.shown()),
         "verdicts": verdicts(measured) if not public else [],

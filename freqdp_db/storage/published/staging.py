@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -18,7 +17,10 @@ from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
-from freqdp_db.storage.published.relations import role_exists
+from freqdp_db.storage.published.granting import grant_to_analysts
+from freqdp_db.storage.published.relations import columns_of, srid_of
+from freqdp_db.storage.published.trips import show_trips
+from freqdp_db.storage.published.waiting import limit_waiting, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 from freqdp_db.storage.schema.upgrade import names_of
@@ -29,15 +31,14 @@ POINTS = Layout(
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
 _STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
-LINE_COLUMNS = ["trajectory_id", "geom"]
 KEY = ["trajectory_id", "seq"]
 """Of the table of samples: its primary key, and the order in which its rows are written."""
+LINE_KEY = ["trajectory_id", "day"]
+"""The same of the table of lines."""
+LINE_COLUMNS = [*LINE_KEY, "geom"]
 _INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
-_LOCK_TIMEOUT = "2s"
-_ATTEMPTS = 15
-_SECONDS_BETWEEN = 1.0
 
 
 def staging_names(release_id: int) -> tuple[str, str, str]:
@@ -49,10 +50,10 @@ def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
     with database.begin() as connection:
         # without a timeout: the server may still be at the last statement of a killed run
-        _dropstaged(connection, database, release_id)
+        _drop_staged(connection, database, release_id)
 
 
-def _dropstaged(connection: Connection, database: Database, release_id: int) -> None:
+def _drop_staged(connection: Connection, database: Database, release_id: int) -> None:
     for name in staging_names(release_id):
         driver(connection).execute(
             sql.SQL("DROP TABLE IF EXISTS {}").format(
@@ -78,16 +79,9 @@ def sweep_staging(database: Database) -> list[int]:
         with suppress(Busy), database.begin() as connection:
             if is_free(connection, database, "release", release_id):
                 limit_waiting(connection)
-                _dropstaged(connection, database, release_id)
+                _drop_staged(connection, database, release_id)
                 swept.append(release_id)
     return swept
-
-
-def limit_waiting(connection: Connection) -> None:
-    """Rather fail than hold others up."""
-    driver(connection).execute(
-        sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT))
-    )
 
 
 def write_points(
@@ -135,9 +129,9 @@ def create_lines(
     relation = staged(database, release_id)[1]
     raw, postgis = driver(connection), names_of(connection, database).postgis
     raw.execute(
-        sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
-            relation, _geometry(postgis, "LineStringM", srid)
-        )
+        sql.SQL(
+            "CREATE TABLE {} (trajectory_id bigint NOT NULL, day date NOT NULL, geom {} NOT NULL)"
+        ).format(relation, _geometry(postgis, "LineStringM", srid))
     )
     raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
     hand_over(connection, database, relation)
@@ -146,7 +140,11 @@ def create_lines(
 
 def index_lines(connection: Connection, relation: sql.Identifier) -> None:
     raw = driver(connection)
-    raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(relation))
+    raw.execute(
+        sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
+            relation, sql.SQL(", ").join(map(sql.Identifier, LINE_KEY))
+        )
+    )
     raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
     raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
@@ -216,6 +214,7 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
         for relation in (name, f"{name}_line")
         for suffix in ("", _PRIMARY, *_INDEXES.values())
     ]
+    wanted.append(f"{name}_trip")
     taken = connection.execute(
         sa.text(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -239,14 +238,7 @@ def publish(
     catalog: dict[str, Any],
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            _publish_once(database, release_id, name, dataset_id, comments, catalog)
-            return
-        except Busy:
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(_SECONDS_BETWEEN)
+    patiently(lambda: _publish_once(database, release_id, name, dataset_id, comments, catalog))
 
 
 def _publish_once(
@@ -264,33 +256,31 @@ def _publish_once(
         limit_waiting(connection)
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
-        granted = catalog["granted"] and role_exists(connection, database, "analyst")
-        for staged, final in zip(
+        for staged_name, final in zip(
             staging_names(release_id)[:2], (name, f"{name}_line"), strict=True
         ):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
-                    sql.Identifier(schema, staged), sql.Identifier(released)
+                    sql.Identifier(schema, staged_name), sql.Identifier(released)
                 )
             )
             raw.execute(
                 sql.SQL("ALTER TABLE {} RENAME TO {}").format(
-                    sql.Identifier(released, staged), sql.Identifier(final)
+                    sql.Identifier(released, staged_name), sql.Identifier(final)
                 )
             )
             _rename_indexes(raw, released, final)
-            if granted:
-                raw.execute(
-                    sql.SQL("GRANT SELECT ON {} TO {}").format(
-                        sql.Identifier(released, final),
-                        sql.Identifier(database.settings.role("analyst")),
-                    )
-                )
-        present = set(_columns(raw, released, name))
+        present = columns_of(connection, (released, name))
+        if "area" not in present:  # the points of areas are only their middles: no way leads there
+            postgis = names_of(connection, database).postgis
+            srid = srid_of(connection, postgis, (released, name))
+            show_trips(connection, database, name, postgis, srid, comments["trip"])
+        if catalog["granted"]:
+            grant_to_analysts(connection, database, name)
         for target, comment in comments.items():
             kind, _, column = target.partition(".")
             final = name if kind == "points" else f"{name}_line"
-            if kind == "points" and column and column not in present:
+            if kind == "trip" or (kind == "points" and column and column not in present):
                 continue
             raw.execute(
                 sql.SQL("COMMENT ON {} {} IS {}").format(
@@ -338,17 +328,6 @@ def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
                 sql.Identifier(schema, index), sql.Identifier(final)
             )
         )
-
-
-def _columns(raw: Any, schema: str, relation: str) -> list[str]:
-    return [
-        column
-        for (column,) in raw.execute(
-            sql.SQL(
-                "SELECT attname FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0"
-            ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-        )
-    ]
 
 
 def _whole(name: str) -> str:
