@@ -10,6 +10,16 @@ from rich.console import Console
 from freqdp_db.progress import Progress, Stage
 
 _SECONDS_BETWEEN_LINES = 10.0
+_BYTES = "bytes"
+
+
+def _shown(amount: float, unit: str) -> str:
+    """A number of the unit; bytes are shown as megabytes."""
+    return f"{amount / 1e6:,.1f}" if unit == _BYTES else f"{amount:,.0f}"
+
+
+def _name_of(unit: str) -> str:
+    return "MB" if unit == _BYTES else unit
 
 
 class TerminalProgress(Progress):
@@ -21,8 +31,7 @@ class TerminalProgress(Progress):
         self._bars = bars.Progress(
             bars.TextColumn("{task.description:<22}"),
             bars.BarColumn(bar_width=28),
-            bars.MofNCompleteColumn(),
-            bars.TextColumn("{task.fields[unit]}"),
+            bars.TextColumn("{task.fields[amount]}"),
             bars.TextColumn("{task.fields[rate]}"),
             bars.TimeElapsedColumn(),
             bars.TimeRemainingColumn(),
@@ -35,7 +44,7 @@ class TerminalProgress(Progress):
         if self._open == 0:
             self._bars.start()
         self._open += 1
-        return _Bar(self._bars, self._bars.add_task(name, total=total, unit=unit, rate=""))
+        return _Bar(self._bars, name, total, unit)
 
     def close(self, stage: Stage) -> None:
         if isinstance(stage, _Bar):
@@ -49,15 +58,14 @@ class TerminalProgress(Progress):
 
 
 class _Bar:
-    def __init__(self, progress: bars.Progress, task: bars.TaskID) -> None:
+    def __init__(self, progress: bars.Progress, name: str, total: int | None, unit: str) -> None:
         self._progress = progress
-        self._task = task
+        self._task = progress.add_task(name, total=total, amount="", rate="")
+        self._unit = unit
 
     def advance(self, amount: int) -> None:
         self._progress.advance(self._task, amount)
-        speed = self._progress.tasks[self._task].speed
-        if speed:
-            self._progress.update(self._task, rate=f"{speed:,.0f}/s")
+        self._show()
 
     def total(self, amount: int) -> None:
         self._progress.update(self._task, total=amount)
@@ -66,6 +74,15 @@ class _Bar:
         done = self._progress.tasks[self._task].completed
         total = self._progress.tasks[self._task].total
         self._progress.update(self._task, total=total or done or 1, completed=total or done or 1)
+
+    def _show(self) -> None:
+        task = self._progress.tasks[self._task]
+        of = "" if task.total is None else f"/{_shown(task.total, self._unit)}"
+        self._progress.update(
+            self._task,
+            amount=f"{_shown(task.completed, self._unit)}{of} {_name_of(self._unit)}",
+            rate=f"{_shown(task.speed, self._unit)}/s" if task.speed else "",
+        )
 
 
 class PlainProgress(Progress):
@@ -113,9 +130,10 @@ class _Line:
         text = f"{self._name:<22}"
         if self._done:
             rate = self._done / max(elapsed, 1e-9)
-            text += f" {self._done:>12,} {self._unit} {rate:>12,.0f}/s"
+            shown, total = (_shown(n, self._unit) for n in (self._done, self._total or 0))
+            text += f" {shown:>12} {_name_of(self._unit)} {_shown(rate, self._unit):>12}/s"
             if running and self._total:
                 left = (self._total - self._done) / max(rate, 1e-9)
-                text += f" of {self._total:,}, about {left:.0f} s left"
+                text += f" of {total}, about {left:.0f} s left"
         text += f" {elapsed:8.2f} s"
         self._console.print(text, markup=False, soft_wrap=True)
