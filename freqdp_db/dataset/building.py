@@ -14,6 +14,7 @@ from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.findings import Findings, look_at
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
 from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
@@ -34,6 +35,13 @@ _WGS84 = 4326
 
 def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds.BuildRow:
     """Read, clean, snap and write a new build, then make it the dataset's current one."""
+    return build_and_look(database, dataset, progress)[0]
+
+
+def build_and_look(
+    database: Database, dataset: DatasetRow, progress: Progress
+) -> tuple[builds.BuildRow, Findings]:
+    """The same, and what was found in the source."""
     number = builds.next_build_number(database)
     with (
         hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"),
@@ -44,6 +52,7 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
         excluded = dict(source.excluded)
         with progress.stage("clean and snap", source.counted):
             built, keys = _discretise(database, dataset, source, excluded)
+            findings = _look(database, dataset, source, built)
         with progress.stage("file segments", built.trajectories.samples):
             frequencies = count_frequencies(built.trajectories, len(built.locations))
             index = file_trajectories(built.trajectories, built.locations, cut=False)
@@ -72,7 +81,26 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
                 },
             )
     builds.sweep_builds(database)
-    return builds.find_build(database, number)
+    return builds.find_build(database, number), findings
+
+
+def _look(database: Database, dataset: DatasetRow, source: Source, built: Build) -> Findings:
+    """Where and when it lies, and what looks wrong."""
+    raw = _reference(database, dataset.source_srid)
+    lon, lat = transform(raw, _reference(database, _WGS84), *built.locations.in_source())
+    mapping = dataset.mapping
+    return look_at(
+        lon,
+        lat,
+        np.bincount(built.trajectories.location, minlength=len(built.locations)),
+        built.trajectories.at,
+        timezone=mapping.timezone,
+        epoch_unit=source.epoch_unit,
+        columns=None if mapping.lon is None or mapping.lat is None else (mapping.lon, mapping.lat),
+        region=dataset.region,
+        utm_srid=built.srid if dataset.srid is None and not raw.metric else None,
+        read_at=source.snapshot_at,
+    )
 
 
 def _discretise(

@@ -64,9 +64,7 @@ def utm_srid(lon: Metres, lat: Metres) -> int:
     """The UTM zone (WGS 84) of the median coordinate; refuses data too wide for one zone."""
     middle = float(np.median(lon))
     zone = min(max(int((middle + 180.0) // 6.0) + 1, 1), 60)
-    meridian = zone * 6.0 - 183.0
-    apart = np.abs((lon - meridian + 180.0) % 360.0 - 180.0)
-    far = float(np.mean(apart > _FAR_DEGREES))
+    far = float(np.mean(degrees_from_meridian(lon, zone) > _FAR_DEGREES))
     if far >= _FAR_SHARE:
         raise BadData(
             f"{far:.0%} of the rows lie more than {_FAR_DEGREES:.0f} degrees of longitude from the "
@@ -74,6 +72,13 @@ def utm_srid(lon: Metres, lat: Metres) -> int:
             remedy="give a projected SRID in metres that covers the data with --srid",
         )
     return (32600 if float(np.median(lat)) >= 0 else 32700) + zone
+
+
+def degrees_from_meridian(lon: Metres, utm: int) -> Metres:
+    """How far longitudes are from the middle of a UTM zone (its SRID), the short way round."""
+    meridian = utm % 100 * 6.0 - 183.0
+    apart: Metres = np.abs((lon - meridian + 180.0) % 360.0 - 180.0)
+    return apart
 
 
 def transform(

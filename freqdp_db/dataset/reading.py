@@ -31,6 +31,8 @@ class Source:
     """The objects: rows number them by their place here."""
     snapshot_at: datetime
     anchors: tuple[Metres, Metres, int] | None
+    epoch_unit: str | None
+    """What numbers were read as; None: the times are times."""
 
 
 def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> Source:
@@ -56,11 +58,14 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         if snap.relation is not None:
             points = find_relation(connection, *snap.relation, option="--snap anchors:")
             anchors = read_points(connection, points, postgis)
+    at, epoch_unit = columns["at"].astype(np.int64), None
+    if reader.epoch:
+        at, epoch_unit = cleaning.epoch_to_us(columns["at"])
     order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
     return Source(
         rows=Rows(
             _number(columns["object"].astype(np.int64), order),
-            cleaning.epoch_to_us(columns["at"]) if reader.epoch else columns["at"].astype(np.int64),
+            at,
             columns["x"],
             columns["y"],
         ),
@@ -73,6 +78,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         keys=[keys[k] for k in order],
         snapshot_at=snapshot_at,
         anchors=anchors,
+        epoch_unit=epoch_unit,
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from freqdp_db.dataset import dropping
-from freqdp_db.dataset.building import build
+from freqdp_db.dataset.building import build_and_look
 from freqdp_db.dataset.facts import change_facts
+from freqdp_db.dataset.findings import Findings
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
@@ -54,10 +55,11 @@ class BuiltDataset(BuildRow, Document):
 
     seconds: dict[str, float]
     objects_with_fewer_than_20_places: int
+    findings: Findings
 
     def lines(self) -> list[str]:
         """In words."""
-        return describe_build(self)
+        return [*describe_build(self), *self.findings.lines()]
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,13 @@ def build_dataset(
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
     with reached(connection) as database:
         shown = working(progress, kernels=True)
-        row = build(database, find_dataset(database, name), shown)
+        row, findings = build_and_look(database, find_dataset(database, name), shown)
         sparse = sparse_objects(database, row.build_id, 10)
     return BuiltDataset(
-        **vars(row), seconds=shown.seconds, objects_with_fewer_than_20_places=sparse
+        **vars(row),
+        seconds=shown.seconds,
+        objects_with_fewer_than_20_places=sparse,
+        findings=findings,
     )
 
 

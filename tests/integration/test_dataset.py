@@ -652,3 +652,63 @@ def _wait_for(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def _brussels(url: str, lon: str = "lon", lat: str = "lat", time: str = "t") -> None:
+    query(
+        url,
+        f"CREATE TABLE vans AS SELECT o AS who, {time} AS at, 4.35 + 0.001 * i AS {lon}, "
+        f"50.85 + 0.001 * o AS {lat} FROM generate_series(1, 6) o, generate_series(1, 40) i, "
+        "LATERAL (SELECT timestamptz '2024-05-01 08:00+00' + make_interval(secs => 30 * i) AS t) x",
+    )
+
+
+def test_a_build_says_where_and_when(database_url: str) -> None:
+    _brussels(database_url, time="(1000 * extract(epoch FROM t))::bigint")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    found = _build(database_url)["findings"]
+    assert found["extent"]["west"] == pytest.approx(4.351, abs=0.002)
+    assert found["extent"]["north"] == pytest.approx(50.856, abs=0.002)
+    assert found["near"] == "Europe/Brussels"
+    assert found["epoch_unit"] == "milliseconds"
+    assert found["first_at"].startswith("2024-05-01 08:00:30")
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "said"),
+    [
+        # the columns say what they hold, and were given the wrong way round
+        (("lon", "lat"), ("--lon", "lat", "--lat", "lon"), "called the other way round"),
+        # the data themselves are swapped
+        (("b", "a"), ("--lon", "a", "--lat", "b"), "look swapped"),
+        (("b", "a"), ("--lon", "a", "--lat", "b", "--timezone", "Europe/Paris"), "Europe/Paris"),
+        (("b", "a"), ("--lon", "a", "--lat", "b", "--region", "4,50,5,51"), "outside --region"),
+        (("a", "b"), ("--lon", "a", "--lat", "b", "--region", "4,50,4.37,51"), "outside --region"),
+    ],
+)
+def test_a_build_warns_of_swapped_positions(
+    database_url: str, columns: tuple[str, str], more: tuple[str, ...], said: str
+) -> None:
+    _brussels(database_url, *columns)
+    _add(database_url, *more, source="public.vans")
+    assert any(said in warning for warning in _build(database_url)["findings"]["warnings"])
+
+
+def test_a_build_warns_of_what_a_projection_bends(database_url: str) -> None:
+    _brussels(database_url)
+    query(database_url, "UPDATE vans SET lon = lon + 20 WHERE who = 1 AND lon > 4.38")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    (warning,) = _build(database_url)["findings"]["warnings"]
+    assert warning.startswith("10 samples (4.2%) lie more than 6 degrees of longitude")
+    assert "up to 21: distances there are up to 3% too long" in warning
+
+
+def test_a_build_warns_of_times_that_cannot_be(database_url: str) -> None:
+    _brussels(database_url)
+    query(database_url, "UPDATE vans SET at = at + interval '90 years' WHERE lon > 4.38")
+    query(database_url, "UPDATE vans SET at = at - interval '50 years' WHERE lon < 4.355")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    late, early = _build(database_url)["findings"]["warnings"]
+    assert late.startswith("60 samples lie in the future")
+    assert early.startswith("24 samples are older than 1980")
