@@ -82,10 +82,14 @@ def add(
         if added.budget_is_new:
             session.print(f"Its source may spend epsilon {account.granted} in all.")
         else:
-            session.print(
-                f"Its source has a budget already: {account.remaining} of {account.granted} left"
-                + (" (--budget was not used)." if budget is not None else ".")
+            own = account.source == added.source
+            which = (
+                "Its source has a budget already" if own else f"It shares {account.source}'s budget"
             )
+            unused = " (--budget was not used)." if budget is not None else "."
+            session.print(f"{which}: {account.remaining} of {account.granted} left{unused}")
+        for what in added.untraced:
+            session.print(f"Note: {what}.")
         session.print(f"Next: freqdp dataset build {name}")
 
     session.answer(added, show)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from freqdp_db.dataset import dropping
@@ -21,7 +21,13 @@ from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
 from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.records import erasure
 from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects
-from freqdp_db.storage.records.datasets import DatasetRow, find_dataset, list_datasets
+from freqdp_db.storage.records.datasets import (
+    DatasetRow,
+    find_dataset,
+    list_datasets,
+    other_budgets,
+    untraced_sources,
+)
 from freqdp_db.storage.records.erasure import Whereabouts
 from freqdp_db.storage.records.ledger import Budget, find_budget
 
@@ -46,7 +52,9 @@ class AddedDataset(DatasetRow, Document):
 
     budget: Budget
     budget_is_new: bool
-    """False: its source had one already."""
+    """False: its source, or what that reads, had one already."""
+    untraced: list[str]
+    """What the budget cannot know of, in words: foreign tables, functions, likely copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +119,8 @@ def add_dataset(
 
     source: `schema.relation`. object, time and geom, or lon and lat, are its columns.
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
-    budget: epsilon that the source may spend in all; None: 10, or what it has already.
+    budget: epsilon that the source may spend in all; None: 10, or what it has already. A view, a
+        partition or a materialized view shares the budget of the tables behind it.
     region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
         for a person. With them, a budget for persons is opened.
     """
@@ -123,7 +132,8 @@ def add_dataset(
         row, is_new = register(database, wanted)
         open_for_persons(database, row)
         account = find_budget(database, row.account_id)
-    return AddedDataset(**vars(row), budget=account, budget_is_new=is_new)
+        beyond = untraced_sources(database, row)
+    return AddedDataset(**vars(row), budget=account, budget_is_new=is_new, untraced=beyond)
 
 
 def set_dataset(
@@ -145,13 +155,15 @@ def build_dataset(
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
     with reached(connection) as database:
         shown = working(progress, kernels=True)
-        row, findings = build_and_look(database, find_dataset(database, name), shown)
+        wanted = find_dataset(database, name)
+        row, findings = build_and_look(database, wanted, shown)
+        others = other_budgets(database, wanted)
         sparse = sparse_objects(database, row.build_id, 10)
     return BuiltDataset(
         **vars(row),
         seconds=shown.seconds,
         objects_with_fewer_than_20_places=sparse,
-        findings=findings,
+        findings=replace(findings, warnings=[*findings.warnings, *(f"{o}." for o in others)]),
     )
 
 
