@@ -61,6 +61,19 @@ def test_partitions_and_views_of_one_table(database_url: str) -> None:
     assert _budget(_add(database_url, "v", "fleet.v", object_="who"))[:2] == ("ping_low", False)
 
 
+def test_what_is_read_comes_before_what_reads_the_same(database_url: str) -> None:
+    query(database_url, PINGS)
+    query(database_url, "CREATE VIEW fleet.v AS SELECT * FROM fleet.other")
+    for name in ("ping", "v"):
+        _add(database_url, name, f"fleet.{name}").succeeded()
+    # two budgets on one table, as views had them once
+    query(database_url, "CREATE OR REPLACE VIEW fleet.v AS SELECT * FROM fleet.ping; "
+          "CREATE VIEW fleet.w AS SELECT * FROM fleet.ping; "
+          "CREATE VIEW fleet.x AS SELECT * FROM fleet.v")  # fmt: skip
+    assert _budget(_add(database_url, "w", "fleet.w"))[:2] == ("ping", False)
+    _add(database_url, "x", "fleet.x").refused("several budgets")
+
+
 def test_a_table_that_is_only_looked_up_does_not_join_budgets(database_url: str) -> None:
     query(database_url, PINGS)
     for name in ("ping", "other"):

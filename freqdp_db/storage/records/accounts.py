@@ -79,7 +79,13 @@ def _shared(
 ) -> int | None:
     """The account of what the source reads, or of what reads the same."""
     found = other_accounts(connection, accounts, source)
-    found = [row for row in found if row.object_column == key] or found
+    read = lineage(connection, *source).relations
+    # what it reads itself comes before what reads the same tables
+    for nearer in (
+        [row for row in found if row.object_column == key],
+        [row for row in found if (row.source_schema, row.source_relation) in read],
+    ):
+        found = [row for row in found if row in nearer] or found
     if len(found) > 1:
         named = ", ".join(
             f"{format_relation(row.source_schema, row.source_relation)} (objects: "

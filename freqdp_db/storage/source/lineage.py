@@ -32,14 +32,14 @@ _BEHIND = sql.SQL(
     )
     """
 )
-_TABLES = _BEHIND + sql.SQL(
+_RELATIONS = _BEHIND + sql.SQL(
     """
-    SELECT c.oid, EXISTS (
+    SELECT c.oid, n.nspname, c.relname, c.relkind IN ('r', 'p', 'f') AS is_table, EXISTS (
         SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped
             AND a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
     ) AS has_times
-    FROM behind JOIN pg_class c USING (oid)
-    WHERE c.relkind IN ('r', 'p', 'f') AND c.relnamespace <> 'pg_catalog'::regnamespace
+    FROM behind JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname <> 'pg_catalog'
         AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = 'pg_class'::regclass
             AND e.objid = c.oid AND e.deptype = 'e')
     """
@@ -65,23 +65,27 @@ _UNTRACED = _BEHIND + sql.SQL(
 
 @dataclass(frozen=True)
 class Lineage:
-    """The tables that a relation's rows come from, by their numbers."""
+    """Where a relation's rows come from."""
 
+    relations: frozenset[tuple[str, str]]
+    """Itself, the views that it reads through, and tables; schema and name."""
     tables: frozenset[int]
 
     def meets(self, other: Lineage) -> bool:
+        """Whether both read a table."""
         return bool(self.tables & other.tables)
 
 
 def lineage(connection: Connection, schema: str, name: str) -> Lineage:
-    """The tables behind a relation.
+    """What is behind a relation.
 
     Tables without a time, such as districts or kinds of vehicles, hold no trajectories; they count
     only if there is no other.
     """
-    found = driver(connection).execute(_TABLES, {"schema": schema, "name": name}).fetchall()
-    timed = frozenset(oid for oid, has_times in found if has_times)
-    return Lineage(timed or frozenset(oid for oid, _ in found))
+    found = driver(connection).execute(_RELATIONS, {"schema": schema, "name": name}).fetchall()
+    tables = {oid: has_times for oid, _, _, is_table, has_times in found if is_table}
+    timed = frozenset(oid for oid, has_times in tables.items() if has_times)
+    return Lineage(frozenset((row[1], row[2]) for row in found), timed or frozenset(tables))
 
 
 def untraced(connection: Connection, schema: str, name: str) -> list[str]:
