@@ -96,7 +96,9 @@ def _look(database: Database, dataset: DatasetRow, source: Source, built: Build)
         built.trajectories.at,
         timezone=mapping.timezone,
         epoch_unit=source.epoch_unit,
-        columns=None if mapping.lon is None or mapping.lat is None else (mapping.lon, mapping.lat),
+        columns=(mapping.lon, mapping.lat)
+        if raw.geographic and mapping.lon and mapping.lat
+        else None,
         region=dataset.region,
         utm_srid=built.srid if dataset.srid is None and not raw.metric else None,
         read_at=source.snapshot_at,

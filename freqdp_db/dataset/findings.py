@@ -16,6 +16,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _FAR_DEGREES = 6.0
 _TAIL = 0.005
 """Of the samples, so many may lie outside on each side of what is called most of them."""
+_NEAR_KM = 100.0
 _LATITUDE_NAMES = {"lat", "latitude", "y"}
 _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
 
@@ -51,6 +52,8 @@ class Findings:
     """Where all but one in a hundred lie, on each axis."""
     near: str | None
     """The time zone whose town is nearest to the middle, if the machine has a list of them."""
+    near_km: float | None
+    """How far it is."""
     first_at: datetime
     last_at: datetime
     epoch_unit: str | None
@@ -59,7 +62,10 @@ class Findings:
 
     def lines(self) -> list[str]:
         """In words."""
-        near = f", near {self.near}" if self.near else ""
+        near = ""
+        if self.near is not None and self.near_km is not None:
+            far = f", {self.near_km:,.0f} km from {self.near}"
+            near = far if self.near_km > _NEAR_KM else f", near {self.near}"
         where = f"Where: {self.extent}{near}."
         if self.extent.much_wider(self.most):
             where = (
@@ -104,6 +110,7 @@ def look_at(
         Box(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
         Box(west, south, east, north),
         None if town is None else town[0],
+        None if town is None else town[1],
         first,
         last,
         epoch_unit,

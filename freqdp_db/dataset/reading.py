@@ -19,6 +19,8 @@ from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.relations import check_mapping, find_relation
 from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_points
 
+_WGS84 = 4326
+
 
 @dataclass(frozen=True)
 class Source:
@@ -40,7 +42,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
     with database.begin(snapshot=True) as connection:
         postgis = names_of(connection, database).postgis
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-        check_mapping(relation, dataset.mapping)
+        check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
         reader = SourceReader(connection, relation, dataset.mapping, postgis)
         snapshot_at = reader.taken_at()
         with progress.stage("count rows") as stage:

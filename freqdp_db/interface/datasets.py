@@ -107,6 +107,8 @@ def add_dataset(
     geom: str | None = None,
     lon: str | None = None,
     lat: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
     snap: str = DEFAULT_SNAP,
     srid: int | None = None,
     timezone: str = "UTC",
@@ -117,7 +119,9 @@ def add_dataset(
 ) -> AddedDataset:
     """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
-    source: `schema.relation`. object, time and geom, or lon and lat, are its columns.
+    source: `schema.relation`. object, time and geom, or lon and lat, or x and y, are its columns;
+        names are taken as they are if there are such, else as PostgreSQL reads them.
+    srid: a projected system in metres to work in; with x and y, the system that these are in.
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
     budget: epsilon that the source may spend in all; None: 10, or what it has already. A view, a
         partition or a materialized view shares the budget of the tables behind it.
@@ -125,7 +129,7 @@ def add_dataset(
         for a person. With them, a budget for persons is opened.
     """
     wanted = Registration(
-        name, source, object, time, geom, lon, lat, snap, srid, timezone, where,
+        name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
         None if budget is None else str(budget), region, period,
     )  # fmt: skip
     with reached(connection) as database:
