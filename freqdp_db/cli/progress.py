@@ -153,7 +153,8 @@ class _Line:
     def _so_far(self, elapsed: float) -> str:
         left = self._left.seconds(self._done, self._total, elapsed)
         of = f" of {_shown(self._total, self._unit)}" if self._total and self._done else ""
-        return of + (f", {in_words(left)}" if left is not None else ", still at it")
+        said = "still at it" if left is None else in_words(left)
+        return f"{of}, {said}" if self._done else f" {said}"
 
     def _print(self, elapsed: float, so_far: str) -> None:
         text = f"{self._name:<22}"
