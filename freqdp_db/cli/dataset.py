@@ -44,12 +44,21 @@ def add(
     geom: Annotated[str | None, typer.Option("--geom", help="Column with a point.")] = None,
     lon: Annotated[str | None, typer.Option("--lon", help="Column with the longitude.")] = None,
     lat: Annotated[str | None, typer.Option("--lat", help="Column with the latitude.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", help="Column with the projected x, in --srid.")
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="Column with the projected y, in --srid.")
+    ] = None,
     snap: Annotated[
         str, typer.Option("--snap", help="grid:METRES, anchors:SCHEMA.TABLE or exact.")
     ] = "grid:100",
     srid: Annotated[
         int | None,
-        whole_number("--srid", "Projected SRID in metres. Default: the data's UTM zone."),
+        whole_number(
+            "--srid",
+            "Projected SRID in metres. Default: the data's UTM zone. With --x and --y: their SRID.",
+        ),
     ] = None,
     timezone: Annotated[
         str, typer.Option("--timezone", help="Zone of times that have none, and of days and hours.")
@@ -75,6 +84,8 @@ def add(
         geom=geom,
         lon=lon,
         lat=lat,
+        x=x,
+        y=y,
         snap=snap,
         srid=srid,
         timezone=timezone,
@@ -86,17 +97,19 @@ def add(
     )
 
     def show() -> None:
-        session.print(
-            f"Dataset {name}: {added.source_schema}.{added.source_relation}, snap {added.snap}."
-        )
+        session.print(f"Dataset {name}: {added.source}, snap {added.snap}.")
         account = added.budget
         if added.budget_is_new:
             session.print(f"Its source may spend epsilon {account.granted} in all.")
         else:
-            session.print(
-                f"Its source has a budget already: {account.remaining} of {account.granted} left"
-                + (" (--budget was not used)." if budget is not None else ".")
+            own = account.source == added.source
+            which = (
+                "Its source has a budget already" if own else f"It shares {account.source}'s budget"
             )
+            unused = " (--budget was not used)." if budget is not None else "."
+            session.print(f"{which}: {account.remaining} of {account.granted} left{unused}")
+        for what in added.untraced:
+            session.print(f"Note: {what}.")
         session.print(f"Next: freqdp dataset build {name}")
 
     session.answer(added, show)
@@ -155,10 +168,7 @@ def list_(session: Session) -> None:
         lambda: (
             session.table(
                 ["name", "source", "snap", "build"],
-                [
-                    (r.name, f"{r.source_schema}.{r.source_relation}", r.snap, r.current_build)
-                    for r in rows
-                ],
+                [(r.name, r.source, r.snap, r.current_build) for r in rows],
             )
             if rows
             else session.print("No datasets yet. Next: freqdp dataset add, or freqdp load demo")
@@ -176,7 +186,7 @@ def show(session: Session, name: Dataset) -> None:
         session.pairs(
             [
                 ("dataset", row.name),
-                ("source", f"{row.source_schema}.{row.source_relation}"),
+                ("source", row.source),
                 ("object", mapping.object),
                 ("time", f"{mapping.time} (zone {mapping.timezone})"),
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import signal
@@ -34,6 +35,7 @@ from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
+_SHOWN_OF_PATH = 60
 
 app = typer.Typer(
     name=console.PROGRAM,
@@ -108,6 +110,11 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
         _show_error(Interrupted().as_options(), as_json)
         return Interrupted.exit_code
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _show_error(_too_long(str(error.filename)).as_options(), as_json)
+        return EXIT_REFUSED
     except console.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # it has shown the help
             return 0
@@ -135,6 +142,14 @@ jobs.register(app)
 app.add_typer(schedule.app)
 app.add_typer(bench.app)
 demo.register(app, run)
+
+
+def _too_long(path: str) -> BadInput:
+    begin = path if len(path) <= _SHOWN_OF_PATH else path[:_SHOWN_OF_PATH] + "..."
+    return BadInput(
+        f"the file name {begin!r} is too long ({len(path.encode()):,} bytes)",
+        remedy="give a shorter one: file systems take 255 bytes for each part of a path",
+    )
 
 
 def _show_error(document: dict[str, Any], as_json: bool) -> None:

@@ -15,7 +15,8 @@ from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
-from freqdp_db.dataset.making import Made, fingerprint, reference, require_rows
+from freqdp_db.dataset.findings import Findings, seen_times
+from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
 from freqdp_db.dataset.object_ranges import Read, place
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
@@ -37,6 +38,13 @@ _WGS84 = 4326
 
 def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds.BuildRow:
     """Read, clean, snap and write a new build, then make it the dataset's current one."""
+    return build_and_look(database, dataset, progress)[0]
+
+
+def build_and_look(
+    database: Database, dataset: DatasetRow, progress: Progress
+) -> tuple[builds.BuildRow, Findings]:
+    """The same, and what was found in the source."""
     number = builds.next_build_number(database)
     with (
         hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"),
@@ -52,7 +60,7 @@ def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds
         with progress.stage("attach"):
             builds.attach_build(database, _record(dataset, number, made))
     builds.sweep_builds(database)
-    return builds.find_build(database, number)
+    return builds.find_build(database, number), made.findings
 
 
 def _make(database: Database, dataset: DatasetRow, number: int, progress: Progress) -> Made:
@@ -61,6 +69,9 @@ def _make(database: Database, dataset: DatasetRow, number: int, progress: Progre
     excluded = dict(source.excluded)
     with progress.stage("clean and snap", source.counted):
         built, keys = _discretise(database, dataset, source, excluded)
+        samples = np.bincount(built.trajectories.location, minlength=len(built.locations))
+        times = seen_times(built.trajectories.at, source.snapshot_at)
+        findings = look(database, dataset, built, samples, times, source.epoch_unit)
     with progress.stage("file segments", built.trajectories.samples):
         frequencies = count_frequencies(built.trajectories, len(built.locations))
         index = file_trajectories(built.trajectories, built.locations, cut=False)
@@ -74,6 +85,7 @@ def _make(database: Database, dataset: DatasetRow, number: int, progress: Progre
         len(index.segments),
         index.grid.frame,
         fingerprint(dataset, built, keys, columns),
+        findings,
     )
 
 

@@ -54,17 +54,23 @@ class Rows:
         return Rows(self.object[chosen], self.at[chosen], self.x[chosen], self.y[chosen])
 
 
-def epoch_to_us(values: Metres) -> Ints:
-    """Epoch numbers to microseconds since 2000; the unit (s, ms, us, ns) follows from their size."""
+_EPOCH_UNITS = (
+    (1e11, 1.0, "seconds"),
+    (1e14, 1e3, "milliseconds"),
+    (1e17, 1e6, "microseconds"),
+    (np.inf, 1e9, "nanoseconds"),
+)
+
+
+def epoch_to_us(values: Metres) -> tuple[Ints, str]:
+    """Epoch numbers to microseconds since 2000, and what they were read as, by their size."""
     finite = np.isfinite(values)
     size = float(np.median(np.abs(values[finite]))) if finite.any() else 0.0
-    per_second = next(
-        (u for limit, u in ((1e11, 1), (1e14, 1e3), (1e17, 1e6)) if size < limit), 1e9
-    )
+    per_second, unit = next((n, unit) for limit, n, unit in _EPOCH_UNITS if size < limit)
     seconds = np.where(finite, values, np.inf) / per_second - _EPOCH_2000_S
     out_of_range = np.abs(seconds) > 9e12
     us = np.where(out_of_range, 0.0, seconds) * US_PER_S
-    return np.where(out_of_range, np.iinfo(np.int64).max, np.rint(us).astype(np.int64))
+    return np.where(out_of_range, np.iinfo(np.int64).max, np.rint(us).astype(np.int64)), unit
 
 
 def drop_unusable(rows: Rows, geographic: bool, excluded: dict[str, int]) -> Rows:

@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.cleaning import REASONS
-from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.dataset.findings import Findings, SeenTimes, look_at
+from freqdp_db.dataset.projection import ReferenceSystem, transform
 from freqdp_db.errors import BadData
 from freqdp_db.search.grid import Frame
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.reference import definition_of
+
+_WGS84 = 4326
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Made:
     segments: int
     frame: Frame
     fingerprint: str
+    findings: Findings
 
 
 def require_rows(rows: int, excluded: dict[str, int]) -> None:
@@ -49,6 +54,33 @@ def reference(database: Database, srid: int) -> ReferenceSystem:
     with database.begin() as connection:
         postgis = names_of(connection, database).postgis
         return ReferenceSystem.parse(srid, definition_of(connection, postgis, srid, "SRID"))
+
+
+def look(
+    database: Database,
+    dataset: DatasetRow,
+    built: Build,
+    samples: Ints,
+    times: SeenTimes,
+    epoch_unit: str | None,
+) -> Findings:
+    """Where and when a build lies, and what looks wrong. samples: how many each place has."""
+    raw = reference(database, dataset.source_srid)
+    lon, lat = transform(raw, reference(database, _WGS84), *built.locations.in_source())
+    mapping = dataset.mapping
+    return look_at(
+        lon,
+        lat,
+        samples,
+        times,
+        timezone=mapping.timezone,
+        epoch_unit=epoch_unit,
+        columns=(mapping.lon, mapping.lat)
+        if raw.geographic and mapping.lon and mapping.lat
+        else None,
+        region=dataset.region,
+        utm_srid=built.srid if dataset.srid is None and not raw.metric else None,
+    )
 
 
 def fingerprint(

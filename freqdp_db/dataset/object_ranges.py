@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.findings import SeenTimes, seen_times
 from freqdp_db.dataset.making import reference
 from freqdp_db.dataset.projection import ReferenceSystem, far_from, transform, zones_of
 from freqdp_db.dataset.reading import numbered_rows, read_columns
@@ -70,7 +72,7 @@ def read_range(
         reader = SourceReader(connection, relation, dataset.mapping, postgis, limits)
         keys = reader.objects()
         with Progress().stage("read rows") as stage:
-            rows, order = numbered_rows(read_columns(reader, stage.advance), keys, reader)
+            rows, order, _ = numbered_rows(read_columns(reader, stage.advance), keys, reader)
     return Read(order, cleaning.drop_unusable(rows, raw.geographic, excluded), excluded)
 
 
@@ -102,6 +104,17 @@ def north_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> tupl
 def far_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem, zone: int) -> int:
     """How many rows are too far from a zone."""
     return far_from(_degrees(read, raw, degrees)[0], zone)
+
+
+def samples_of(part: Part, places: int) -> Ints:
+    """How many samples each place has."""
+    return np.bincount(part.trajectories.location, minlength=places)
+
+
+def times_of(part: Part, read_at: datetime) -> SeenTimes | None:
+    """When the samples are; None: there are none."""
+    at = part.trajectories.at
+    return seen_times(at, read_at) if len(at) else None
 
 
 def place(read: Read, raw: ReferenceSystem, plane: ReferenceSystem) -> Placed:

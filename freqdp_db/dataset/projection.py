@@ -74,9 +74,7 @@ def zones_of(lon: Metres) -> Ints:
 
 def far_from(lon: Metres, zone: int) -> int:
     """How many longitudes are too far from a zone to be measured in it."""
-    meridian = zone * 6.0 - 183.0
-    apart = np.abs((lon - meridian + 180.0) % 360.0 - 180.0)
-    return int(np.count_nonzero(apart > _FAR_DEGREES))
+    return int(np.count_nonzero(degrees_from_meridian(lon, zone) > _FAR_DEGREES))
 
 
 def require_near(far: int, rows: int) -> None:
@@ -91,6 +89,13 @@ def require_near(far: int, rows: int) -> None:
 
 def utm_of(zone: int, *, northern: bool) -> int:
     return (32600 if northern else 32700) + zone
+
+
+def degrees_from_meridian(lon: Metres, utm: int) -> Metres:
+    """How far longitudes are from the middle of a UTM zone (its SRID), the short way round."""
+    meridian = utm % 100 * 6.0 - 183.0
+    apart: Metres = np.abs((lon - meridian + 180.0) % 360.0 - 180.0)
+    return apart
 
 
 def transform(

@@ -22,6 +22,8 @@ from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.relations import check_mapping, find_relation
 from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_points
 
+_WGS84 = 4326
+
 
 @dataclass(frozen=True)
 class Source:
@@ -34,6 +36,8 @@ class Source:
     """The objects: rows number them by their place here."""
     snapshot_at: datetime
     anchors: tuple[Metres, Metres, int] | None
+    epoch_unit: str | None
+    """What numbers were read as; None: the times are times."""
 
 
 def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> Source:
@@ -41,7 +45,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
     with database.begin(snapshot=True) as connection:
         postgis = names_of(connection, database).postgis
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-        check_mapping(relation, dataset.mapping)
+        check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
         reader = SourceReader(connection, relation, dataset.mapping, postgis)
         snapshot_at = reader.taken_at()
         with progress.stage("count rows") as stage:
@@ -55,7 +59,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         if snap.relation is not None:
             points = find_relation(connection, *snap.relation, option="--snap anchors:")
             anchors = read_points(connection, points, postgis)
-    rows, order = numbered_rows(columns, keys, reader)
+    rows, order, epoch_unit = numbered_rows(columns, keys, reader)
     return Source(
         rows=rows,
         counted=counts.rows,
@@ -63,6 +67,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         keys=order,
         snapshot_at=snapshot_at,
         anchors=anchors,
+        epoch_unit=epoch_unit,
     )
 
 
@@ -77,17 +82,15 @@ def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[s
 
 def numbered_rows(
     columns: dict[str, NDArray[Any]], keys: dict[int, str], reader: SourceReader
-) -> tuple[Rows, list[str]]:
-    """Rows whose objects are numbered by their place in the order of keys; and that order."""
+) -> tuple[Rows, list[str], str | None]:
+    """Rows whose objects are numbered by their place in the order of keys; that order; the unit of
+    times that are numbers."""
     order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
-    at = columns["at"]
-    rows = Rows(
-        _number(columns["object"].astype(np.int64), order),
-        cleaning.epoch_to_us(at) if reader.epoch else at.astype(np.int64),
-        columns["x"],
-        columns["y"],
-    )
-    return rows, [keys[k] for k in order]
+    at, epoch_unit = columns["at"].astype(np.int64), None
+    if reader.epoch:
+        at, epoch_unit = cleaning.epoch_to_us(columns["at"])
+    rows = Rows(_number(columns["object"].astype(np.int64), order), at, columns["x"], columns["y"])
+    return rows, [keys[k] for k in order], epoch_unit
 
 
 def _number(objects: Ints, order: list[int]) -> Ints:

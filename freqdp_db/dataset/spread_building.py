@@ -8,6 +8,7 @@ what the workers count.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from datetime import datetime
 from functools import reduce
@@ -20,7 +21,7 @@ from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset.making import Made, fingerprint, reference, require_rows
+from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
 from freqdp_db.dataset.object_ranges import (
     Read,
     WhatToRead,
@@ -41,6 +42,8 @@ from freqdp_db.dataset.object_ranges import (
     place,
     places_of,
     read_range,
+    samples_of,
+    times_of,
     used_of,
     write_filed,
     zones_seen,
@@ -103,7 +106,10 @@ def make_spread(
                 start(write_small, database, number_, built, keys, tf, places, grid)
                 build_parts.finish_large(database, number_)
         hashed = fingerprint(dataset, built, keys, _columns(parts))
-    return Made(built, taken_at, counts.rows, excluded, segments, frame, hashed)
+        samples = add(list(parts.each(samples_of, len(built.locations))))
+        times = reduce(operator.add, filter(None, parts.each(times_of, taken_at)))
+        findings = look(database, dataset, built, samples, times, epoch_unit=None)
+    return Made(built, taken_at, counts.rows, excluded, segments, frame, hashed, findings)
 
 
 def _read(
@@ -115,7 +121,7 @@ def _read(
 ) -> tuple[RowCounts, datetime, Held]:
     """Count the source, cut its objects into ranges by their rows, and have these read."""
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-    check_mapping(relation, dataset.mapping)
+    check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
     postgis = names_of(connection, database).postgis
     reader = SourceReader(connection, relation, dataset.mapping, postgis)
     if reader.epoch:

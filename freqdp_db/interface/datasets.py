@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from freqdp_db.dataset import dropping
-from freqdp_db.dataset.building import build
+from freqdp_db.dataset.building import build_and_look
 from freqdp_db.dataset.facts import change_facts
+from freqdp_db.dataset.findings import Findings
 from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
@@ -27,7 +28,9 @@ from freqdp_db.storage.records.datasets import (
     DatasetRow,
     find_dataset,
     list_datasets,
+    other_budgets,
     set_limit,
+    untraced_sources,
 )
 from freqdp_db.storage.records.erasure import Whereabouts
 from freqdp_db.storage.records.ledger import Budget, find_budget
@@ -63,7 +66,9 @@ class AddedDataset(DatasetRow, Document):
 
     budget: Budget
     budget_is_new: bool
-    """False: its source had one already."""
+    """False: its source, or what that reads, had one already."""
+    untraced: list[str]
+    """What the budget cannot know of, in words: foreign tables, functions, likely copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +77,11 @@ class BuiltDataset(BuildRow, Document):
 
     seconds: dict[str, float]
     objects_with_fewer_than_20_places: int
+    findings: Findings
 
     def lines(self) -> list[str]:
         """In words."""
-        return describe_build(self)
+        return [*describe_build(self), *self.findings.lines()]
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,8 @@ def add_dataset(
     geom: str | None = None,
     lon: str | None = None,
     lat: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
     snap: str = DEFAULT_SNAP,
     srid: int | None = None,
     timezone: str = "UTC",
@@ -126,15 +134,18 @@ def add_dataset(
 ) -> AddedDataset:
     """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
-    source: `schema.relation`. object, time and geom, or lon and lat, are its columns.
+    source: `schema.relation`. object, time and geom, or lon and lat, or x and y, are its columns;
+        names are taken as they are if there are such, else as PostgreSQL reads them.
+    srid: a projected system in metres to work in; with x and y, the system that these are in.
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
-    budget: epsilon that the source may spend in all; None: 10, or what it has already.
+    budget: epsilon that the source may spend in all; None: 10, or what it has already. A view, a
+        partition or a materialized view shares the budget of the tables behind it.
     region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
         for a person. With them, a budget for persons is opened.
     max_exposure: with which measured exposure a release is granted at most, such as `5%`.
     """
     wanted = Registration(
-        name, source, object, time, geom, lon, lat, snap, srid, timezone, where,
+        name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
         None if budget is None else str(budget), region, period,
         None if max_exposure is None else str(max_exposure),
     )  # fmt: skip
@@ -142,7 +153,8 @@ def add_dataset(
         row, is_new = register(database, wanted)
         open_for_persons(database, row)
         account = find_budget(database, row.account_id)
-    return AddedDataset(**vars(row), budget=account, budget_is_new=is_new)
+        beyond = untraced_sources(database, row)
+    return AddedDataset(**vars(row), budget=account, budget_is_new=is_new, untraced=beyond)
 
 
 def set_dataset(
@@ -189,11 +201,16 @@ def build_dataset(
     chosen = choose_engine(engine, workers)
     with reached(connection) as database:
         shown = working(progress, kernels=True)
+        wanted = find_dataset(database, name)
         with at_work(chosen, database, shown):
-            row = build(database, find_dataset(database, name), shown)
+            row, findings = build_and_look(database, wanted, shown)
+        others = other_budgets(database, wanted)
         sparse = sparse_objects(database, row.build_id, 10)
     return BuiltDataset(
-        **vars(row), seconds=shown.seconds, objects_with_fewer_than_20_places=sparse
+        **vars(row),
+        seconds=shown.seconds,
+        objects_with_fewer_than_20_places=sparse,
+        findings=replace(findings, warnings=[*findings.warnings, *(f"{o}." for o in others)]),
     )
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, NotFound
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.records.accounts import account_for, other_accounts
 from freqdp_db.storage.schema.tables import Names, metadata_for
+from freqdp_db.storage.source.lineage import untraced
 from freqdp_db.storage.source.relations import Mapping
 
 
@@ -35,6 +37,11 @@ class DatasetRow:
     """Public facts, as their owner says them."""
     max_exposure: float | None = None
     """The largest measured exposure with which a release is granted; None: any."""
+
+    @property
+    def source(self) -> str:
+        """The relation, as it can be typed again."""
+        return format_relation(self.source_schema, self.source_relation)
 
     def require_build(self) -> int:
         """The build that serves, or a refusal."""
@@ -137,31 +144,13 @@ def insert_dataset(
     period: str | None = None,
     max_exposure: float | None = None,
 ) -> tuple[DatasetRow, bool]:
-    """Register a dataset; opens its source's budget unless it has one. True: the budget is new."""
+    """Register a dataset; opens a budget unless its source, or what that reads, has one.
+
+    True: the budget is new.
+    """
     datasets, accounts = table(database, "dataset"), table(database, "account")
     with database.begin() as connection:
-        account = {
-            "source_schema": source[0],
-            "source_relation": source[1],
-            "object_column": mapping.object,
-            "unit": "occurrence",
-        }
-        created = connection.execute(
-            sa.dialects.postgresql.insert(accounts)
-            .values(**account)
-            .on_conflict_do_nothing()
-            .returning(accounts.c.account_id)
-        ).scalar()
-        if created is not None:
-            driver(connection).execute(
-                sql.SQL("SELECT {}(%s, %s, %s)").format(
-                    sql.Identifier(database.settings.schema, "grant_budget")
-                ),
-                [created, budget, "opening budget"],
-            )
-        account_id = connection.execute(
-            sa.select(accounts.c.account_id).filter_by(**account)
-        ).scalar_one()
+        account_id, is_new = account_for(connection, database, accounts, source, mapping, budget)
         try:
             row = connection.execute(
                 sa.insert(datasets)
@@ -193,7 +182,55 @@ def insert_dataset(
                     remedy=f"choose another name, or drop it: freqdp dataset drop {name}",
                 ) from None
             raise
-    return _row(row), created is not None
+    return _row(row), is_new
+
+
+def other_budgets(database: Database, dataset: DatasetRow) -> list[str]:
+    """Budgets of what the dataset's source reads now that are not its own, in words."""
+    source = dataset.source_schema, dataset.source_relation
+    with database.begin() as connection:
+        return [
+            f"{dataset.source} reads what {format_relation(row.source_schema, row.source_relation)} "
+            "reads, which has a budget of its own: the two do not know of each other"
+            for row in other_accounts(connection, table(database, "account"), source)
+            if row.account_id != dataset.account_id
+        ]
+
+
+def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
+    """What a new budget cannot know of, in words: sources that lead nowhere, and likely copies."""
+    datasets, mapping = table(database, "dataset"), dataset.mapping
+    source = dataset.source_schema, dataset.source_relation
+    same_columns = (
+        datasets.c.object_column == mapping.object,
+        datasets.c.time_column == mapping.time,
+        datasets.c.geom_column.is_not_distinct_from(mapping.geom),
+        datasets.c.lon_column.is_not_distinct_from(mapping.lon),
+        datasets.c.lat_column.is_not_distinct_from(mapping.lat),
+    )
+    others = (
+        datasets.c.account_id != dataset.account_id,
+        sa.tuple_(datasets.c.source_schema, datasets.c.source_relation) != source,
+    )
+    with database.begin() as connection:
+        nowhere = untraced(connection, *source)
+        alike = connection.execute(
+            sa.select(datasets.c.source_schema, datasets.c.source_relation)
+            .distinct()
+            .where(*same_columns, *others)
+        ).all()
+    return [
+        *(
+            f"what {what} reads cannot be traced: if it is a source with a budget, the two do not "
+            "know of each other"
+            for what in nowhere
+        ),
+        *(
+            f"its columns are called as those of {format_relation(*other)}: if it is a copy of that, "
+            "which nothing here can know, the two budgets protect the same objects"
+            for other in alike
+        ),
+    ]
 
 
 def open_account(connection: Connection, database: Database, account_id: int, unit: str) -> int:

@@ -156,7 +156,7 @@ class SourceReader:
         """Count the rows, those with a NULL by reason, and the SRIDs of the geometries."""
         here, when = sql.Identifier(self._mapping.object), sql.Identifier(self._mapping.time)
         not_point: sql.Composable = sql.SQL("false")
-        srid: sql.Composable = sql.SQL("4326")
+        srid: sql.Composable = sql.SQL("NULL::int")  # numbers have none
         if self._mapping.geom is not None:
             geometry = self._geometry()
             missing = sql.SQL("{} IS NULL").format(geometry)
