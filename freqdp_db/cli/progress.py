@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import rich.progress as bars
@@ -10,6 +11,7 @@ from rich.console import Console
 from freqdp_db.progress import Progress, Stage
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_OF_SILENCE = 30.0
 
 
 class TerminalProgress(Progress):
@@ -69,18 +71,38 @@ class _Bar:
 
 
 class PlainProgress(Progress):
-    """One line when a stage ends, and one every ten seconds while it runs."""
+    """One line when a stage ends, one every ten seconds while it tells how far it is, and one every
+    half minute while it does not: nobody waits for minutes without a word."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, patience: float = _SECONDS_OF_SILENCE) -> None:
         super().__init__()
         self._console = console
+        self._patience = patience
+        self._open: list[_Line] = []
+        self._idle = threading.Event()
 
     def open(self, name: str, total: int | None, unit: str) -> Stage:
-        return _Line(self._console, name, total, unit)
+        line = _Line(self._console, name, total, unit)
+        self._open.append(line)
+        if len(self._open) == 1:
+            self._idle = threading.Event()
+            watch = threading.Thread(target=self._watch, args=(self._idle,), daemon=True)
+            watch.start()
+        return line
 
     def close(self, stage: Stage) -> None:
         if isinstance(stage, _Line):
+            self._open.remove(stage)
             stage.finish()
+        if not self._open:
+            self._idle.set()
+
+    def _watch(self, idle: threading.Event) -> None:
+        """Speak for the innermost stage while it says nothing itself."""
+        while not idle.wait(self._patience / 3):
+            inner = self._open[-1:]
+            if inner and not any(line.spoke_within(self._patience) for line in self._open):
+                inner[0].still_running()
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -94,6 +116,13 @@ class _Line:
         self._unit = unit
         self._done = 0
         self._start = self._last = time.monotonic()
+
+    def spoke_within(self, seconds: float) -> bool:
+        return time.monotonic() - self._last < seconds
+
+    def still_running(self) -> None:
+        self._last = time.monotonic()
+        self._print(self._last, running=True)
 
     def advance(self, amount: int) -> None:
         self._done += amount
@@ -118,4 +147,6 @@ class _Line:
                 left = (self._total - self._done) / max(rate, 1e-9)
                 text += f" of {self._total:,}, about {left:.0f} s left"
         text += f" {elapsed:8.2f} s"
+        if running and not self._done:
+            text += " so far"
         self._console.print(text, markup=False, soft_wrap=True)

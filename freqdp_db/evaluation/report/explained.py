@@ -224,7 +224,7 @@ def areas_explained(case: Case, roads: Roads) -> Explained | None:
         words,
         [
             (
-                f"The areas. Dots: samples of {objects:,} object{'s' * (objects != 1)} in them all that time",
+                f"The areas. Dots: samples of {objects:,} object{'s' * (objects != 1)} inside throughout",
                 drawn.picture(f"Map: {words}"),
             ),
             (
