@@ -165,7 +165,7 @@ def test_a_phone_shows_every_column(reported: tuple[str, Path]) -> None:
     assert re.search(r"Linked to the right trajectory by the best attacker\s*lower is more private · la\b",
                      page.text)  # fmt: skip
     named = [a["data-name"] for a in page.all("td") if "data-name" in a]
-    assert set(named) == {"r", "closed", *KINDS}
+    assert {"r", "closed", *KINDS} < set(named)
 
 
 def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]) -> None:

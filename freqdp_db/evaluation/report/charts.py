@@ -254,5 +254,7 @@ def span_chart(title: str, spans: Sequence[Span], ends: tuple[str, str]) -> str:
             f'<rect x="{x:.1f}" y="{y + 4}" width="{wide:.1f}" height="16" class="bar outline"/>'
             + text(width - 6, y + 16, s.note, "end")
         )
-    parts.append(text(left, base + 16, ends[0]) + text(left + room, base + 16, ends[1], "end"))
-    return svg(title, width, base + 26, "".join(parts))
+    # below each other: both may be as wide as the axis
+    end = max(left + room, 6 + len(ends[1]) * LETTER)
+    parts.append(text(left, base + 16, ends[0]) + text(end, base + 32, ends[1], "end"))
+    return svg(title, width, base + 42, "".join(parts))

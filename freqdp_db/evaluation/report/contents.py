@@ -230,5 +230,6 @@ def loss_chart(edits: Sequence[Edits]) -> tuple[str, str]:
         metres = np.concatenate([r.loss_mm for r in runs]) / MM_PER_M if runs else np.zeros(0)
         bucket = np.searchsorted(_LOSSES_M, metres, side="left")
         sides.append((name, np.bincount(bucket, minlength=len(_LOSSES_M) + 1).tolist()))
-    names = ["0", *(f"≤{m:,}" for m in _LOSSES_M[1:]), f">{_LOSSES_M[-1]:,}"]
+    short = [f"{m / 1_000:g} k" if m >= 1_000 else str(m) for m in _LOSSES_M]
+    names = ["0", *(f"≤{m}" for m in short[1:]), f">{short[-1]}"]
     return title, bar_chart(title, names, sides, "metres", "edits")

@@ -18,12 +18,12 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.evaluation.pair import Box
 
-LETTER = 6.4
+LETTER = 7.6
 """Width of a letter of a picture's text, generously."""
 _LIGHT, _DARK = (246, 248, 250), (8, 48, 94)
 _LEVELS = 64
 _CELLS = 140
-"""Of a heat map along its longer side, at most."""
+"""Of a square heat map along its side, at most."""
 _PIXELS = 640
 _NARROWEST = 0.4
 """A heat map's shorter side, as a share of the longer one, at least."""
@@ -45,12 +45,12 @@ class Raster:
         whole cells of that grid, or it would have now more and now fewer of them: stripes."""
         wide, high = box.east - box.west, box.north - box.south
         longer = max(wide, high, pitch or 0.0, 1.0)
-        cell = longer / _CELLS
+        # a long thin coast is not drawn as a line, and has more cells along it
+        x, y = (max(_NARROWEST * longer - side, 0.0) / 2 for side in (wide, high))
+        area = (wide + 2 * x) * (high + 2 * y)
+        cell = max(math.sqrt(area) / _CELLS, longer / (2 * _CELLS))
         if pitch:
             cell = math.ceil(cell / pitch - 1e-9) * pitch
-        # a long thin coast is not drawn as a line
-        least = _NARROWEST * longer
-        x, y = max(least - wide, 0.0) / 2, max(least - high, 0.0) / 2
         west = math.floor((box.west - x) / cell) * cell
         south = math.floor((box.south - y) / cell) * cell
         columns = math.floor((box.east + x - west) / cell) + 1

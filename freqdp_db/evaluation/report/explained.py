@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -130,7 +131,7 @@ def swap_explained(case: Case, roads: Roads) -> Explained | None:
     words = (
         "Two persons met in the ring, and it was drawn who goes on as whom. The solid line is released "
         "trajectory 1, the dashed one is 2; the colour is the person: A dark, B red. Each trajectory "
-        "begins as one and ends as the other; every sample stays where and when it was."
+        "begins as one and ends as the other; no sample is moved for it."
     )
     return Explained("Two that meet and exchange tails", words, [(_CAPTION, drawn.picture(words))])
 
@@ -185,13 +186,10 @@ def areas_explained(case: Case, roads: Roads) -> Explained | None:
     if release.areas is None:
         return None
     lengths = release.trajectories.lengths
-    order = np.argsort(lengths, kind="stable")
-    order = order[lengths[order] > 0]
-    if not len(order):
+    rows = _telling_areas(case)
+    if not len(rows):
         return None
-    t = int(order[len(order) // 2])
-    first = int(release.trajectories.offsets[t] + max(lengths[t] - _AREAS, 0) // 2)
-    rows = np.arange(first, min(first + _AREAS, int(release.trajectories.offsets[t + 1])))
+    t = release.trajectory[rows[0]]
     areas, begin = release.areas, release.trajectories.at
     drawn = Map.over(
         Box(
@@ -210,7 +208,8 @@ def areas_explained(case: Case, roads: Roads) -> Explained | None:
             areas.until[row],
         )
         drawn.box_of(float(x[0]), float(y[0]), float(x[1]), float(y[1]))
-        drawn.name(float(x[0]), float(y[1]), str(n), dx=3, dy=13)
+        # beside each other where areas lie on each other
+        drawn.name(float(x[0]), float(y[1]), str(n), dx=3 + 13 * (n - 1), dy=13)
         wide, high = (f"{(side[1] - side[0]) / 1000:.1f}" for side in (x, y))
         spans.append(Span(str(n), float(begin[row]), float(until), f"{wide} × {high} km"))
     ends = local_times(np.array([begin[rows].min(), areas.until[rows].max()]), case.timezone)
@@ -233,6 +232,26 @@ def areas_explained(case: Case, roads: Roads) -> Explained | None:
             ),
         ],
     )
+
+
+def _telling_areas(case: Case) -> Ints:
+    """Areas of one group, one after the other: where they differ most for their size."""
+    release, areas = case.release, case.release.areas
+    assert areas is not None
+    size = np.hypot(areas.x_max - areas.x_min, areas.y_max - areas.y_min)
+    step = np.hypot(np.diff(release.x), np.diff(release.y)) / np.maximum(size[1:] + size[:-1], 1.0)
+    best, found = -1.0, np.zeros(0, np.int64)
+    for begin, end in pairwise(release.trajectories.offsets.tolist()):
+        count = min(_AREAS, end - begin)
+        if count < 1:
+            continue
+        sums = np.concatenate([[0.0], np.cumsum(step[begin : end - 1])])
+        moved = sums[count - 1 :] - sums[: len(sums) - count + 1]
+        first = int(np.argmax(moved))
+        # of shorter ones there is less to see
+        if count + moved[first] > best:
+            best, found = count + float(moved[first]), begin + first + np.arange(count)
+    return found
 
 
 def _when(local_us: int) -> str:
@@ -269,15 +288,26 @@ def trips_explained(case: Case, box: Box, roads: Roads, seed: int) -> Explained 
     order = moving[np.argsort(lengths[moving], kind="stable")]
     middle = order[len(order) // 4 : max(3 * len(order) // 4, len(order) // 4 + 1)]
     chosen = np.random.default_rng([seed, 21]).permutation(middle)[:_TRIPS]
-    drawn = Map.over(box)
+    rows = [
+        np.arange(release.trajectories.offsets[t], release.trajectories.offsets[t + 1])
+        for t in chosen
+    ]
+    every = np.concatenate(rows)
+    drawn = Map.over(
+        Box(
+            min(box.west, float(release.x[every].min())),
+            min(box.south, float(release.y[every].min())),
+            max(box.east, float(release.x[every].max())),
+            max(box.north, float(release.y[every].max())),
+        )
+    )
     behind = drawn.roads(roads)
     if not behind:
         places = np.unique(case.original.location)
         some = places[:: max(1, len(places) // 4_000)]
         drawn.rings(case.places.x[some], case.places.y[some], 1.1, "backdrop")
-    for n, t in enumerate(chosen):
-        rows = np.arange(release.trajectories.offsets[t], release.trajectories.offsets[t + 1])
-        x, y = release.x[rows], release.y[rows]
+    for n, trip in enumerate(rows):
+        x, y = release.x[trip], release.y[trip]
         drawn.way(x, y, f"{_TRIP_LINES[n]} broad")
         drawn.rings(x[:1], y[:1])
         drawn.name(float(x[0]), float(y[0]), str(n + 1))

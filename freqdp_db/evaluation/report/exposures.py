@@ -25,11 +25,13 @@ _ATTACKERS = {
     "t": ("Compares times of day", (("a", "whole period"), ("b", "other days"))),
 }
 _BESIDE = {
-    "home": "of the persons, where they rest at night is told to within 200 m by the trajectory "
-    "that 4 known samples find",
-    "profile": "of a released trajectory is, on average, of the person it is taken for by habits of "
-    "other days",
-    "relink": "of the joints (swaps, cuts) a follower gets right",
+    "home": "Where a person rests at night is told, to within 200 m, for {:.1%} of the persons: by the "
+    "trajectory that 4 known samples find.",
+    "profile": "On average, {:.1%} of a released trajectory is of the person it is taken for by habits "
+    "of other days.",
+    "relink": "A follower gets {:.1%} of the joints (swaps, cuts) right.",
+    "edits.auc": "Inserted samples are told from true ones with {:.2f} (area under the curve: 0.5 is "
+    "chance, 1 is always).",
 }
 
 
@@ -68,12 +70,7 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
         if shares:
             told = "; ".join(f"{share.name} {share.value:.1%}" for share in shares)
             panels.append(Panel(title, share_panel(f"{title}: {told}", shares)))
-    beside = [f"{values[n]:.1%} {words}." for n, words in _BESIDE.items() if n in values]
-    if "edits.auc" in values:
-        beside.append(
-            f"Inserted samples are told from true ones with {values['edits.auc']:.2f} (area under "
-            "the curve; 0.5 is chance, 1 is always)."
-        )
+    beside = [words.format(values[name]) for name, words in _BESIDE.items() if name in values]
     return Exposures(worst_in_words(values, worst), panels, _horizons(values), beside)
 
 

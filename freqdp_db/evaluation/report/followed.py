@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.case import Case, Release
 from freqdp_db.evaluation.attacks.exposure.claims import boxes_of, right_ones, until_of
 from freqdp_db.evaluation.attacks.exposure.following import follow_one
 from freqdp_db.evaluation.attacks.exposure.joints import find_joints
@@ -99,24 +99,49 @@ def followed_map(case: Case, seed: int, roads: Roads) -> tuple[str, str] | None:
     away = np.abs(looked_at.original.at[near] - looked_at.original.at[one.known])
     near = near[away <= _HORIZON_US]
     true_x, true_y = looked_at.x[near], looked_at.y[near]
+    if release.areas is not None:
+        # of areas, their corners
+        areas = release.areas
+        x = np.concatenate([areas.x_min[one.claim], areas.x_max[one.claim]])
+        y = np.concatenate([areas.y_min[one.claim], areas.y_max[one.claim]])
     drawn = Map.around(np.concatenate([x, true_x]), np.concatenate([y, true_y]))
     drawn.roads(roads)
     drawn.way(true_x, true_y, "truth")
+    (_draw_areas if release.areas is not None else _draw_ways)(drawn, release, one)
+    drawn.star(looked_at.x[one.known], looked_at.y[one.known])
+    right, wrong = int(one.right.sum()), int((~one.right).sum())
+    told = (
+        f"of {len(one.claim):,} samples that it claims, {right:,} tell where the person was (dark line) "
+        f"and {wrong:,} do not (dashed, crossed)"
+        if release.areas is None
+        else f"of {len(one.claim):,} areas that it claims, {right:,} tell where the person was (filled) "
+        f"and {wrong:,} do not, or not closely enough (dashed)"
+    )
+    words = (
+        f"A typical person. The attacker knows one sample (the star) and follows the trace for {HOURS} "
+        f"hours either way: {told}. Broad grey: where the person really was in that time."
+    )
+    return words, drawn.picture(words)
+
+
+def _draw_ways(drawn: Map, release: Release, one: Followed) -> None:
+    """What is right as a line, what is wrong dashed and crossed."""
+    x, y = release.x[one.claim], release.y[one.claim]
     for begin, end, right in _stretches(one.right):
         # a stretch goes on to where the next one begins: no gap between them
         part = slice(begin, min(end + 1, len(x)))
         drawn.way(x[part], y[part], "way ink" if right else "way accent dashed")
     drawn.crosses(x[~one.right], y[~one.right])
-    drawn.star(looked_at.x[one.known], looked_at.y[one.known])
-    wrong = int((~one.right).sum())
-    words = (
-        f"A typical person. The attacker knows one sample (the star) and follows the trace for {HOURS} "
-        f"hours either way: of {len(one.claim):,} samples that it claims, {int(one.right.sum()):,} "
-        f"tell where the person was (dark line) and {wrong:,} do not"
-        f"{', or not closely enough' if release.areas is not None else ''} (dashed, crossed). Broad "
-        "grey: where the person really was in that time."
-    )
-    return words, drawn.picture(words)
+
+
+def _draw_areas(drawn: Map, release: Release, one: Followed) -> None:
+    """What is right filled, what is wrong dashed."""
+    areas = release.areas
+    assert areas is not None
+    for row, right in zip(one.claim, one.right, strict=True):
+        ends = (areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row])
+        west, south, east, north = (float(end) for end in ends)
+        drawn.box_of(west, south, east, north, "area" if right else "area wrong")
 
 
 def _stretches(right: Flags) -> list[tuple[int, int, bool]]:

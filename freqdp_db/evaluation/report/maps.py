@@ -11,8 +11,12 @@ from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.evaluation.pair import Box
 from freqdp_db.evaluation.report.drawing import LETTER, svg, text
 
-SIZE = 380.0
+WIDTH = 380.0
+_FLATTEST, _STEEPEST = 0.5, 1.15
+"""How high a map is drawn, as a share of its width: the shape of what it shows, within these."""
 _LEAST_M = 300.0
+_APART = 5.0
+"""Marks in one square of so many pixels are drawn once."""
 _MOST_ROADS = 6_000
 """More of them in a picture are a grey wash and megabytes."""
 
@@ -48,11 +52,12 @@ class Roads:
 
 @dataclass
 class Map:
-    """A square piece of the world, drawn on from back to front."""
+    """A piece of the world, drawn on from back to front."""
 
     left: float
     top: float
-    side: float
+    wide: float
+    high: float
     parts: list[str] = field(default_factory=list)
 
     @classmethod
@@ -67,17 +72,25 @@ class Map:
 
     @classmethod
     def over(cls, box: Box) -> Map:
-        side = max(box.east - box.west, box.north - box.south, _LEAST_M) * 1.12
+        longer = max(box.east - box.west, box.north - box.south, _LEAST_M)
+        wide, high = (box.east - box.west) + 0.12 * longer, (box.north - box.south) + 0.12 * longer
+        high = max(high, _FLATTEST * wide)
+        wide = max(wide, high / _STEEPEST)
         x, y = (box.west + box.east) / 2, (box.south + box.north) / 2
-        return cls(x - side / 2, y + side / 2, side)
+        return cls(x - wide / 2, y + high / 2, wide, high)
 
     @property
     def scale(self) -> float:
-        return SIZE / self.side
+        return WIDTH / self.wide
+
+    @property
+    def height(self) -> float:
+        """On the paper."""
+        return self.high * self.scale
 
     @property
     def box(self) -> Box:
-        return Box(self.left, self.top - self.side, self.left + self.side, self.top)
+        return Box(self.left, self.top - self.high, self.left + self.wide, self.top)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Where a place is on the paper."""
@@ -110,7 +123,7 @@ class Map:
             self.parts.append(f'<path d="M{u - 4:.1f},{v - 4:.1f}l8,8m0,-8l-8,8" class="cross"/>')
 
     def rings(self, x: Metres, y: Metres, radius: float = 3.6, named: str = "ring") -> None:
-        for u, v in self._distinct(x, y):
+        for u, v in self._distinct(x, y, min(_APART, radius)):
             self.parts.append(f'<circle cx="{u:.1f}" cy="{v:.1f}" r="{radius}" class="{named}"/>')
 
     def star(self, x: float, y: float) -> None:
@@ -123,38 +136,44 @@ class Map:
         )
         self.parts.append(f'<polygon points="{corners}" class="star"/>')
 
-    def box_of(self, west: float, south: float, east: float, north: float) -> None:
+    def box_of(
+        self, west: float, south: float, east: float, north: float, named: str = "area"
+    ) -> None:
         """An area."""
         u, v = self.at(west, north)
         wide, high = max((east - west) * self.scale, 2), max((north - south) * self.scale, 2)
         self.parts.append(
-            f'<rect x="{u:.1f}" y="{v:.1f}" width="{wide:.1f}" height="{high:.1f}" class="area"/>'
+            f'<rect x="{u:.1f}" y="{v:.1f}" width="{wide:.1f}" height="{high:.1f}" '
+            f'class="{named}"/>'
         )
 
     def name(self, x: float, y: float, words: str, dx: float = 7.0, dy: float = -6.0) -> None:
         """Words at a place, inside the picture."""
         u, v = self.at(x, y)
         wide = len(words) * LETTER * 1.1
-        u = min(max(u + dx, 4.0), SIZE - wide - 2)
-        v = min(max(v + dy, 13.0), SIZE - 24.0)
+        u = min(max(u + dx, 4.0), WIDTH - wide - 2)
+        v = min(max(v + dy, 13.0), self.height - 26.0)
         self.parts.append(text(u, v, words, named="name"))
 
     def picture(self, title: str) -> str:
         """All of it, with a scale."""
-        metres = 10.0 ** math.floor(math.log10(self.side / 3))
-        metres *= 5 if metres * 5 < self.side / 3 else 2 if metres * 2 < self.side / 3 else 1
+        metres = 10.0 ** math.floor(math.log10(self.wide / 3))
+        metres *= 5 if metres * 5 < self.wide / 3 else 2 if metres * 2 < self.wide / 3 else 1
         label = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
-        ground = f'<rect width="{SIZE:g}" height="{SIZE:g}" class="ground"/>'
+        ground = f'<rect width="{WIDTH:g}" height="{self.height:.1f}" class="ground"/>'
         ruler = (
-            f'<path d="M12,{SIZE - 18:g}v6h{metres * self.scale:.1f}v-6" class="ruler"/>'
-            + text(18 + metres * self.scale, SIZE - 10, label, named="name")
+            f'<path d="M12,{self.height - 18:.1f}v6h{metres * self.scale:.1f}v-6" class="ruler"/>'
+            + text(18 + metres * self.scale, self.height - 10, label, named="name")
         )
-        return svg(title, SIZE, SIZE, ground + "".join(self.parts) + ruler)
+        return svg(title, WIDTH, round(self.height), ground + "".join(self.parts) + ruler)
 
-    def _distinct(self, x: Metres, y: Metres) -> list[tuple[float, float]]:
-        """Where marks go: one for each spot of the paper."""
-        places = {self.at(float(a), float(b)) for a, b in zip(x, y, strict=True)}
-        return sorted({(round(u), round(v)): (u, v) for u, v in sorted(places)}.values())
+    def _distinct(self, x: Metres, y: Metres, apart: float = _APART) -> list[tuple[float, float]]:
+        """Where marks go: of those that would lie on each other, one."""
+        kept: dict[tuple[int, int], tuple[float, float]] = {}
+        for a, b in np.unique(np.column_stack([x, y]), axis=0):
+            u, v = self.at(float(a), float(b))
+            kept.setdefault((math.floor(u / apart), math.floor(v / apart)), (u, v))
+        return list(kept.values())
 
 
 @dataclass(frozen=True)

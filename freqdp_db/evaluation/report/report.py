@@ -250,9 +250,9 @@ def _curator_pictures(
 ) -> dict[str, Any]:
     box = map_box(case.pair)
     with progress.stage("draw maps"):
-        heats = heat_maps(
-            [("before", case.x, case.y), ("after", case.release.x, case.release.y)], box, pitch
-        )
+        after = "after" if case.release.areas is None else "after: the middle of each area"
+        sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
+        heats = heat_maps(sides, box, pitch)
         example = explained(case, release.kind, box, roads, _SEED)
     with progress.stage("follow somebody"):
         followed = followed_map(case, _SEED, roads)

@@ -32,7 +32,7 @@ _SAID: dict[str, Meaning] = {
         LEARNT: {
             "exposure": ("learnt of a person by the best of all attackers", _LOWER),
             "home": ("places of rest at night that are told, within 200 m", _LOWER),
-            "profile": ("of a trajectory, the share of whom it is taken for", _LOWER),
+            "profile": ("of a trajectory, the part that is the person's it is taken for", _LOWER),
             "relink": ("joints that a follower gets right", _LOWER),
             "relink.rhythm": ("joints that a follower by rhythm gets right", _LOWER),
             "edits.auc": ("inserted samples told from true ones (0.5 is chance)", _LOWER),
