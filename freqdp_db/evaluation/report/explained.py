@@ -130,7 +130,7 @@ def swap_explained(case: Case, roads: Roads) -> Explained | None:
         drawn.name(float(x[row]), float(y[row]), name)
     words = (
         "Two persons met in the ring, and it was drawn who goes on as whom. The solid line is released "
-        "trajectory 1, the dashed one is 2; the colour is the person: A dark, B red. Each trajectory "
+        "trajectory 1, the dashed one is 2; the colour is the person: B is red. Each trajectory "
         "begins as one and ends as the other; no sample is moved for it."
     )
     return Explained("Two that meet and exchange tails", words, [(_CAPTION, drawn.picture(words))])

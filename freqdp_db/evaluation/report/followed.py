@@ -111,7 +111,7 @@ def followed_map(case: Case, seed: int, roads: Roads) -> tuple[str, str] | None:
     drawn.star(looked_at.x[one.known], looked_at.y[one.known])
     right, wrong = int(one.right.sum()), int((~one.right).sum())
     told = (
-        f"of {len(one.claim):,} samples that it claims, {right:,} tell where the person was (dark line) "
+        f"of {len(one.claim):,} samples that it claims, {right:,} tell where the person was (solid line) "
         f"and {wrong:,} do not (dashed, crossed)"
         if release.areas is None
         else f"of {len(one.claim):,} areas that it claims, {right:,} tell where the person was (filled) "
