@@ -135,7 +135,8 @@ def wanderer(samples: int, seconds: float, seed: int = 0) -> tuple[Trajectories,
     """One object that moves with every sample, from 6 in the morning of a day on."""
     at = 6 * 60 * MINUTE + (np.arange(samples) * seconds * SECOND).astype(np.int64)
     places = Locations(
-        np.arange(samples) * 10.0, np.random.default_rng(seed).uniform(0, 900, samples)
+        10.0 * np.arange(samples, dtype=np.float64),
+        np.random.default_rng(seed).uniform(0, 900, samples),
     )
     where = np.arange(samples, dtype=np.int32)
     return Trajectories(np.array([0, samples]), where, at, at[:1]), places
@@ -254,9 +255,10 @@ def test_nobody_is_followed_where_nobody_is_found() -> None:
 
 def test_areas_of_a_group_hold_whom_they_say() -> None:
     case = crossing()
-    boxes = Areas(*(np.array(v) for v in ([-2_500.0] * 2, [-2_500.0] * 2, [2_500.0, 2_500.0],
-                                          [2_500.0, 100.0])),
-                  np.array([8 * MINUTE, 17 * MINUTE]))  # fmt: skip
+    boxes = Areas(
+        np.full(2, -2_500.0), np.full(2, -2_500.0), np.full(2, 2_500.0), np.array([2_500.0, 100.0]),
+        np.array([8 * MINUTE, 17 * MINUTE]),
+    )  # fmt: skip
     released = Trajectories(np.array([0, 2]), np.array([0, 1], np.int32),
                             np.array([0, 8 * MINUTE]), np.zeros(1, np.int64))  # fmt: skip
     middle = Locations(np.zeros(2), np.array([0.0, -1_200.0]))
