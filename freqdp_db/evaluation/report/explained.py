@@ -17,6 +17,8 @@ from freqdp_db.evaluation.report.maps import Map, Roads
 _MINUTE_US = 60_000_000
 _BESIDE_MIN = 40
 """So much before and after a meeting is drawn."""
+_MOST_OF_A_WAY = 14
+"""Samples of one way: of more, a picture is a tangle."""
 _TRIED = 400
 _AREAS, _TRIPS, _PIECES = 7, 5, 12
 _TRIP_LINES = ("way ink", "way accent", "way ink dashed", "way accent dashed", "way ink dotted")
@@ -79,6 +81,7 @@ def _stretch(case: Case, stop: int) -> tuple[Ints, Ints]:
     t = release.trajectory[stop]
     lo, hi = release.trajectories.offsets[t], release.trajectories.offsets[t + 1]
     first, last = stop, stop + 1
+    lo, hi = max(lo, stop - _MOST_OF_A_WAY + 1), min(hi, stop + 1 + _MOST_OF_A_WAY)
     while first > lo and owner[first - 1] == owner[stop] and _near(at[first - 1], at[stop]):
         first -= 1
     while last + 1 < hi and owner[last + 1] == owner[stop + 1] and _near(at[last + 1], at[stop]):
@@ -91,7 +94,7 @@ def _near(at: int, other: int) -> bool:
 
 
 def _clarity(case: Case, pair: Exchange) -> float:
-    """How well a picture shows an exchange: all four ways long, and apart at their ends."""
+    """How well a picture shows an exchange: all four ways long and straight, and apart at their ends."""
     ways = [*_stretch(case, pair.first), *_stretch(case, pair.second)]
     x, y = case.release.x, case.release.y
     if min(len(way) for way in ways) < 3:
@@ -100,7 +103,14 @@ def _clarity(case: Case, pair: Exchange) -> float:
     apart = min(
         float(np.hypot(x[a] - x[b], y[a] - y[b])) for n, a in enumerate(ends) for b in ends[n + 1 :]
     )
-    return min(len(way) for way in ways) * min(apart, 3_000.0)
+    straight = 1.0
+    for way in ways:
+        along = float(np.hypot(np.diff(x[way]), np.diff(y[way])).sum())
+        straight = min(
+            straight,
+            float(np.hypot(x[way[-1]] - x[way[0]], y[way[-1]] - y[way[0]])) / max(along, 1.0),
+        )
+    return min(len(way) for way in ways) * min(apart, 3_000.0) * straight
 
 
 def swap_explained(case: Case, roads: Roads) -> Explained | None:
@@ -136,7 +146,7 @@ def swap_explained(case: Case, roads: Roads) -> Explained | None:
     return Explained("Two that meet and exchange tails", words, [(_CAPTION, drawn.picture(words))])
 
 
-_CAPTION = f"Up to {_BESIDE_MIN} minutes before and after the meeting"
+_CAPTION = f"Up to {_BESIDE_MIN} minutes and {_MOST_OF_A_WAY} samples before and after the meeting"
 
 
 def pieces_explained(case: Case, roads: Roads) -> Explained | None:
