@@ -10,6 +10,7 @@ import numpy as np
 
 from freqdp_db.columns.build import Build
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import Facts
 from freqdp_db.methods.kinds import NotAcceptable
 from freqdp_db.methods.places_and_times import LonLatBox, TimeStretch
 from freqdp_db.storage.connection.engine import Database
@@ -75,11 +76,21 @@ def change_facts(
     set_facts(database, dataset.dataset_id, known, when, srid)
 
 
-def facts_of(build: Build) -> Any:
+def facts_of(build: Build) -> Facts:
     """Turns a region and a period into the build's metres and microseconds."""
 
     def facts(region: Any, period: Any) -> tuple[Region, Period]:
-        from freqdp_db.dataset.projection import from_lon_lat
+        assert build.systems is not None, "the build was read without its reference systems"
+        return facts_in(build.srid, build.systems[0], build.timezone)(region, period)
+
+    return facts
+
+
+def facts_in(srid: int, definition: str, timezone: str) -> Facts:
+    """The same, in metres of the SRID and local time of the zone."""
+
+    def facts(region: Any, period: Any) -> tuple[Region, Period]:
+        from freqdp_db.dataset.projection import ReferenceSystem, from_lon_lat
         from freqdp_db.methods.synthesis.public import Period, Region
 
         edge = np.linspace(0, 1, _EDGE_POINTS)
@@ -89,8 +100,8 @@ def facts_of(build: Build) -> Any:
             np.concatenate([lon, lon, np.full(_EDGE_POINTS, west), np.full(_EDGE_POINTS, east)]),
             np.concatenate([np.full(_EDGE_POINTS, south), np.full(_EDGE_POINTS, north), lat, lat]),
         )
-        x, y = from_lon_lat(build, *around)
-        offset = period.begin.astimezone(ZoneInfo(build.timezone)).utcoffset() or timedelta()
+        x, y = from_lon_lat(ReferenceSystem.parse(srid, definition), *around)
+        offset = period.begin.astimezone(ZoneInfo(timezone)).utcoffset() or timedelta()
         micro = timedelta(microseconds=1)
         return (
             Region(float(x.min()), float(y.min()), float(x.max()), float(y.max())),

@@ -82,6 +82,8 @@ def experiment(
     time_step: Sequence[str] | None = None,
     roads: str | None = None,
     map: Sequence[str] | None = None,
+    trips: bool = False,
+    each_trip: bool = False,
     out: Path | str | None = None,
     force: bool = False,
     progress: Progress | None = None,
@@ -89,6 +91,8 @@ def experiment(
     """Measure methods side by side: a table and two figures. Publishes and spends nothing.
 
     method, epsilon, objects, time_step: several of each; None: all methods, 1, all objects, "none".
+    trips: measure on trips in the dataset's region alone, as synthetic methods are compared, with a
+    resample of the objects beside them. each_trip: take every trip for an object of its own.
     out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
     """
     wishes = Wishes(
@@ -101,6 +105,8 @@ def experiment(
         roads=some_roads(roads, map),
         out=None if out is None else Path(out),
         overwrite=force,
+        trips=trips,
+        each_trip=each_trip,
     )
     shown = working(progress)
     with reached(connection) as database:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from library import load_city, opened
 from servers import SharedServer, cloned
@@ -127,10 +128,50 @@ def test_asked_for_in_sql(url: str) -> None:
     assert kinds == [("unlinked",), ("unlinked",), ("synthetic",)]
 
 
+def test_asked_for_in_sql_again_costs_nothing(url: str) -> None:
+    """Region and period belong to the request also where only the dataset says them."""
+    asked = "SELECT freqdp.request_release('city', 'strict', 3.5, %s::jsonb)"
+    spent = "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'"
+    for _ in range(2):  # the second time the budget, which ends at 4, could not pay for it
+        query(url, asked, '{"size": 100}')
+        with opened(url) as database:
+            assert Worker(database).serve(once=True).done == 1
+        assert value(url, spent) == 1
+    with pytest.raises(psycopg.Error, match="budget"):
+        query(url, asked, '{"size": 101}')
+    query(url, "UPDATE freqdp.dataset SET region = NULL")
+    with pytest.raises(psycopg.Error, match="must be public"):
+        query(url, asked, '{"size": 100}')
+
+
+def test_trips_on_roads(url: str, tmp_path: Path) -> None:
+    on_roads = ("anonymize", "city", "--method", "strict", "--size", "150", "--roads")
+    for table, words in (("demo.nothing", "demo.nothing"), ("demo.city", "demo.city")):
+        freqdp(url, *on_roads, table).refused(words)
+    query(url, "CREATE TABLE demo.loose AS SELECT id, 2 * id AS source, 2 * id + 1 AS target, geom "
+          "FROM demo.roads")  # fmt: skip
+    freqdp(url, *on_roads, "demo.loose").refused("--roads", "do not connect")
+    assert value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
+    made = freqdp(url, *on_roads, "demo.roads").succeeded()
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    far = value(
+        url,
+        "SELECT max(d) FROM (SELECT (SELECT min(ST_Distance(r.geom::geography, p.geom::geography)) "
+        f"FROM demo.roads r WHERE r.geom && ST_Expand(p.geom, 0.001)) AS d "
+        f'FROM (SELECT DISTINCT geom FROM freqdp_release."{made["name"]}") p) q',
+    )
+    assert far < 0.1
+    query(url, "UPDATE demo.roads SET geom = ST_Translate(geom, 0.0001, 0)")
+    changed = freqdp(url, "release", "verify", made["name"])
+    assert changed.code == 3 and "roads are not those" in changed.err
+
+
 def test_audit_of_a_person(url: str) -> None:
     found = freqdp(
         url, "audit", "city", "--method", "strict", "--epsilon", "2", "--runs", "4000"
     ).succeeded()
-    (finding,) = found["findings"]
-    assert finding["claimed_epsilon"] == "2" and finding["within_claim"]
-    assert finding["epsilon_at_least"] > 0.6
+    vectors, *trips = found["findings"]
+    for finding in found["findings"]:
+        assert finding["claimed_epsilon"] == "2" and finding["within_claim"]
+    assert vectors["artefact"] == "noisy_vectors" and vectors["epsilon_at_least"] > 0.6
+    assert [t["artefact"] for t in trips] == ["trajectories", "trajectories"]

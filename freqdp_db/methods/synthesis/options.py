@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Number, Whole
+from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Name, Number, Whole
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.places_and_times import Box, LonLatBox, Stretch, TimeStretch
 
@@ -50,6 +50,9 @@ class StrictOptions(SyntheticOptions):
     )
     accounting: str = parameter(
         Choice(("zcdp", "pure")), "zcdp (epsilon and delta), or pure (epsilon alone).", "zcdp"
+    )
+    roads: str | None = parameter(
+        Name("public.roads"), "Public table of roads that trips keep to. Default: straight lines."
     )
 
     @property

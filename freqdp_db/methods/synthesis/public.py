@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from freqdp_db.columns.arrays import Flags, Metres
+
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 
@@ -16,6 +18,11 @@ class Region:
     y_min: float
     x_max: float
     y_max: float
+
+    def holds(self, x: Metres, y: Metres) -> Flags:
+        """Which of these points lie in it."""
+        inside: Flags = (x >= self.x_min) & (x < self.x_max) & (y >= self.y_min) & (y < self.y_max)
+        return inside
 
     @property
     def width(self) -> float:
