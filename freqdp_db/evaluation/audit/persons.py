@@ -102,13 +102,11 @@ def released_told_apart(
             seen["number of trips"][w, run] = len(t)
             seen["where they pass"][w, run] = _STEPS * (_passing(out, region) @ where) / len(t)
     delta = 0.0 if options.parameters.pure else float(options.delta)
-    return {
-        name: bound_from(
-            *(Observed(np.floor(column).astype(np.int64)) for column in columns),
-            alpha / len(seen), delta,
-        )
-        for name, columns in seen.items()
-    }  # fmt: skip
+    found = {}
+    for name, columns in seen.items():
+        left, right = (Observed(np.floor(column).astype(np.int64)) for column in columns)
+        found[name] = bound_from(left, right, alpha / len(seen), delta)
+    return found
 
 
 def _passing(trips: Trips, region: Region) -> Metres:
