@@ -110,7 +110,8 @@ def add_dataset(
     source: `schema.relation`. object, time and geom, or lon and lat, are its columns.
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
     budget: epsilon that the source may spend in all; None: 10, or what it has already.
-    region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
+    region: `WEST,SOUTH,EAST,NORTH`, a file of GeoJSON or WKT, or a table of polygons;
+    period: `FROM/TO`: public facts, for methods with a guarantee
         for a person. With them, a budget for persons is opened.
     """
     wanted = Registration(

@@ -115,6 +115,29 @@ def test_a_guarantee_for_a_person_needs_public_facts(url: str) -> None:
     assert value(url, "SELECT count(*) FROM freqdp.release") == 0
 
 
+def test_a_region_with_an_outline(url: str, tmp_path: Path) -> None:
+    """From a file of GeoJSON or WKT, and from a table of polygons: the same region."""
+    query(url, "CREATE TABLE demo.area AS SELECT ST_Buffer(ST_Centroid(ST_Extent(geom)::geometry), "
+          "0.05, 8) AS geom FROM demo.roads")  # fmt: skip
+    query(url, "SELECT UpdateGeometrySRID('demo', 'area', 'geom', 4326)")
+    file, words = tmp_path / "area.geojson", tmp_path / "area.wkt"
+    file.write_text(value(url, "SELECT ST_AsGeoJSON(geom, 15) FROM demo.area"))
+    words.write_text(value(url, "SELECT ST_AsText(geom, 15) FROM demo.area"))
+    said = {
+        freqdp(url, "dataset", "set", "city", "--region", given).succeeded()["region"]
+        for given in ("demo.area", str(file), str(words))
+    }
+    assert len(said) == 1 and said.pop().startswith("MULTIPOLYGON(((")
+    made = freqdp(url, "anonymize", "city", "--method", "strict", "--size", "200").succeeded()
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    out = f'SELECT count(*) FROM freqdp_release."{made["name"]}" r, demo.area a '
+    assert value(url, out + "WHERE NOT ST_DWithin(r.geom, a.geom, 0.000001)") == 0
+    query(url, "SELECT freqdp.request_release('city', 'strict', 1, jsonb_build_object('region', %s::text))",
+          words.read_text())  # fmt: skip
+    for wrong in (str(tmp_path / "none.geojson"), "demo.nothing", "POLYGON((1 1, 2 2))"):
+        freqdp(url, "dataset", "set", "city", "--region", wrong).refused("--region")
+
+
 def test_asked_for_in_sql(url: str) -> None:
     for method, options in (
         ("swap", '{"meet": "400m/2min"}'),

@@ -16,9 +16,10 @@ from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
 from freqdp_db.evaluation.experiment.on_trips import MOST_COMPARED, run_on_trips
 from freqdp_db.evaluation.experiment.runs import Design, Run, Variant, check_design, run_experiment
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
+from freqdp_db.methods.areas import LonLatArea
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.parameters import RELEASE
-from freqdp_db.methods.places_and_times import LonLatBox, TimeStretch
+from freqdp_db.methods.places_and_times import TimeStretch
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
@@ -147,7 +148,7 @@ def _facts(dataset: DatasetRow, build: Build) -> tuple[Region, Period]:
             remedy=f"say them: freqdp dataset set {dataset.name} --region ... --period ...",
         )
     return facts_of(build)(
-        LonLatBox().from_text(dataset.region), TimeStretch().from_text(dataset.period)
+        LonLatArea().from_text(dataset.region), TimeStretch().from_text(dataset.period)
     )
 
 

@@ -151,6 +151,7 @@ def road_net(roads: Roads, region: Region, every_us: int) -> RoadNet:
         & region.holds(roads.piece[:, 2], roads.piece[:, 3])
     )
     usable = np.bincount(roads.piece_road[outside], minlength=len(roads.source)) == 0
+    usable &= _held(roads, region)
     usable &= inside[roads.source] & inside[roads.target] & (roads.source != roads.target)
     source, target = roads.source.astype(np.int64), roads.target.astype(np.int64)
     both = usable & ~roads.oneway
@@ -174,6 +175,20 @@ def road_net(roads: Roads, region: Region, every_us: int) -> RoadNet:
         offsets_of(number[roads.piece_road[piece_kept]], len(kept)),
         roads.piece[piece_kept],
     )  # fmt: skip
+
+
+def _held(roads: Roads, region: Region) -> Flags:
+    """Roads that lie in the region all along: between two corners of theirs an outline may be crossed."""
+    held = np.ones(len(roads.source), np.bool_)
+    if region.outline is None:
+        return held
+    parts = np.maximum(np.ceil(roads.piece[:, 5] / _DENSE_M), 1).astype(np.int64) + 1
+    owner = np.repeat(np.arange(len(parts)), parts)
+    share = (within(offsets_from(parts)) / (parts[owner] - 1))[:, None]
+    points = roads.piece[owner, :2] * (1 - share) + roads.piece[owner, 2:4] * share
+    out = ~region.holds(points[:, 0], points[:, 1])
+    held[roads.piece_road[owner[out]]] = False
+    return held
 
 
 def step_m(every_us: int) -> float:

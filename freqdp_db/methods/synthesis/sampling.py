@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from scipy.spatial import cKDTree
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.fitting import planned
 from freqdp_db.methods.synthesis.layout import DAYPARTS, Grids
 from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
-from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
+from freqdp_db.methods.synthesis.public import MINUTE_US, Period
 from freqdp_db.methods.synthesis.streams import derived, normal, pick, stream, uniform
 from freqdp_db.methods.synthesis.walks import walk
 
@@ -29,6 +31,9 @@ LATTICE_M = 50.0
 """Samples lie on the centres of a public lattice, so that they share places."""
 _DAY_US = 24 * 60 * MINUTE_US
 _BATCH = 50_000
+_MOST_PLACES = 2**30
+_MOST_OPEN = 2**24
+"""Places of a region with an outline: each is looked at."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,44 @@ class Lattice:
     y_min: float
     dx: float
     dy: float
+    open: Flags
+    """Which of them lie in the region; empty: all."""
+    anchor: Ints
+    """For each cell of a grid, one that does; empty: not needed."""
 
 
-def lattice(region: Region, every_us: int) -> Lattice:
+def lattice(grids: Grids, every_us: int) -> Lattice:
     """Fine enough that moving to the nearest centre adds little to a speed."""
+    region = grids.region
     side = min(LATTICE_M, every_us / 1e6)
-    side = max(side, math.sqrt(region.width * region.height / 2**30))
+    most = _MOST_PLACES if region.outline is None else _MOST_OPEN
+    side = max(side, math.sqrt(region.width * region.height / most))
     columns, rows = math.ceil(region.width / side), math.ceil(region.height / side)
-    return Lattice(
-        columns, rows, region.x_min, region.y_min, region.width / columns, region.height / rows
-    )
+    dx, dy = region.width / columns, region.height / rows
+    shape = columns, rows, region.x_min, region.y_min, dx, dy
+    if region.outline is None:
+        return Lattice(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
+    row, column = np.divmod(np.arange(columns * rows), columns)
+    x, y = region.x_min + (column + 0.5) * dx, region.y_min + (row + 0.5) * dy
+    inside = region.holds(x, y)
+    if not inside.any():
+        raise BadInput(
+            "--region is too thin: no place of it is left",
+            remedy="give an area that is wider than some tens of metres",
+        )
+    return Lattice(*shape, inside, _anchors(grids, x, y, np.flatnonzero(inside)))
+
+
+def _anchors(grids: Grids, x: Metres, y: Metres, inside: Ints) -> Ints:
+    """The place in the region that is nearest to the middle of each cell."""
+    region, (column, row) = grids.region, grids.cell_centres()
+    middle = np.column_stack([
+        region.x_min + column * region.width / grids.cells_x,
+        region.y_min + row * region.height / grids.cells_y,
+    ])  # fmt: skip
+    _, near = cKDTree(np.column_stack([x[inside], y[inside]])).query(middle)
+    anchors: Ints = inside[near].astype(np.int64)
+    return anchors
 
 
 @njit(nogil=True, cache=True)
@@ -91,9 +124,12 @@ def wanted_metres(bend, cells, cell_m):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _emit(  # type: ignore[no-untyped-def]
     first, last, offsets, path, number, bends, purpose, laws, running, of_cell, grid, box, period,
-    every, net, cell_m,
+    every, net, opened, anchor, cell_m,
 ):  # fmt: skip
-    """Samples of the trips in a range: how many of each, their places on the lattice, their times."""
+    """Samples of the trips in a range: how many of each, their places on the lattice, their times.
+
+    `opened`, `anchor`: as the lattice has them.
+    """
     columns, rows, dx, dy = net
     fastest = FASTEST_M_PER_S - 1.4143 * max(dx, dy) / (every / 1e6)
     size = max(1024, (last - first) * 128)
@@ -111,9 +147,9 @@ def _emit(  # type: ignore[no-untyped-def]
         total = line(state, way, wanted, running, of_cell, grid, box, raw_x, raw_y, after, home)
         points = in_order(raw_x, raw_y, after, x, y)
         start, legs, step = timed(state, total, fastest, laws, period, every)
-        if k + legs + 1 > len(place):
-            place, at = longer(place, k + legs + 1), longer(at, k + legs + 1)
-        i, gone = 0, 0.0  # metres before point i
+        if k + legs + 2 > len(place):
+            place, at = longer(place, k + legs + 2), longer(at, k + legs + 2)
+        i, gone, begun = 0, 0.0, k  # metres before point i
         for leg in range(legs + 1):
             goal = min(leg * step, total)
             while i + 1 < points:
@@ -129,9 +165,21 @@ def _emit(  # type: ignore[no-untyped-def]
                 px, py = x[i] + (x[i + 1] - x[i]) * share, y[i] + (y[i + 1] - y[i]) * share
             column = min(max(int((px - box[0]) / dx), 0), columns - 1)
             row = min(max(int((py - box[1]) / dy), 0), rows - 1)
+            if len(opened) and not opened[row * columns + column]:
+                if k > begun:
+                    break  # a trip ends where it would leave the region
+                continue
             place[k], at[k] = row * columns + column, start + leg * every
             k += 1
-        counts[t - first] = legs + 1
+        if k == begun:  # never inside: at the place nearest to where it begins
+            place[k], at[k] = anchor[way[0]], start
+            k += 1
+        if k == begun + 1:
+            place[k], at[k] = place[k - 1], at[k - 1] + every
+            if at[k] >= period[1]:
+                at[k - 1], at[k] = at[k - 1] - every, at[k - 1]
+            k += 1
+        counts[t - first] = k - begun
     return counts, place[:k], at[:k]
 
 
@@ -165,12 +213,12 @@ def emitted(
     purpose: np.uint64,
 ) -> Parts:
     """Samples of walks, given as offsets, cells and bends; the first has number `first`."""
-    net = lattice(grids.region, every_us)
+    net = lattice(grids, every_us)
     offsets, path, bends = walks
     parts = map_ranges(
         _emit, offsets, offsets, path, first, bends, purpose, laws_of(model),
         *line_laws(model, grids), (period.begin, period.end, period.offset_us), every_us,
-        (net.columns, net.rows, net.dx, net.dy), grids.cell_m,
+        (net.columns, net.rows, net.dx, net.dy), net.open, net.anchor, grids.cell_m,
     )  # fmt: skip
     return [(counts, place.astype(np.int32), at) for counts, place, at in parts]
 
@@ -196,7 +244,7 @@ def sampled(
     parts: Parts = []
     for first, walks in walks_of(model, grids, count, purpose):
         parts += emitted(model, grids, period, every_us, walks, first, derived(purpose, 2))
-    return joined(parts, lattice(grids.region, every_us))
+    return joined(parts, lattice(grids, every_us))
 
 
 def joined(parts: Parts, net: Lattice) -> tuple[Trajectories, Locations]:

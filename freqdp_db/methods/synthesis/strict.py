@@ -18,6 +18,7 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.synthesis.driving import sampled_on_roads
 from freqdp_db.methods.synthesis.estimation import Model, estimated
 from freqdp_db.methods.synthesis.fitting import fitted
+from freqdp_db.methods.synthesis.inside import kept_inside
 from freqdp_db.methods.synthesis.layout import HEADINGS
 from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
 from freqdp_db.methods.synthesis.options import LARGEST_SIZE
@@ -116,6 +117,7 @@ def _fitted(draw: Draw, plan: Plan, parameters: Parameters) -> Model:
     # more threads of a small problem's linear algebra get in each other's way, and change digits
     with threadpool_limits(1, "blas"):
         model = estimated(in_counts(draw, plan, parameters), plan.grids)
+        model = kept_inside(model, plan.grids, parameters.every_us)
         return fitted(model, plan.grids, key(draw.seed, "fit"))
 
 
