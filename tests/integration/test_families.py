@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -187,6 +188,26 @@ def test_trips_on_roads(url: str, tmp_path: Path) -> None:
     query(url, "UPDATE demo.roads SET geom = ST_Translate(geom, 0.0001, 0)")
     changed = freqdp(url, "release", "verify", made["name"])
     assert changed.code == 3 and "roads are not those" in changed.err
+
+
+def test_an_experiment_on_trips(url: str, tmp_path: Path) -> None:
+    asked = ("experiment", "city", "--method", "strict", "--method", "strict:pure", "--epsilon", "4",
+             "--seeds", "1", "--trips")  # fmt: skip
+    for more in ((), ("--each-trip",)):
+        out = tmp_path / f"found{len(more)}"
+        freqdp(url, *asked, *more, "--out", str(out)).succeeded()
+        runs = json.loads((out / "results.json").read_text())["runs"]
+        assert [run["method"] for run in runs] == ["resampled", "strict", "strict:pure"]
+        assert (runs[0]["objects"] == 60) == (not more)
+        assert "| TE trips |" in (out / "results.md").read_text()
+        for run in runs:
+            assert 0 <= run["values"]["trip.te"] <= 0.7 and 0 <= run["values"]["trip.ffp"] <= 1
+        assert runs[0]["values"]["trip.density"] < runs[1]["values"]["trip.density"]
+    assert value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
+    freqdp(url, *asked[:-1], "--each-trip").refused("--each-trip", "--trips")
+    freqdp(url, *asked, "--time-step", "60s").refused("--trips")
+    query(url, "UPDATE freqdp.dataset SET region = NULL")
+    freqdp(url, *asked).refused("region")
 
 
 def test_audit_of_a_person(url: str) -> None:
