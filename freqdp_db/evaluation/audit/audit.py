@@ -35,6 +35,8 @@ _ALPHA = 0.001
 """All intervals of an audit together miss with this probability at most."""
 _WHOLE_RUNS = 200
 """Runs of whole worlds, in each of the two: these take longer, and their events are certain."""
+_RUNS_PER_RELEASE, _LEAST_RELEASES = 400, 20
+"""Whole releases of `strict` take about a second: so many runs of the vectors for each."""
 _MOST_OBJECTS = 50
 _ENOUGH_SAMPLES = 10_000
 
@@ -177,7 +179,8 @@ def _person(
         found = _finding(None, "none", "- 1 person", bound, claim)
         findings.append(replace(found, artefact="noisy_vectors"))
     with progress.stage("releases with and without"):
-        seen = released_told_apart(world, options, source, _WHOLE_RUNS, _ALPHA)
+        releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
+        seen = released_told_apart(world, options, source, releases, _ALPHA)
     return findings + [
         _finding(None, "none", f"- 1 person, by {name}", bound, claim)
         for name, bound in seen.items()
