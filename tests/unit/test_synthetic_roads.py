@@ -111,6 +111,16 @@ def test_matching_gives_back_the_roads_that_were_driven(drawn: Draw) -> None:
     assert 2 * len(true & found) / (len(true) + len(found)) >= 0.95
 
 
+def test_ranges_do_not_matter_on_roads(drawn: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = road_net(town(), REGION, SMALL.every_us)
+    log, first = strict.carry_out(drawn, REGION, PERIOD, SMALL, net)
+    monkeypatch.setattr("freqdp_db.engines.threads._RANGES_PER_CORE", 1)
+    monkeypatch.setattr("freqdp_db.engines.threads.cores", lambda: 1)
+    alone = strict.replay(drawn, log, REGION, PERIOD, SMALL, net)
+    assert (first.trajectories.location == alone.trajectories.location).all()
+    assert (first.trajectories.at == alone.trajectories.at).all()
+
+
 def test_a_release_on_other_roads_is_not_replayed(drawn: Draw) -> None:
     net, other = (road_net(town(blocks), REGION, SMALL.every_us) for blocks in (60, 58))
     log, _ = strict.carry_out(drawn, REGION, PERIOD, SMALL, net)
