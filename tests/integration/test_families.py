@@ -124,11 +124,13 @@ def test_a_region_with_an_outline(url: str, tmp_path: Path) -> None:
     file, words = tmp_path / "area.geojson", tmp_path / "area.wkt"
     file.write_text(value(url, "SELECT ST_AsGeoJSON(geom, 15) FROM demo.area"))
     words.write_text(value(url, "SELECT ST_AsText(geom, 15) FROM demo.area"))
-    said = {
+    said = [
         freqdp(url, "dataset", "set", "city", "--region", given).succeeded()["region"]
         for given in ("demo.area", str(file), str(words))
-    }
-    assert len(said) == 1 and said.pop().startswith("MULTIPOLYGON(((")
+    ]
+    assert all(text.startswith("MULTIPOLYGON(((") for text in said)
+    # a union may begin its ring elsewhere
+    assert len({frozenset(text[15:-3].split(", ")) for text in said}) == 1
     made = freqdp(url, "anonymize", "city", "--method", "strict", "--size", "200").succeeded()
     assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
     out = f'SELECT count(*) FROM freqdp_release."{made["name"]}" r, demo.area a '
@@ -169,7 +171,8 @@ def test_asked_for_in_sql_again_costs_nothing(url: str) -> None:
 
 
 def test_trips_on_roads(url: str, tmp_path: Path) -> None:
-    on_roads = ("anonymize", "city", "--method", "strict", "--size", "150", "--roads")
+    on_roads = ("anonymize", "city", "--method", "strict", "--size", "150", "--region",
+                "4.26,50.79,4.44,50.91", "--roads")  # fmt: skip
     for table, words in (("demo.nothing", "demo.nothing"), ("demo.city", "demo.city")):
         freqdp(url, *on_roads, table).refused(words)
     query(url, "CREATE TABLE demo.loose AS SELECT id, 2 * id AS source, 2 * id + 1 AS target, geom "

@@ -134,6 +134,6 @@ def test_roads_that_do_not_connect_are_refused() -> None:
     apart = roads_between(x, y, np.arange(0, 40, 2), np.arange(1, 40, 2))
     with pytest.raises(BadInput, match="do not connect"):
         road_net(apart, REGION, SMALL.every_us)
-    with pytest.raises(BadInput, match=r"cover 3\d % of the region") as refused:
+    with pytest.raises(BadInput, match=r"cover 3\d% of the region") as refused:
         road_net(town(20), REGION, SMALL.every_us)
     assert "--region" in str(refused.value.remedy)
