@@ -66,7 +66,14 @@ def _asked(first, last, squares, offsets, x, y):  # type: ignore[no-untyped-def]
     """How many trips of a range pass each square."""
     counts = np.zeros(len(squares), np.int64)
     for t in range(first, last):
+        mine_x, mine_y = x[offsets[t] : offsets[t + 1]], y[offsets[t] : offsets[t + 1]]
+        west, east, south, north = mine_x.min(), mine_x.max(), mine_y.min(), mine_y.max()
         for q in range(len(squares)):
+            if (
+                squares[q, 0] > east or squares[q, 2] < west
+                or squares[q, 1] > north or squares[q, 3] < south
+            ):  # fmt: skip
+                continue
             for i in range(offsets[t], offsets[t + 1]):
                 j = max(i - 1, offsets[t])
                 if _passes(
