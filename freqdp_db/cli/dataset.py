@@ -16,7 +16,11 @@ app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_i
 NewName = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 Region = Annotated[
     str | None,
-    typer.Option("--region", help="Public: where the data may lie: WEST,SOUTH,EAST,NORTH."),
+    typer.Option(
+        "--region",
+        help="Public: where the data may lie: WEST,SOUTH,EAST,NORTH, a file of GeoJSON or WKT, or "
+        "a table of polygons.",
+    ),
 ]
 Period = Annotated[
     str | None, typer.Option("--period", help="Public: when the data may lie: FROM/TO, two dates.")

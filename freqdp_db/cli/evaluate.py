@@ -61,7 +61,8 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(
                 "--method",
-                help="May be repeated; with a spread or radius: lg:paper, rsc:500. Default: all.",
+                help="May be repeated; with a spread, a radius or an accounting: lg:paper, rsc:500, "
+                "strict:pure. Default: those of the paper.",
             ),
         ] = None,
         epsilon: Annotated[
@@ -82,6 +83,18 @@ def register(app: typer.Typer) -> None:
         ] = None,
         roads: RoadsOption = None,
         map_: MapOption = None,
+        trips: Annotated[
+            bool,
+            typer.Option(
+                "--trips",
+                help="Measure synthetic methods as they are compared: on trips in the region, "
+                "with a resample of the objects beside them.",
+            ),
+        ] = False,
+        each_trip: Annotated[
+            bool,
+            typer.Option("--each-trip", help="With --trips: take every trip for an object."),
+        ] = False,
         out: Annotated[
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
@@ -100,6 +113,8 @@ def register(app: typer.Typer) -> None:
             time_step=time_step,
             roads=roads,
             map=map_,
+            trips=trips,
+            each_trip=each_trip,
             out=out,
             force=force,
             engine=engine,

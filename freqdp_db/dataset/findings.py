@@ -10,7 +10,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset.known_places import looks_swapped, nearest_town
 from freqdp_db.dataset.projection import degrees_from_meridian
-from freqdp_db.methods.places_and_times import LonLatBox
+from freqdp_db.methods.areas import LonLatArea, Outline, box_of
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _FAR_DEGREES = 6.0
@@ -176,13 +176,19 @@ def _swapped(
 def _outside(lon: Metres, lat: Metres, count: Ints, region: str | None) -> list[str]:
     if region is None:
         return []
-    box = LonLatBox().from_text(region)
+    area = LonLatArea().from_text(region)
+    box = box_of(area)
     west, south, east, north = (float(v) for v in (box.west, box.south, box.east, box.north))
     out = (lon < west) | (lon > east) | (lat < south) | (lat > north)
     there = int(count[out].sum())
     if not there:
         return []
-    said = f"{there:,} samples ({there / count.sum():.1%}) lie outside --region {region}"
+    named = (
+        "the box around the polygons of --region"
+        if isinstance(area, Outline)
+        else f"--region {region}"
+    )
+    said = f"{there:,} samples ({there / count.sum():.1%}) lie outside {named}"
     back = (lat >= west) & (lat <= east) & (lon >= south) & (lon <= north)
     if int(count[out & back].sum()) > there / 2:
         said += ", most of them inside if longitude and latitude are swapped"

@@ -118,10 +118,8 @@ def transform(
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
-def from_lon_lat(build: Build, lon: Metres, lat: Metres) -> tuple[Metres, Metres]:
-    """Positions in degrees as places in the build's metres."""
-    assert build.systems is not None, "the build was read without its reference systems"
-    plane = ReferenceSystem.parse(build.srid, build.systems[0])
+def from_lon_lat(plane: ReferenceSystem, lon: Metres, lat: Metres) -> tuple[Metres, Metres]:
+    """Positions in degrees as places in metres of the plane."""
     return transform(ReferenceSystem(_WGS84, pyproj.CRS.from_epsg(_WGS84)), plane, lon, lat)
 
 

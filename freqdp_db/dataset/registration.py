@@ -115,7 +115,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
                     remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
                     "to 32760), or leave --srid out",
                 )
-        region = None if wanted.region is None else parse_region(wanted.region)
+        region = None if wanted.region is None else parse_region(connection, wanted.region)
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="--snap anchors:")

@@ -107,7 +107,7 @@ def _changes(
         )
     else:
         _require_same(row, given, path)
-        yield from _facts(row, given)
+        yield from _facts(database, row, given)
         yield from _budget(database, row, given, path)
     yield from _schedules(wanted, active.get(name))
 
@@ -136,10 +136,11 @@ def _folded(value: Any) -> str:
     return str(value).replace('"', "").casefold()
 
 
-def _facts(row: DatasetRow, given: dict[str, Any]) -> Iterator[Change]:
+def _facts(database: Database, row: DatasetRow, given: dict[str, Any]) -> Iterator[Change]:
     wished: dict[str, tuple[Any, Any]] = {}
     if "region" in given:
-        wished["region"] = (row.region, parse_region(given["region"]))
+        with database.begin() as connection:
+            wished["region"] = (row.region, parse_region(connection, given["region"]))
     if "period" in given:
         wished["period"] = (row.period, parse_period(given["period"], row.mapping.timezone))
     if "max_exposure" in given:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from freqdp_db.dataset.facts import parse_period, parse_region
+from freqdp_db.dataset.facts import check_region, parse_period
 from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.registration import MAX_BUDGET, check_name, epsilon_number
 from freqdp_db.errors import BadInput, FreqdpError
@@ -99,7 +99,7 @@ def _check_values(given: dict[str, Any]) -> None:
     if "budget" in given:
         epsilon_number("--budget", given["budget"], MAX_BUDGET)
     if "region" in given:
-        parse_region(given["region"])
+        check_region(given["region"])
     if "period" in given:
         parse_period(given["period"], zone)
     if "max_exposure" in given:

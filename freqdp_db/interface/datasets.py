@@ -140,7 +140,8 @@ def add_dataset(
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
     budget: epsilon that the source may spend in all; None: 10, or what it has already. A view, a
         partition or a materialized view shares the budget of the tables behind it.
-    region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
+    region: `WEST,SOUTH,EAST,NORTH`, a file of GeoJSON or WKT, or a table of polygons;
+    period: `FROM/TO`: public facts, for methods with a guarantee
         for a person. With them, a budget for persons is opened.
     max_exposure: with which measured exposure a release is granted at most, such as `5%`.
     """

@@ -88,6 +88,8 @@ def experiment(
     time_step: Sequence[str] | None = None,
     roads: str | None = None,
     map: Sequence[str] | None = None,
+    trips: bool = False,
+    each_trip: bool = False,
     out: Path | str | None = None,
     force: bool = False,
     engine: str | None = None,
@@ -96,6 +98,8 @@ def experiment(
     """Measure methods side by side: a table and two figures. Publishes and spends nothing.
 
     method, epsilon, objects, time_step: several of each; None: all methods, 1, all objects, "none".
+    trips: measure on trips in the dataset's region alone, as synthetic methods are compared, with a
+    resample of the objects beside them. each_trip: take every trip for an object of its own.
     out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
     engine: threads only; Dask is refused.
     """
@@ -110,6 +114,8 @@ def experiment(
         roads=some_roads(roads, map),
         out=None if out is None else Path(out),
         overwrite=force,
+        trips=trips,
+        each_trip=each_trip,
     )
     shown = working(progress)
     with reached(connection) as database:

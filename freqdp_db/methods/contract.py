@@ -66,9 +66,11 @@ class Need:
     parameter: str
     """It names the relation."""
     reader: Literal["points", "roads"]
-    """As what it is read: `Points`, or rows of roads."""
+    """As what it is read: `Points`, or a `Network` of roads."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Which parameters name columns of it; of points, their `category`."""
+    optional: bool = False
+    """Whether the method does without, where the parameter is not given."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,7 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def require_possible(self, options: Options, objects: int, samples: int) -> None:
         """Refuse options that make no sense for data of this size; raises BadInput."""
 
-    def require_inputs(self, options: Options, inputs: Mapping[str, Any]) -> None:
+    def require_inputs(self, options: Options, inputs: Mapping[str, Any], facts: Facts) -> None:
         """Refuse options that the inputs cannot fulfil; raises BadInput."""
 
     def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:

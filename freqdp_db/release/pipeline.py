@@ -118,7 +118,7 @@ def _ask(
                 return known, False
         request.require_possible(build)
         require_alone(connection, database, dataset, request)
-        read_inputs(database, build.srid, request.method, request.values)
+        read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)

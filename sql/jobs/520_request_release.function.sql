@@ -10,6 +10,7 @@ DECLARE
         request_release.method, request_release.epsilon, request_release.options
     );
     wanted jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep', 'hold'];
+    declared jsonb := ${private}.find_method(asked ->> 'method');
     rebuild boolean := (asked ->> 'rebuild')::boolean;
     known record;
     built record;
@@ -20,6 +21,16 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dataset %', quote_nullable(request_release.dataset)
         USING ERRCODE = 'QF002', HINT = '`freqdp dataset list` shows what there is';
+    END IF;
+    -- what is public of the dataset belongs to the request, as whoever serves it will fill it in
+    IF declared ->> 'unit' = 'person' AND declared -> 'parameters' ? 'region' THEN
+        wanted := jsonb_strip_nulls(jsonb_build_object('region', known.region, 'period', known.period)) || wanted;
+        IF NOT wanted ?& ARRAY['region', 'period'] THEN
+            RAISE EXCEPTION 'method % guarantees something for a person: the region and the period must be public, and not be read from the data',
+                asked ->> 'method'
+            USING ERRCODE = 'QF001',
+            HINT = format('say them once: freqdp dataset set %s --region W,S,E,N --period BEGIN/END', known.name);
+        END IF;
     END IF;
     SELECT * INTO built FROM ${private}.build AS b WHERE b.build_id = known.current_build;
     IF NOT FOUND AND NOT rebuild THEN

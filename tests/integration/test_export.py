@@ -33,6 +33,7 @@ from servers import SharedServer, cloned
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
+from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.export.exporting import FORMATS, export_release
 from freqdp_db.release.withdrawing import withdraw
@@ -363,6 +364,7 @@ def test_guarantee_stands_beside_the_file(
     words = " ".join(notice.read_text("utf-8").split())
     assert document["guarantee"]["plain"] in words
     assert "is not differentially private" in words
+    assert find_method(document["method"]).for_analysts in words
     assert "Rights in these data stay with the owner" in words
     assert all(f"- {thing}" in words for thing in document["guarantee"]["not_protected"])
     assert "NOT FOR HANDING OUT" not in words

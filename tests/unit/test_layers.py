@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "edits": ARRAYS | {"frequency", "search"},
     "methods": ARRAYS | {"progress", "frequency", "mechanisms", "edits", "search"},
     "dataset": BASE | {"storage", "frequency", "search", "methods"},
-    "release": BASE | _METHODS | {"storage", "dataset"},
+    "release": BASE | _METHODS | {"storage", "dataset", "roads"},
     "jobs": BASE | {"methods", "storage", "dataset", "release"},
     "roads": BASE | {"storage", "dataset"},
     "evaluation": BASE | _METHODS | {"storage", "dataset", "release", "roads"},

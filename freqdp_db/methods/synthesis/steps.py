@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
+from freqdp_db.methods.contract import Counts, Facts, Nothing, State, Step, World
 from freqdp_db.methods.synthesis.options import StrictOptions, SyntheticOptions
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.baselines import Baseline
+    from freqdp_db.methods.synthesis.roads import RoadNet
 
 _FEW_OBJECTS = 50
 
@@ -84,7 +86,7 @@ class StrictStep(SyntheticStep):
         from freqdp_db.methods.synthesis.strict import modelled
 
         facts = world.public_facts(options.region, options.period)
-        logged = modelled(drawn, *facts, options.parameters)
+        logged = modelled(drawn, *facts, options.parameters, _roads(world, options))
         return logged, self.replay(world, state, drawn, logged, options)
 
     def released(
@@ -93,7 +95,7 @@ class StrictStep(SyntheticStep):
         from freqdp_db.methods.synthesis.strict import replay
 
         facts = world.public_facts(options.region, options.period)
-        made = replay(drawn, logged, *facts, options.parameters)
+        made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
         return made.trajectories, made.places
 
     def check(
@@ -109,7 +111,25 @@ class StrictStep(SyntheticStep):
 
         facts = world.public_facts(options.region, options.period)
         made = Synthetic(after.trajectories, after.places)
-        return check(drawn, logged, made, *facts, options.parameters)
+        return check(drawn, logged, made, *facts, options.parameters, _roads(world, options))
+
+    def require_inputs(
+        self, options: StrictOptions, inputs: Mapping[str, Any], facts: Facts
+    ) -> None:
+        from freqdp_db.methods.synthesis.roads import road_net
+
+        if "roads" in inputs:
+            road_net(inputs["roads"], facts(options.region, options.period)[0], options.every)
+
+
+def _roads(world: World, options: StrictOptions) -> RoadNet | None:
+    """The roads that were asked for, as the sampling reads them."""
+    from freqdp_db.methods.synthesis.roads import road_net
+
+    if "roads" not in world.inputs:
+        return None
+    region, _ = world.public_facts(options.region, options.period)
+    return road_net(world.inputs["roads"], region, options.every)
 
 
 class BaselineStep(SyntheticStep):

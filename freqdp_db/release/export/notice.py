@@ -91,6 +91,7 @@ def readme(document: dict[str, Any]) -> str:
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])
+    lines += [_title("What it may be used for"), *_paragraphs([_use(document["method"])])]
     if not document["granted"]:
         lines += [
             _title("NOT FOR HANDING OUT"),
@@ -112,6 +113,11 @@ def readme(document: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines).strip() + "\n"
+
+
+def _use(method: str) -> str:
+    """What a released trajectory is, and what may be done with it."""
+    return find_method(method).for_analysts
 
 
 def _artefact(artefact: dict[str, Any]) -> str:
