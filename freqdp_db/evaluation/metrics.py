@@ -79,8 +79,7 @@ def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dic
         if kind == "edited"
         else measure(case.pair, seed, progress, _FOR_EVERY_KIND)
     )
-    with progress.stage("exposure"):
-        found |= exposure.measure_exposure(case, seed)
+    found |= exposure.measure_exposure(case, seed, progress=progress)
     with progress.stage("usefulness"):
         rng = np.random.default_rng([seed, len(_MEASURES)])
         found |= usefulness(replace(case.pair, released=case.release.trajectories),

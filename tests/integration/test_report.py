@@ -16,6 +16,14 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.report.contents import box_of_release
 
+KINDS = {"swapped": "lg+swap", "pieces": "cut", "areas": "glove", "made_up": "strict"}
+"""Releases of the other kinds, and their methods."""
+_ASKED = {
+    "swapped": ("--beside", "r"),
+    "pieces": ("--beside", "r"),
+    "areas": ("--k", "3"),
+    "made_up": ("--region", "4.2,50.75,4.5,50.95", "--period", "2024-03-04/2024-03-06"),
+}
 _VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
@@ -32,6 +40,12 @@ def reported(
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
         freqdp(url, "anonymize", "city", "--method", "sc", "--as", "closed").succeeded()
         freqdp(url, "evaluate", "closed").succeeded()
+        for name, method in KINDS.items():
+            asked = ("--method", method, "--as", name, *_ASKED[name])
+            freqdp(url, "anonymize", "city", *asked).succeeded()
+            freqdp(url, "evaluate", name).succeeded()
+            written = ("--roads", "demo.roads", "--out", str(folder / f"{name}.html"))
+            freqdp(url, "release", "report", name, *written).succeeded()
         report = ("release", "report", "r")
         freqdp(url, *report, "--roads", "demo.roads", "--out", str(folder / "own.html")).succeeded()
         freqdp(url, *report, "--public", "--out", str(folder / "public.html")).succeeded()
@@ -68,7 +82,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-@pytest.mark.parametrize("name", ["own", "public"])
+@pytest.mark.parametrize("name", ["own", "public", *KINDS])
 def test_nothing_is_fetched_and_everything_has_words(reported: tuple[str, Path], name: str) -> None:
     text = (reported[1] / f"{name}.html").read_text()
     page = Page(text)
@@ -96,13 +110,62 @@ def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Pa
         "freqdp release verify r",
     ):
         assert words in page.text, words
-    # two heat maps and two of edits; three trajectories and three charts
+    # two heat maps and two of edits; seven attackers, a follower's map and how far it came; three
+    # trajectories and three charts
     assert len(page.all("img")) == 4
-    assert len(page.all("svg")) == 6
+    assert len(page.all("svg")) == 7 + 2 + 6
+    assert "The worst is one who knows" in page.text
+    assert "A typical person. The attacker knows one sample" in page.text
+    assert "freqdp recommend city" in page.text, "the way out"
     linked = value(url, "SELECT value FROM freqdp.metric WHERE release_id = 1 AND name = 'la'")
     assert f"{linked:.3f}" in page.text
     head = value(url, "SELECT ledger_head FROM freqdp_release.catalog WHERE name = 'r'")
     assert head in page.text
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "pictures"),
+    [
+        ("swapped", "Two that meet and exchange tails", 1),
+        ("pieces", "A day in pieces", 1),
+        ("areas", "Areas and intervals of one group", 2),
+        ("made_up", "Made-up trips", 1),
+    ],
+)
+def test_each_kind_has_the_picture_that_explains_it(
+    reported: tuple[str, Path], name: str, title: str, pictures: int
+) -> None:
+    page = Page((reported[1] / f"{name}.html").read_text())
+    assert title in page.text
+    assert len(page.all("svg")) == 7 + 2 + pictures
+    assert len(page.all("img")) == 2
+
+
+def test_no_key_of_an_object_is_on_any_page(reported: tuple[str, Path]) -> None:
+    url, folder = reported
+    keys = [key for (key,) in query(url, "SELECT DISTINCT object_id::text FROM demo.city")]
+    assert len(keys) > 10
+    for page in folder.glob("*.html"):
+        text = page.read_text()
+        assert [key for key in keys if key in text] == [], page.name
+
+
+def test_a_bad_yes_does_not_look_like_a_good_one(reported: tuple[str, Path]) -> None:
+    text = (reported[1] / "own.html").read_text()
+    cards = dict(re.findall(r'<li class="(\w+)">\s*<h3>([^<]+)</h3>', text))
+    assert cards["bad"] == "Could someone be found in it?"
+    assert "✗ bad" in text and ".bad .answer b { color: var(--accent); }" in text
+
+
+def test_a_phone_shows_every_column(reported: tuple[str, Path]) -> None:
+    text = (reported[1] / "own.html").read_text()
+    assert "display: none" not in text
+    page = Page(text)
+    # words first, then which way is good and the metric's own name, in one cell
+    assert re.search(r"Linked to the right trajectory by the best attacker\s*lower is more private · la\b",
+                     page.text)  # fmt: skip
+    named = [a["data-name"] for a in page.all("td") if "data-name" in a]
+    assert {"r", "closed", *KINDS} < set(named)
 
 
 def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]) -> None:
@@ -118,6 +181,9 @@ def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]
         "before",
         "linked",
         "whole user costs",
+        "attacker",
+        "follower",
+        "exchange tails",
     ):
         assert secret not in page.text, secret
     metrics = query(url, "SELECT name, publishable FROM freqdp.metric WHERE release_id = 1")

@@ -6,19 +6,20 @@ originals: it has the catalogue's words and what can be counted in the released 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.columns.edits import Edits
+from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.pair import Pair
@@ -31,7 +32,12 @@ from freqdp_db.evaluation.report.contents import (
     map_box,
     trajectory_maps,
 )
-from freqdp_db.evaluation.report.verdicts import verdicts
+from freqdp_db.evaluation.report.explained import explained
+from freqdp_db.evaluation.report.exposures import Panel, exposures
+from freqdp_db.evaluation.report.followed import followed_map
+from freqdp_db.evaluation.report.maps import Roads
+from freqdp_db.evaluation.report.verdicts import Tone, verdicts
+from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
@@ -46,31 +52,15 @@ from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_s
 from freqdp_db.storage.source.roads import read_roads
 
 _SIGNATURE = 10
-# The metrics table: what each is, in words, and which way is good.
-WORDS = {
-    "la": ("linked by the best attacker", "lower is more private"),
-    "la_s.a.10": ("linked by the 10 strongest places", "lower is more private"),
-    "la_s.a.full": ("linked by all places", "lower is more private"),
-    "la_st.a.full": ("linked by places and hours", "lower is more private"),
-    "la_sq.a.full": ("linked by movements", "lower is more private"),
-    "la_t.a": ("linked by times of day", "lower is more private"),
-    "la_s.b.full": ("linked by places of other days", "lower is more private"),
-    "la_x.1": ("found by 1 known sample", "lower is more private"),
-    "la_x.4": ("found by 4 known samples", "lower is more private"),
-    "mi": ("mutual information of positions", "lower is more private"),
-    "unicity": ("pinned down by 4 samples of the release", "lower is more private"),
-    "unicity.place": ("has a place of its own left", "lower is more private"),
-    "recovery.f": ("roads recovered (F)", "lower is more private"),
-    "recovery.rmf": ("route mismatch fraction", "higher is more private"),
-    "inf": ("samples lost", "lower is more useful"),
-    "de": ("change of diameters (JSD)", "lower is more useful"),
-    "te.trip": ("change of trips (JSD)", "lower is more useful"),
-    "ffp": ("frequent patterns kept (F1)", "higher is more useful"),
-    "query_error": ("error of area counts", "lower is more useful"),
-    "hotspot": ("order of hotspots (Kendall)", "higher is more useful"),
-    "plausibility.fast": ("segments over 120 km/h", "lower is more plausible"),
-    "plausibility.length_ratio": ("length against the original", "1 is as before"),
+_SEED = 1
+"""Picks the examples that are shown."""
+_NEWS: dict[Tone, str] = {
+    "good": "✓ good",
+    "middling": "~ middling",
+    "bad": "✗ bad",
+    "unknown": "? unknown",
 }
+"""Beside an answer: a yes may be good or bad."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +97,15 @@ def write_report(
             remedy="leave --public out",
         )
     case, build = load_case(database, release, progress)
-    pair = case.pair
-    with progress.stage("draw"):
-        context = _facts(database, release, public)
-        if public:
-            context |= _public_pictures(pair)
-        else:
-            lines = _road_lines(database, roads, build.srid)
-            context |= _curator_pictures(database, release, pair, lines)
-        text = _render(context)
+    snap = Snap.parse(find_build(database, release.build_id).snap)
+    pitch = snap.metres if snap.kind == "grid" else None
+    context = _facts(database, release, public)
+    if public:
+        context |= _public_pictures(case.pair, pitch)
+    else:
+        lines = _road_lines(database, roads, build.srid)
+        context |= _curator_pictures(database, release, case, lines, pitch, progress)
+    text = _render(context)
     path.write_text(text, "utf-8")
     return Reported(release.name, path.resolve(), public, len(text.encode()))
 
@@ -163,8 +153,11 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
         "parameters": dict(request.shown()),
         "verdicts": verdicts(measured) if not public else [],
         "metrics": measured,
-        "words": WORDS,
-        "comparison": [] if public else _comparison(database, release, measured),
+        "groups": by_group(_in_the_table(measured)),
+        "meaning_of": meaning_of,
+        "exposures": None if public else _exposures(measured),
+        "comparison": _comparison(database, release, measured, alone=public),
+        "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
         "ledger_entry": None if public or entry is None else entry,
         "software": release.software,
@@ -190,10 +183,12 @@ def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tu
 
 
 def _comparison(
-    database: Database, release: ReleaseRow, measured: dict[str, float]
+    database: Database, release: ReleaseRow, measured: dict[str, float], *, alone: bool
 ) -> list[dict[str, Any]]:
-    """This release and the others of the same build that were measured."""
+    """This release and, unless it stands alone, the others of the same build that were measured."""
     columns = [{"name": release.name, "method": release.method, "values": measured}]
+    if alone:
+        return columns
     for other in list_releases(database):
         same = other.build_id == release.build_id and other.release_id != release.release_id
         if same and other.state == "published":
@@ -203,47 +198,87 @@ def _comparison(
     return columns
 
 
-def _road_lines(
-    database: Database, roads: RoadTable | None, srid: int
-) -> Sequence[NDArray[np.float64]]:
+def _in_the_table(measured: Mapping[str, float]) -> list[str]:
+    """What the table shows: single attackers' exposures are in the panels above it."""
+    return [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
+
+
+def _exposures(measured: dict[str, float]) -> dict[str, Any] | None:
+    found = exposures(measured)
+    if found is None:
+        return None
+
+    def shown(panel: Panel) -> tuple[str, Markup]:
+        # drawn here, from numbers; names in it are escaped
+        return panel.title, Markup(panel.svg)
+
+    return {
+        "worst": found.worst,
+        "panels": [shown(panel) for panel in found.panels],
+        "horizons": None if found.horizons is None else shown(found.horizons),
+        "beside": found.beside,
+    }
+
+
+def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> Roads:
     if roads is None:
-        return []
+        return Roads.none()
     with database.begin(snapshot=True) as connection:
         rows = read_roads(connection, roads.relation, srid, roads.mapping)
-    points = np.column_stack([rows.x, rows.y])
-    return np.split(points, rows.offsets[1:-1])
+    return Roads(rows.x, rows.y, rows.offsets)
 
 
-def _public_pictures(pair: Pair) -> dict[str, Any]:
+_NO_PICTURES: dict[str, Any] = {
+    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
+    "on_roads": False,
+}  # fmt: skip
+
+
+def _public_pictures(pair: Pair, pitch: float | None) -> dict[str, Any]:
+    x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
     box = box_of_release(pair.released, pair)
-    heats, most = heat_maps([("the release", pair.released.location)], box, pair)
-    return {"heats": heats, "heat_most": most, "edit_heats": [], "charts": [], "maps": []}
+    return {**_NO_PICTURES, "heats": heat_maps([("the release", x, y)], box, pitch)}
 
 
 def _curator_pictures(
     database: Database,
     release: ReleaseRow,
-    pair: Pair,
-    roads: Sequence[NDArray[np.float64]],
+    case: Case,
+    roads: Roads,
+    pitch: float | None,
+    progress: Progress,
 ) -> dict[str, Any]:
-    box = map_box(pair)
-    heats, most = heat_maps(
-        [("before", pair.original.location), ("after", pair.released.location)], box, pair
-    )
+    box = map_box(case.pair)
+    with progress.stage("draw maps"):
+        after = "after" if case.release.areas is None else "after: the middle of each area"
+        sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
+        heats = heat_maps(sides, box, pitch)
+        example = explained(case, release.kind, box, roads, _SEED)
+    with progress.stage("follow somebody"):
+        followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
-        "heats": heats, "heat_most": most, "edit_heats": [], "charts": [], "maps": [],
-    }  # fmt: skip
+        **_NO_PICTURES,
+        "heats": heats,
+        "followed": None if followed is None else (followed[0], Markup(followed[1])),
+        "explained": None
+        if example is None
+        else replace(example, pictures=_marked(example.pictures)),
+        "on_roads": bool(len(roads)),
+    }
     if release.kind != "edited":
         return shown
+    with progress.stage("draw edits"):
+        return shown | _edit_pictures(database, release, case.pair, roads, pitch)
+
+
+def _edit_pictures(
+    database: Database, release: ReleaseRow, pair: Pair, roads: Roads, pitch: float | None
+) -> dict[str, Any]:
+    """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
-    edits, edit_most = heat_maps(
-        [
-            ("samples taken out", pair.original.location[edited.deleted]),
-            ("samples put in", pair.released.location[edited.inserted]),
-        ],
-        box,
-        pair,
-    )
+    out, put_in = pair.original.location[edited.deleted], pair.released.location[edited.inserted]
+    x, y = pair.locations.x, pair.locations.y
+    sides = [("samples taken out", x[out], y[out]), ("samples put in", x[put_in], y[put_in])]
     request = Request.of(release)
     with database.begin() as connection:
         logs = [
@@ -255,12 +290,12 @@ def _curator_pictures(
     if logs:
         charts.append(loss_chart(logs))
     return {
-        "heats": heats,
-        "heat_most": most,
-        "edit_heats": edits,
-        "edit_most": edit_most,
-        # drawn here, from numbers; names in them are escaped
-        "charts": [(title, Markup(svg)) for title, svg in charts if svg],
-        "maps": [(title, Markup(svg)) for title, svg in trajectory_maps(pair, edited, roads)],
-        "on_roads": bool(len(roads)),
+        "edit_heats": heat_maps(sides, map_box(pair), pitch),
+        "charts": _marked([(title, svg) for title, svg in charts if svg]),
+        "maps": _marked(trajectory_maps(pair, edited, roads)),
     }
+
+
+def _marked(pictures: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pictures that were drawn here, from numbers; names in them are escaped."""
+    return [(title, Markup(svg)) for title, svg in pictures]
