@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value
 
@@ -218,3 +219,35 @@ def test_refusals(reported: tuple[str, Path], tmp_path: Path) -> None:
     assert not (tmp_path / "c.html").exists()
     freqdp(url, "release", "report", "r", "--out", str(there), "--force").succeeded()
     assert "Release r" in there.read_text()
+
+
+def test_an_analyst_writes_the_public_report(reported: tuple[str, Path], tmp_path: Path) -> None:
+    url, folder = reported
+    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    for name in ("r", "swapped", "areas", "made_up"):
+        out = tmp_path / f"{name}.html"
+        written = ("release", "report", name, "--public", "--out", str(out))
+        answer = freqdp(analyst, *written)
+        if answer.code:
+            assert name not in ("r",), answer.err
+            answer.refused("no release")
+        else:
+            page = Page(out.read_text())
+            assert len(page.all("img")) == 1
+            assert "this report by freqdp" in page.text
+    # the same numbers and the same picture as the curator's
+    mine, theirs = ((place).read_text() for place in (tmp_path / "r.html", folder / "public.html"))
+    assert mine == theirs
+    freqdp(analyst, "release", "report", "r", "--out", str(tmp_path / "no.html")).refused(
+        "permission denied"
+    )
+
+
+def test_the_public_numbers_are_those_of_evaluate(reported: tuple[str, Path]) -> None:
+    url, folder = reported
+    text = (folder / "public.html").read_text()
+    for metric in ("unicity", "plausibility.fast", "plausibility.length_km"):
+        known = value(
+            url, f"SELECT value FROM freqdp.metric WHERE release_id = 1 AND name = '{metric}'"
+        )
+        assert f"{known:.3f}" in text, metric
