@@ -18,18 +18,17 @@ from freqdp_db.columns.edits import Edits
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.case import Case, Release
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.contents import (
-    box_of_release,
+    box_of,
     edited_samples,
     frequency_charts,
     heat_maps,
     loss_chart,
-    map_box,
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.explained import explained
@@ -101,7 +100,7 @@ def write_report(
     pitch = snap.metres if snap.kind == "grid" else None
     context = _facts(database, release, public)
     if public:
-        context |= _public_pictures(case.pair, pitch)
+        context |= _public_pictures(case.release, pitch)
     else:
         lines = _road_lines(database, roads, build.srid)
         context |= _curator_pictures(database, release, case, lines, pitch, progress)
@@ -234,10 +233,10 @@ _NO_PICTURES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _public_pictures(pair: Pair, pitch: float | None) -> dict[str, Any]:
-    x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
-    box = box_of_release(pair.released, pair)
-    return {**_NO_PICTURES, "heats": heat_maps([("the release", x, y)], box, pitch)}
+def _public_pictures(release: Release, pitch: float | None) -> dict[str, Any]:
+    """From what was released alone: neither where it is nor how it is framed tells of originals."""
+    x, y = release.x, release.y
+    return {**_NO_PICTURES, "heats": heat_maps([("the release", x, y)], box_of(x, y), pitch)}
 
 
 def _curator_pictures(
@@ -248,7 +247,7 @@ def _curator_pictures(
     pitch: float | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    box = map_box(case.pair)
+    box = box_of(case.x, case.y)
     with progress.stage("draw maps"):
         after = "after" if case.release.areas is None else "after: the middle of each area"
         sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
@@ -268,11 +267,16 @@ def _curator_pictures(
     if release.kind != "edited":
         return shown
     with progress.stage("draw edits"):
-        return shown | _edit_pictures(database, release, case.pair, roads, pitch)
+        return shown | _edit_pictures(database, release, case.pair, roads, box, pitch)
 
 
 def _edit_pictures(
-    database: Database, release: ReleaseRow, pair: Pair, roads: Roads, pitch: float | None
+    database: Database,
+    release: ReleaseRow,
+    pair: Pair,
+    roads: Roads,
+    box: Box,
+    pitch: float | None,
 ) -> dict[str, Any]:
     """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
@@ -290,7 +294,7 @@ def _edit_pictures(
     if logs:
         charts.append(loss_chart(logs))
     return {
-        "edit_heats": heat_maps(sides, map_box(pair), pitch),
+        "edit_heats": heat_maps(sides, box, pitch),
         "charts": _marked([(title, svg) for title, svg in charts if svg]),
         "maps": _marked(trajectory_maps(pair, edited, roads)),
     }
