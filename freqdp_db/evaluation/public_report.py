@@ -18,7 +18,7 @@ from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.report.contents import box_of_release, heat_maps
+from freqdp_db.evaluation.report.contents import box_of, heat_maps
 from freqdp_db.evaluation.report.report import NO_PICTURES, Reported, render, target
 from freqdp_db.evaluation.report.words import by_group, meaning_of
 from freqdp_db.methods.contract import KINDS
@@ -99,8 +99,7 @@ def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Met
 
 def _pictures(pair: Pair) -> dict[str, Any]:
     x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
-    box = box_of_release(pair.released, pair)
-    heats = heat_maps([("the release", x, y)], box, pitch_of(pair.locations))
+    heats = heat_maps([("the release", x, y)], box_of(x, y), pitch_of(pair.locations))
     return {**NO_PICTURES, "heats": heats}
 
 

@@ -21,13 +21,13 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.contents import (
+    box_of,
     edited_samples,
     frequency_charts,
     heat_maps,
     loss_chart,
-    map_box,
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.explained import explained
@@ -234,7 +234,7 @@ def _curator_pictures(
     pitch: float | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    box = map_box(case.pair)
+    box = box_of(case.x, case.y)
     with progress.stage("draw maps"):
         after = "after" if case.release.areas is None else "after: the middle of each area"
         sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
@@ -254,11 +254,16 @@ def _curator_pictures(
     if release.kind != "edited":
         return shown
     with progress.stage("draw edits"):
-        return shown | _edit_pictures(database, release, case.pair, roads, pitch)
+        return shown | _edit_pictures(database, release, case.pair, roads, box, pitch)
 
 
 def _edit_pictures(
-    database: Database, release: ReleaseRow, pair: Pair, roads: Roads, pitch: float | None
+    database: Database,
+    release: ReleaseRow,
+    pair: Pair,
+    roads: Roads,
+    box: Box,
+    pitch: float | None,
 ) -> dict[str, Any]:
     """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
@@ -276,7 +281,7 @@ def _edit_pictures(
     if logs:
         charts.append(loss_chart(logs))
     return {
-        "edit_heats": heat_maps(sides, map_box(pair), pitch),
+        "edit_heats": heat_maps(sides, box, pitch),
         "charts": _marked([(title, svg) for title, svg in charts if svg]),
         "maps": _marked(trajectory_maps(pair, edited, roads)),
     }
