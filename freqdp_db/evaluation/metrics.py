@@ -87,6 +87,16 @@ def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dic
     return found
 
 
+def measure_published(pair: Pair, kind: str, seed: int) -> dict[str, float]:
+    """What may be published, counted in a release alone: `pair` has it on both sides."""
+    names = [n for n in ("unicity", "plausibility") if kind == "edited" or n in _FOR_EVERY_KIND]
+    found: dict[str, float] = {}
+    for number, (name, metric) in enumerate(_MEASURES.items()):
+        if name in names:
+            found |= metric(pair, np.random.default_rng([seed, number]))
+    return {name: value for name, value in found.items() if name in PUBLISHABLE}
+
+
 def worst_linking(found: Mapping[str, float]) -> float:
     """The headline: what the best of all attackers links."""
     return max(

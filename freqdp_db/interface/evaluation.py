@@ -13,6 +13,7 @@ from freqdp_db.evaluation.audit import audit as auditing
 from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
 from freqdp_db.evaluation.experiment.design import Wishes, experiment_on
 from freqdp_db.evaluation.metrics import PUBLISHABLE
+from freqdp_db.evaluation.public_report import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
 from freqdp_db.interface.connecting import Connection, Value, reached, working
@@ -160,12 +161,13 @@ def report(
 ) -> Reported:
     """Write one HTML file: what the release is, guarantees and loses, with pictures.
 
-    public: leave out whatever reads original data. out: the file; None: NAME.report.html or
-    NAME.public.html. force: overwrite an existing file.
+    public: only what the catalogue and the released table tell; analysts can ask for it, too.
+    out: the file; None: NAME.report.html or NAME.public.html. force: overwrite an existing file.
     """
     table, path = some_roads(roads, map), None if out is None else Path(out)
+    shown = working(progress)
     with reached(connection) as database:
+        if public:
+            return write_public_report(database, name, shown, out=path, overwrite=force)
         row = find_release(database, name)
-        return write_report(
-            database, row, working(progress), public=public, out=path, overwrite=force, roads=table
-        )
+        return write_report(database, row, shown, out=path, overwrite=force, roads=table)

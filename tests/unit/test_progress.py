@@ -71,3 +71,11 @@ def test_long_work_that_says_nothing_has_lines(monkeypatch: pytest.MonkeyPatch) 
     assert [line.split()[0] for line in lines[-2:]] == ["exposure", "metrics"]
     time.sleep(0.15)
     assert out.getvalue().splitlines() == lines
+
+
+def test_a_quick_stage_has_one_line() -> None:
+    out = io.StringIO()
+    progress = shown.PlainProgress(Console(file=out, width=200))
+    with progress.stage("quick") as stage:
+        stage.advance(1)
+    assert len(out.getvalue().splitlines()) == 1

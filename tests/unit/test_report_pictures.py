@@ -37,6 +37,7 @@ from freqdp_db.evaluation.report.drawing import Raster
 from freqdp_db.evaluation.report.explained import exchanges, explained
 from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, Roads
+from freqdp_db.evaluation.report.report import _public_pictures
 from freqdp_db.methods.contract import Areas
 from freqdp_db.progress import Progress, Stage
 
@@ -123,6 +124,16 @@ def test_a_heat_map_of_an_even_grid_is_even(pitch: float, side: float) -> None:
     assert max(counts.shape) <= 142
     # but for the cells at the border, which may hold a part
     assert len(np.unique(counts[1:-1, 1:-1])) == 1
+
+
+def test_the_public_map_reads_nothing_but_the_release() -> None:
+    """Neither an original far away nor where originals were changes it."""
+    spots = Locations(np.array([0.0, 1_000.0]), np.array([0.0, 500.0]))
+    where = np.repeat(np.array([0, 1], np.int32), 500)
+    released = Trajectories(np.array([0, 1_000]), where, np.arange(1_000), np.zeros(1, np.int64))
+    shown = _public_pictures(Release(released, spots), 100.0)["heats"]
+    assert "1,000 samples, busiest cell 500" in shown.pictures[0].alt
+    assert shown.cell_m == 100.0
 
 
 def test_a_long_thin_coast_is_not_drawn_as_a_line() -> None:

@@ -67,14 +67,13 @@ def heat_maps(sides: Sequence[tuple[str, Metres, Metres]], box: Box, pitch: floa
     return Heats(pictures, most, raster.cell)
 
 
-def map_box(pair: Pair) -> Box:
-    """The area that maps show: D's 0.5 to 99.5 percentiles."""
-    return Box.of(pair, _EDGE_PERCENT)
-
-
-def box_of_release(released: Trajectories, pair: Pair) -> Box:
-    """The same, but of what was released: a public report may not show where D was."""
-    return map_box(Pair(released, released, pair.locations))
+def box_of(x: Metres, y: Metres) -> Box:
+    """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
+    if not len(x):
+        return Box(0.0, 0.0, 0.0, 0.0)
+    ends = (_EDGE_PERCENT, 100.0 - _EDGE_PERCENT)
+    (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
+    return Box(float(west), float(south), float(east), float(north))
 
 
 @dataclass(frozen=True)

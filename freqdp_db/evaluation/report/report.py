@@ -1,7 +1,7 @@
 """The report of a release: one HTML file that needs nothing else.
 
-For the curator it shows originals beside the release. The public one leaves out whatever reads
-originals: it has the catalogue's words and what can be counted in the released table alone.
+It is for the curator and shows originals beside the release. `public_report` writes the one for the public,
+from the catalogue and the released table alone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
-from freqdp_db.evaluation.metrics import PUBLISHABLE
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.contents import (
-    box_of_release,
+    box_of,
     edited_samples,
     frequency_charts,
     heat_maps,
     loss_chart,
-    map_box,
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.explained import explained
@@ -73,46 +71,42 @@ class Reported(Document):
     bytes: int
 
 
-def write_report(
-    database: Database,
-    release: ReleaseRow,
-    progress: Progress,
-    *,
-    public: bool,
-    out: Path | None,
-    overwrite: bool,
-    roads: RoadTable | None,
-) -> Reported:
-    """Write the report; all of it or nothing."""
-    path = out or Path(f"{release.name}.{'public' if public else 'report'}.html")
+def target(path: Path, overwrite: bool) -> Path:
+    """The file to write, or a refusal."""
     if path.exists() and not overwrite:
         raise BadInput(
             f"{path} is there already", remedy="name another file with --out, or say --force"
         )
     if not path.resolve().parent.is_dir():
         raise BadInput(f"--out {path}: there is no such folder", remedy="create it first")
-    if public and not release.granted:
-        raise BadInput(
-            f"release {release.name!r} is not granted: there is nothing to tell the public",
-            remedy=f"approve it first: freqdp release approve {release.name}"
-            if release.grantable
-            else "leave --public out",
-        )
+    return path
+
+
+def write_report(
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    *,
+    out: Path | None,
+    overwrite: bool,
+    roads: RoadTable | None,
+) -> Reported:
+    """Write the curator's report; all of it or nothing."""
+    path = target(out or Path(f"{release.name}.report.html"), overwrite)
     case, build = load_case(database, release, progress)
     snap = Snap.parse(find_build(database, release.build_id).snap)
     pitch = snap.metres if snap.kind == "grid" else None
-    context = _facts(database, release, public)
-    if public:
-        context |= _public_pictures(case.pair, pitch)
-    else:
-        lines = _road_lines(database, roads, build.srid)
-        context |= _curator_pictures(database, release, case, lines, pitch, progress)
-    text = _render(context)
+    lines = _road_lines(database, roads, build.srid)
+    context = _facts(database, release) | _curator_pictures(
+        database, release, case, lines, pitch, progress
+    )
+    text = render(context)
     path.write_text(text, "utf-8")
-    return Reported(release.name, path.resolve(), public, len(text.encode()))
+    return Reported(release.name, path.resolve(), False, len(text.encode()))
 
 
-def _render(context: dict[str, Any]) -> str:
+def render(context: dict[str, Any]) -> str:
+    """The page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -125,21 +119,19 @@ def _render(context: dict[str, Any]) -> str:
     return environment.get_template("report.html").render(**context)
 
 
-def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, Any]:
+def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     """Everything that is text and numbers."""
     request = Request.of(release)
     dataset = get_dataset(database, release.dataset_id)
     build = find_build(database, release.build_id)
     measured = {m.name: m.value for m in load_metrics(database, release.release_id)}
-    if public:
-        measured = {n: v for n, v in measured.items() if n in PUBLISHABLE}
     account = entries(database, dataset.account_id)
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
     return {
         "name": release.name,
-        "public": public,
+        "public": False,
         "table": format_relation(database.settings.release_schema, release.name),
         "dataset": dataset.name,
         "method": release.method,
@@ -153,23 +145,23 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
         "granted": release.granted,
         "guarantee": release.guarantee,
         "parameters": dict(request.shown()),
-        "verdicts": verdicts(measured) if not public else [],
+        "verdicts": verdicts(measured),
         "metrics": measured,
         "groups": by_group(_in_the_table(measured)),
         "meaning_of": meaning_of,
-        "exposures": None if public else _exposures(measured),
-        "comparison": _comparison(database, release, measured, alone=public),
+        "exposures": _exposures(measured),
+        "comparison": _comparison(database, release, measured),
         "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
-        "ledger_entry": None if public or entry is None else entry,
+        "ledger_entry": entry,
         "software": release.software,
         "drawn_by": freqdp_db.__version__,
-        "samples": None if public else build.samples,
-        "objects": None if public else build.trajectories,
-        "build": None if public else build,
-        "steps": [] if public else _steps(database, release, request),
-        "user_level": None if public else release.user_level,
-        "timings": {} if public else dict(release.timings or {}),
+        "samples": build.samples,
+        "objects": build.trajectories,
+        "build": build,
+        "steps": _steps(database, release, request),
+        "user_level": release.user_level,
+        "timings": dict(release.timings or {}),
         "command": f"freqdp anonymize {dataset.name} {request.command()}",
     }
 
@@ -185,12 +177,10 @@ def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tu
 
 
 def _comparison(
-    database: Database, release: ReleaseRow, measured: dict[str, float], *, alone: bool
+    database: Database, release: ReleaseRow, measured: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """This release and, unless it stands alone, the others of the same build that were measured."""
+    """This release and the others of the same build that were measured."""
     columns = [{"name": release.name, "method": release.method, "values": measured}]
-    if alone:
-        return columns
     for other in list_releases(database):
         same = other.build_id == release.build_id and other.release_id != release.release_id
         if same and other.state == "published":
@@ -230,16 +220,10 @@ def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> Roads
     return Roads(rows.x, rows.y, rows.offsets)
 
 
-_NO_PICTURES: dict[str, Any] = {
+NO_PICTURES: dict[str, Any] = {
     "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
     "on_roads": False,
 }  # fmt: skip
-
-
-def _public_pictures(pair: Pair, pitch: float | None) -> dict[str, Any]:
-    x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
-    box = box_of_release(pair.released, pair)
-    return {**_NO_PICTURES, "heats": heat_maps([("the release", x, y)], box, pitch)}
 
 
 def _curator_pictures(
@@ -250,7 +234,7 @@ def _curator_pictures(
     pitch: float | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    box = map_box(case.pair)
+    box = box_of(case.x, case.y)
     with progress.stage("draw maps"):
         after = "after" if case.release.areas is None else "after: the middle of each area"
         sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
@@ -259,7 +243,7 @@ def _curator_pictures(
     with progress.stage("follow somebody"):
         followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
-        **_NO_PICTURES,
+        **NO_PICTURES,
         "heats": heats,
         "followed": None if followed is None else (followed[0], Markup(followed[1])),
         "explained": None
@@ -270,11 +254,16 @@ def _curator_pictures(
     if release.kind != "edited":
         return shown
     with progress.stage("draw edits"):
-        return shown | _edit_pictures(database, release, case.pair, roads, pitch)
+        return shown | _edit_pictures(database, release, case.pair, roads, box, pitch)
 
 
 def _edit_pictures(
-    database: Database, release: ReleaseRow, pair: Pair, roads: Roads, pitch: float | None
+    database: Database,
+    release: ReleaseRow,
+    pair: Pair,
+    roads: Roads,
+    box: Box,
+    pitch: float | None,
 ) -> dict[str, Any]:
     """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
@@ -292,7 +281,7 @@ def _edit_pictures(
     if logs:
         charts.append(loss_chart(logs))
     return {
-        "edit_heats": heat_maps(sides, map_box(pair), pitch),
+        "edit_heats": heat_maps(sides, box, pitch),
         "charts": _marked([(title, svg) for title, svg in charts if svg]),
         "maps": _marked(trajectory_maps(pair, edited, roads)),
     }
