@@ -13,11 +13,17 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy
-from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
+from freqdp_db.storage.published.naming import (
+    INDEXES,
+    PRIMARY,
+    columns_of,
+    rename_indexes,
+    whole,
+)
 from freqdp_db.storage.published.relations import role_exists
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
@@ -32,9 +38,6 @@ _STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
 LINE_COLUMNS = ["trajectory_id", "geom"]
 KEY = ["trajectory_id", "seq"]
 """Of the table of samples: its primary key, and the order in which its rows are written."""
-_INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
-"""Of the columns that have one, besides the primary key."""
-_PRIMARY = "_pkey"
 _LOCK_TIMEOUT = "2s"
 _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
@@ -212,9 +215,9 @@ def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
 def require_free_name(connection: Connection, database: Database, name: str) -> None:
     """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
     wanted = [
-        _whole(relation + suffix)
+        whole(relation + suffix)
         for relation in (name, f"{name}_line")
-        for suffix in ("", _PRIMARY, *_INDEXES.values())
+        for suffix in ("", PRIMARY, *INDEXES.values())
     ]
     taken = connection.execute(
         sa.text(
@@ -278,7 +281,7 @@ def _publish_once(
                     sql.Identifier(released, staged), sql.Identifier(final)
                 )
             )
-            _rename_indexes(raw, released, final)
+            rename_indexes(raw, released, final)
             if granted:
                 raw.execute(
                     sql.SQL("GRANT SELECT ON {} TO {}").format(
@@ -286,7 +289,7 @@ def _publish_once(
                         sql.Identifier(database.settings.role("analyst")),
                     )
                 )
-        present = set(_columns(raw, released, name))
+        present = set(columns_of(raw, released, name))
         for target, comment in comments.items():
             kind, _, column = target.partition(".")
             final = name if kind == "points" else f"{name}_line"
@@ -319,38 +322,3 @@ def _publish_once(
         )
         if catalog["granted"]:
             show_newest(connection, database, dataset_id)
-
-
-def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
-    """Give the indexes the names that they would have had if the table had never been staged."""
-    rows = raw.execute(
-        sql.SQL(
-            "SELECT c.relname, i.indisprimary, a.attname FROM pg_index i "
-            "JOIN pg_class c ON c.oid = i.indexrelid "
-            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-            "WHERE i.indrelid = {}::regclass"
-        ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-    ).fetchall()
-    for index, primary, column in rows:
-        final = _whole(relation + (_PRIMARY if primary else _INDEXES[column]))
-        raw.execute(
-            sql.SQL("ALTER INDEX {} RENAME TO {}").format(
-                sql.Identifier(schema, index), sql.Identifier(final)
-            )
-        )
-
-
-def _columns(raw: Any, schema: str, relation: str) -> list[str]:
-    return [
-        column
-        for (column,) in raw.execute(
-            sql.SQL(
-                "SELECT attname FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0"
-            ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-        )
-    ]
-
-
-def _whole(name: str) -> str:
-    """A name as PostgreSQL keeps it: cut off after its last whole character."""
-    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
