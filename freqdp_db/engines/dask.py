@@ -246,29 +246,40 @@ def local_cluster(workers: int, environment: dict[str, str]) -> Iterator[Cluster
     that only they and this process have: other users of the machine can reach the loopback interface.
     """
     import dask
-    from distributed import Client, LocalCluster, Security
+    from distributed import Client
 
-    listens = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set(_CONFIG),
         _quiet(),
-        LocalCluster(
+        _started(workers, environment) as cluster,
+        Client(cluster, direct_to_workers=True) as client,
+    ):
+        with _lost():
+            client.wait_for_workers(workers, timeout=_SECONDS_TO_START)
+        yield Cluster(client, workers, cluster.dashboard_link if _has_dashboard() else None)
+
+
+def _started(workers: int, environment: dict[str, str]) -> Any:
+    from distributed import LocalCluster, Security
+
+    try:
+        return LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             memory_limit=0,
             silence_logs=logging.CRITICAL,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
             worker_dashboard_address="127.0.0.1:0",
             security=Security.temporary(),
             env=environment,
-            **listens,
-        ) as cluster,
-        Client(cluster, direct_to_workers=True) as client,
-    ):
-        with _lost():
-            client.wait_for_workers(workers, timeout=_SECONDS_TO_START)
-        shown = cluster.dashboard_link if _has_dashboard() else None
-        yield Cluster(client, workers, shown)
+        )
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise EngineLost(
+            f"{workers} Dask workers could not be started ({type(error).__name__})",
+            remedy="something ended them as they started; give the same command again, or fewer --workers",
+        ) from None
 
 
 @contextmanager

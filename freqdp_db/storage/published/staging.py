@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy
-from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
 from freqdp_db.storage.published.granting import grant_to_analysts
+from freqdp_db.storage.published.naming import INDEXES, PRIMARY, rename_indexes, whole
 from freqdp_db.storage.published.relations import columns_of, srid_of
 from freqdp_db.storage.published.trips import show_trips
 from freqdp_db.storage.published.waiting import limit_waiting, patiently
@@ -36,9 +36,6 @@ KEY = ["trajectory_id", "seq"]
 LINE_KEY = ["trajectory_id", "day"]
 """The same of the table of lines."""
 LINE_COLUMNS = [*LINE_KEY, "geom"]
-_INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
-"""Of the columns that have one, besides the primary key."""
-_PRIMARY = "_pkey"
 
 
 def staging_names(release_id: int) -> tuple[str, str, str]:
@@ -210,9 +207,9 @@ def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
 def require_free_name(connection: Connection, database: Database, name: str) -> None:
     """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
     wanted = [
-        _whole(relation + suffix)
+        whole(relation + suffix)
         for relation in (name, f"{name}_line")
-        for suffix in ("", _PRIMARY, *_INDEXES.values())
+        for suffix in ("", PRIMARY, *INDEXES.values())
     ]
     wanted.append(f"{name}_trip")
     taken = connection.execute(
@@ -269,7 +266,7 @@ def _publish_once(
                     sql.Identifier(released, staged_name), sql.Identifier(final)
                 )
             )
-            _rename_indexes(raw, released, final)
+            rename_indexes(raw, released, final)
         present = columns_of(connection, (released, name))
         if "area" not in present:  # the points of areas are only their middles: no way leads there
             postgis = names_of(connection, database).postgis
@@ -309,27 +306,3 @@ def _publish_once(
         )
         if catalog["granted"]:
             show_newest(connection, database, dataset_id)
-
-
-def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
-    """Give the indexes the names that they would have had if the table had never been staged."""
-    rows = raw.execute(
-        sql.SQL(
-            "SELECT c.relname, i.indisprimary, a.attname FROM pg_index i "
-            "JOIN pg_class c ON c.oid = i.indexrelid "
-            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-            "WHERE i.indrelid = {}::regclass"
-        ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-    ).fetchall()
-    for index, primary, column in rows:
-        final = _whole(relation + (_PRIMARY if primary else _INDEXES[column]))
-        raw.execute(
-            sql.SQL("ALTER INDEX {} RENAME TO {}").format(
-                sql.Identifier(schema, index), sql.Identifier(final)
-            )
-        )
-
-
-def _whole(name: str) -> str:
-    """A name as PostgreSQL keeps it: cut off after its last whole character."""
-    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
