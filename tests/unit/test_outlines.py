@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -17,9 +18,11 @@ from freqdp_db.methods.places_and_times import Box
 from freqdp_db.methods.synthesis import adatrace, dpt, strict
 from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
 from freqdp_db.methods.synthesis.measuring import draw
+from freqdp_db.methods.synthesis.options import SyntheticOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.public import Corners, Region
 from freqdp_db.methods.synthesis.sampling import lattice
+from freqdp_db.methods.synthesis.steps import AdaTraceStep
 from freqdp_db.methods.synthesis.trips import cut_trips
 from tests.synthetic_world import PERIOD, REGION, small_city
 
@@ -87,6 +90,9 @@ def test_inside_and_outside() -> None:
     }  # fmt: skip
     x, y = (np.array([1000.0 * p[i] + 7 for p in points]) for i in range(2))
     assert AREA.holds(x, y).tolist() == list(points.values())
+    columns, rows = np.arange(0.5, 24_000, 97.0), np.arange(0.25, 18_000, 113.0)
+    all_x, all_y = (side.ravel() for side in np.meshgrid(columns, rows))
+    assert (HORSESHOE.hold_rows(columns, rows).ravel() == HORSESHOE.hold(all_x, all_y)).all()
     outline = LonLatArea().from_text(TRIANGLE)
     assert isinstance(outline, Outline)
     assert outline.box == Box(*map(Fraction, ("116.2", "39.7", "116.6", "40.1")))
@@ -119,6 +125,16 @@ def test_baselines_keep_to_the_area() -> None:
         dpt_trips(dpt.draw(trips, AREA, epsilon, source), AREA, PERIOD, epsilon, 200, SMALL.every_us),
     ):  # fmt: skip
         strict.check_trips(strict.Synthetic(*made), 200, AREA, PERIOD, SMALL)
+
+
+def test_steps_too_short_for_a_wide_area_are_refused() -> None:
+    outline = LonLatArea().from_text("POLYGON((100 30, 120 30, 120 45, 100 30))")
+    options = SyntheticOptions(
+        epsilon=Decimal(1), size=None, every=1_000_000, region=outline, period=None
+    )
+    with pytest.raises(BadInput, match="every 1s is too short"):
+        AdaTraceStep().require_possible(options, 100, 1000)
+    AdaTraceStep().require_possible(replace(options, every=60_000_000), 100, 1000)
 
 
 def test_an_area_without_room_is_refused() -> None:

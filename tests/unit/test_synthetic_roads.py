@@ -136,4 +136,4 @@ def test_roads_that_do_not_connect_are_refused() -> None:
         road_net(apart, REGION, SMALL.every_us)
     with pytest.raises(BadInput, match=r"cover 3\d% of the region") as refused:
         road_net(town(20), REGION, SMALL.every_us)
-    assert "--region" in str(refused.value.remedy)
+    assert "region" in str(refused.value.remedy)

@@ -13,7 +13,7 @@ from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
-from freqdp_db.evaluation.experiment.on_trips import MOST_COMPARED, run_on_trips
+from freqdp_db.evaluation.experiment.on_trips import run_on_trips
 from freqdp_db.evaluation.experiment.runs import Design, Run, Variant, check_design, run_experiment
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
 from freqdp_db.methods.areas import LonLatArea
@@ -73,7 +73,6 @@ class Wishes:
             signature=self.signature,
             trips=self.trips,
             each_trip=self.each_trip,
-            size=MOST_COMPARED if self.trips else None,
         )
 
     def require_possible(self) -> None:

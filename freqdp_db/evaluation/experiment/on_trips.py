@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 RESAMPLED = "resampled"
 MOST_COMPARED = 20_000
-"""Of each side at most so many trips are compared, drawn at random: divergences depend on how many."""
+"""Of each side at most so many trips are compared, drawn at random; synthetic methods make as many
+as are compared with: divergences depend on how many."""
 _SQUARES = 7
 """Which squares the queries are, in all experiments."""
 
@@ -55,15 +56,14 @@ def run_on_trips(
                 trips, places = as_trips(side.trajectories, side.locations, facts)
                 side = replace(side, trajectories=trips, locations=places)
             count = len(side.trajectories)
-            reference = Reference.of(
-                box, *_compared(side.trajectories, side.locations, facts, 0), _SQUARES
-            )
+            compared = _compared(side.trajectories, side.locations, facts, 0)
+            reference = Reference.of(box, *compared, _SQUARES)
             for seed in design.seeds:
                 rng = np.random.default_rng([seed, count])
                 again = side.trajectories.take(np.sort(rng.integers(0, count, count)))
                 values = reference.compared_with(*_compared(again, side.locations, facts, seed))
                 found.append(Run(RESAMPLED, None, count, seed, None, 0.0, values))
-            for variant, epsilon, seed, asked in design.requests():
+            for variant, epsilon, seed, asked in replace(design, size=len(compared[0])).requests():
                 request, world = prepared(asked)
                 started = time.perf_counter()
                 trial = Trial(lambda number, seed=seed: SeededSource(seed, number))  # type: ignore[misc]

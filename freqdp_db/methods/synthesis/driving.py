@@ -28,8 +28,21 @@ from freqdp_db.methods.synthesis.sampling import (
 )
 from freqdp_db.methods.synthesis.streams import derived, mixed, stream
 
-_TRIES = 4
+_TRIES = 7
 _NEAR_ENOUGH = 0.05
+
+
+@njit(nogil=True, cache=True)
+def thinned(x, y, points, stride):  # type: ignore[no-untyped-def]
+    """One in `stride` points, and the last, moved to the front; how many."""
+    if stride == 1:
+        return points
+    kept = 0
+    for i in range(0, points - 1, stride):
+        x[kept], y[kept] = x[i], y[i]
+        kept += 1
+    x[kept], y[kept] = x[points - 1], y[points - 1]
+    return kept + 1
 
 
 @njit(nogil=True, cache=True)
@@ -39,7 +52,8 @@ def _drive(  # type: ignore[no-untyped-def]
     """Arcs of the trips in a range: how many of each, and which.
 
     How much longer than its line a route is shows when it is there: the line is drawn again from the
-    same dice, shorter or longer, until the route is about as long as it is to be.
+    same dice, shorter or longer or through fewer points, until the route is about as long as it is
+    to be.
     """
     counts = np.zeros(last - first, np.int64)
     arcs, k = np.empty(max(1024, (last - first) * 64), np.int32), 0
@@ -53,12 +67,13 @@ def _drive(  # type: ignore[no-untyped-def]
         way = path[offsets[t] : offsets[t + 1]]
         wanted = wanted_metres(bends[t], len(way), cell_m)
         aim = wanted / DETOUR if wanted > 0 else wanted
-        count, least = 0, np.inf
+        count, least, before, stride = 0, np.inf, np.inf, 1
         for _ in range(_TRIES if wanted > 0 else 1):
             state = stream(purpose, number + t)
             salt = mixed(state[0])
             line(state, way, aim, running, of_cell, grid, box, raw_x, raw_y, after, home)
             points = in_order(raw_x, raw_y, after, x, y)
+            points = thinned(x, y, points, stride)
             size, total = along_roads(x, y, points, salt, graph, scratch, out)
             off = abs(total / wanted - 1.0) if wanted > 0 else 0.0
             if off < least:
@@ -66,6 +81,9 @@ def _drive(  # type: ignore[no-untyped-def]
                 best[:size] = out[:size]
             if off < _NEAR_ENOUGH:
                 break
+            if total > wanted and total > 0.9 * before:
+                stride += 1  # the line is as short as its points allow: pass fewer of them
+            before = total
             aim *= min(max(wanted / total, 0.5), 2.0)
         if k + count > len(arcs):
             arcs = longer(arcs, k + count)

@@ -34,6 +34,22 @@ class Corners:
                 inside[at] ^= x[at] < ax + (y[at] - ay) * ((bx - ax) / (by - ay))
         return inside
 
+    def hold_rows(self, x: Metres, y: Metres) -> Flags:
+        """The same for all points of a grid with these columns, which rise, and rows."""
+        ends = np.ones(len(self.x), np.bool_)
+        ends[self.offsets[1:] - 1] = False
+        i = np.flatnonzero(ends)
+        ax, ay, bx, by = self.x[i], self.y[i], self.x[i + 1], self.y[i + 1]
+        level = ay == by
+        ax, ay, bx, by = ax[~level], ay[~level], bx[~level], by[~level]
+        slope = (bx - ax) / (by - ay)
+        inside = np.empty((len(y), len(x)), np.bool_)
+        for row, at in enumerate(y):
+            across = (ay > at) != (by > at)
+            crossed = np.sort(ax[across] + (at - ay[across]) * slope[across])
+            inside[row] = (len(crossed) - np.searchsorted(crossed, x, side="right")) % 2 == 1
+        return inside
+
 
 @dataclass(frozen=True)
 class Region:

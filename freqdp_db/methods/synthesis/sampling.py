@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ LATTICE_M = 50.0
 _DAY_US = 24 * 60 * MINUTE_US
 _BATCH = 50_000
 _MOST_PLACES = 2**30
-_MOST_OPEN = 2**24
+MOST_OPEN = 2**26
 """Places of a region with an outline: each is looked at."""
 
 
@@ -52,37 +53,38 @@ class Lattice:
     """For each cell of a grid, one that does; empty: not needed."""
 
 
+@lru_cache(maxsize=2)
 def lattice(grids: Grids, every_us: int) -> Lattice:
     """Fine enough that moving to the nearest centre adds little to a speed."""
     region = grids.region
     side = min(LATTICE_M, every_us / 1e6)
-    most = _MOST_PLACES if region.outline is None else _MOST_OPEN
+    most = _MOST_PLACES if region.outline is None else MOST_OPEN
     side = max(side, math.sqrt(region.width * region.height / most))
     columns, rows = math.ceil(region.width / side), math.ceil(region.height / side)
     dx, dy = region.width / columns, region.height / rows
     shape = columns, rows, region.x_min, region.y_min, dx, dy
     if region.outline is None:
         return Lattice(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
-    row, column = np.divmod(np.arange(columns * rows), columns)
-    x, y = region.x_min + (column + 0.5) * dx, region.y_min + (row + 0.5) * dy
-    inside = region.holds(x, y)
+    inside = region.outline.hold_rows(
+        region.x_min + (np.arange(columns) + 0.5) * dx, region.y_min + (np.arange(rows) + 0.5) * dy
+    ).ravel()
     if not inside.any():
         raise BadInput(
             "--region is too thin: no place of it is left",
             remedy="give an area that is wider than some tens of metres",
         )
-    return Lattice(*shape, inside, _anchors(grids, x, y, np.flatnonzero(inside)))
+    return Lattice(*shape, inside, _anchors(grids, columns, rows, np.flatnonzero(inside)))
 
 
-def _anchors(grids: Grids, x: Metres, y: Metres, inside: Ints) -> Ints:
-    """The place in the region that is nearest to the middle of each cell."""
-    region, (column, row) = grids.region, grids.cell_centres()
-    middle = np.column_stack([
-        region.x_min + column * region.width / grids.cells_x,
-        region.y_min + row * region.height / grids.cells_y,
-    ])  # fmt: skip
-    _, near = cKDTree(np.column_stack([x[inside], y[inside]])).query(middle)
-    anchors: Ints = inside[near].astype(np.int64)
+def _anchors(grids: Grids, columns: int, rows: int, inside: Ints) -> Ints:
+    """For each cell a place in the region: one of its own, else of the nearest cell that has one."""
+    row, column = np.divmod(inside, columns)
+    x = ((column + 0.5) / columns * grids.cells_x).astype(np.int64)
+    y = ((row + 0.5) / rows * grids.cells_y).astype(np.int64)
+    cells, first = np.unique(y * grids.cells_x + x, return_index=True)
+    middle = np.column_stack(grids.cell_centres())
+    _, near = cKDTree(middle[cells]).query(middle)
+    anchors: Ints = inside[first[near]].astype(np.int64)
     return anchors
 
 
