@@ -155,22 +155,12 @@ def register(app: typer.Typer) -> None:
 
 def show_evaluation(session: Session, found: Evaluated) -> None:
     """The numbers, in words first, then the answers to three questions."""
-    # here: the attackers are compiled kernels, which --help does not need
-    from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
-
-    groups = by_group(found.metrics)
-    for group, names in groups.items():
-        if group != BESIDE:
-            session.table(
-                [group.lower(), "value", "metric", "may be published"],
-                [
-                    (meaning_of(n).what, f"{found.metrics[n]:.4f}", n, n in found.publishable)
-                    for n in names
-                ],
-            )
-    if BESIDE in groups:
-        session.print(
-            f"{len(groups[BESIDE])} more numbers stand beside these: --json has them all."
+    for group, rows in found.in_words().items():
+        session.table(
+            [group.lower(), "value", "metric", "may be published"],
+            [(what, f"{value:.4f}", name, may) for what, value, name, may in rows],
         )
+    if found.beside:
+        session.print(f"{found.beside} more numbers stand beside these: --json has them all.")
     for verdict in found.verdicts:
         session.print(f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}")

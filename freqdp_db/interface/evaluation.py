@@ -16,6 +16,7 @@ from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.public_report import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
+from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
@@ -38,6 +39,20 @@ class Evaluated(Document):
     verdicts: list[Verdict]
     seed: int
     seconds: dict[str, float]
+
+    def in_words(self) -> dict[str, list[tuple[str, float, str, bool]]]:
+        """The main metrics by group: what each is, its value, its name, whether it may be published."""
+        groups = by_group(self.metrics)
+        return {
+            group: [(meaning_of(n).what, self.metrics[n], n, n in self.publishable) for n in names]
+            for group, names in groups.items()
+            if group != BESIDE
+        }
+
+    @property
+    def beside(self) -> int:
+        """How many more metrics there are."""
+        return len(by_group(self.metrics).get(BESIDE, ()))
 
 
 @dataclass(frozen=True)
