@@ -134,6 +134,7 @@ MOMENTS: dict[str, Patch] = {
     "copy: more rows": amid_copy(staging, "staging", 5),
     "copy: lines": amid_copy(staging, "staging_1_line", 1),
     "publish: before verifying": before(pipeline, "compare_rows"),
+    "publish: verified": after(pipeline, "compare_rows"),
     "publish: before": before(staging, "publish"),
     "published: still locked": after(staging, "publish"),
     "published: before sweeping": before(pipeline, "sweep_builds"),
