@@ -147,7 +147,7 @@ def report(
     session: Session,
     name: Name,
     public: Annotated[
-        bool, typer.Option("--public", help="Leave out whatever reads original data.")
+        bool, typer.Option("--public", help="From the released table alone. Analysts can, too.")
     ] = False,
     roads: RoadsOption = None,
     map_: MapOption = None,

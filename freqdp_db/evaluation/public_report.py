@@ -126,6 +126,10 @@ def _price(guarantee: dict[str, Any]) -> str:
     return "; ".join(claimed) or "nothing"
 
 
+def _word(value: Any) -> Any:
+    return ("yes" if value else "no") if isinstance(value, bool) else value
+
+
 def _facts(database: Database, release: Published, measured: dict[str, float]) -> dict[str, Any]:
     """Everything that is text and numbers, as the catalogue has it."""
     return {
@@ -143,7 +147,7 @@ def _facts(database: Database, release: Published, measured: dict[str, float]) -
         "rows": release.rows,
         "granted": release.granted,
         "guarantee": release.guarantee,
-        "parameters": {k.replace("_", " "): v for k, v in release.parameters.items()},
+        "parameters": {k: _word(v) for k, v in release.parameters.items()},
         "verdicts": [],
         "metrics": measured,
         "groups": by_group(list(measured)),
