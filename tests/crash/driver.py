@@ -74,10 +74,13 @@ def amid_copy(owner: ModuleType, relation: str, chunks: int) -> Patch:
     def patch(pause: Pause) -> None:
         real = owner.write_records
 
-        def stopping(connection: Any, target: Any, columns: Any, rows: Iterable[Any]) -> None:
+        def stopping(
+            connection: Any, target: Any, columns: Any, rows: Iterable[Any], **more: Any
+        ) -> None:
             name = target.as_string(None).rpartition(".")[2].strip('"')
             wanted = name.rstrip("0123456789").rstrip("_") == relation or name == relation
-            real(connection, target, columns, _stop_after(rows, chunks, pause) if wanted else rows)
+            given = _stop_after(rows, chunks, pause) if wanted else rows
+            real(connection, target, columns, given, **more)
 
         owner.write_records = stopping  # type: ignore[attr-defined]
 
