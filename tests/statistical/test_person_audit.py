@@ -17,7 +17,7 @@ from freqdp_db.evaluation.audit import persons
 from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
 from freqdp_db.mechanisms.noise import RandomSource, SeededSource
 from freqdp_db.methods.contract import World
-from freqdp_db.methods.synthesis import measuring
+from freqdp_db.methods.synthesis import fitting, measuring
 from freqdp_db.methods.synthesis.measuring import with_noise
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
@@ -34,6 +34,13 @@ def world() -> World:
     trajectories, places = small_city(200, 3)
     build = Build(trajectories, places, Clock(1, 1), 3857, 3857)
     return World(build, facts=lambda region, period: (REGION, PERIOD))
+
+
+@pytest.fixture(autouse=True)
+def rough_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases are made by the hundred here: what their fit is worth does not matter."""
+    monkeypatch.setattr(fitting, "SIMULATED", 300)
+    monkeypatch.setattr(fitting.fitted, "__defaults__", (2,))
 
 
 def asked(epsilon: str) -> StrictOptions:

@@ -11,6 +11,7 @@ Whoever has the released trips alone counts them, and how many pass where the on
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -27,7 +28,7 @@ from freqdp_db.methods.synthesis.noisy import planned_from
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE
 from freqdp_db.methods.synthesis.public import Region
-from freqdp_db.methods.synthesis.strict import carry_out
+from freqdp_db.methods.synthesis.strict import carry_out, released_size
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.methods.synthesis.vectors import size_counts, vectors_of
 
@@ -36,6 +37,8 @@ _FEW = 50
 _SIDE = 15
 _STEPS = 100_000
 """Shares are looked at in steps of this part."""
+_MOST_TRIPS = 1_000
+"""Of a release so many are made: where they pass shows in them."""
 _MOST_APART = 40.0
 _SURE = 5.0
 """Standard deviations that a bound stays on the safe side by."""
@@ -95,11 +98,13 @@ def released_told_apart(
     for w, trips in enumerate((here, there)):
         for run in range(runs):
             drawn = measured(trips, region, period, options.parameters, source)
-            made = carry_out(drawn, region, period, options.parameters)[1]
+            count = released_size(drawn, options.parameters)
+            fewer = replace(options.parameters, size=min(count, _MOST_TRIPS))
+            made = carry_out(drawn, region, period, fewer)[1]
             t, places = made.trajectories, made.places
             out = Trips(np.array([0, len(t)]), t.offsets, places.x[t.location],
                         places.y[t.location], t.at)  # fmt: skip
-            seen["number of trips"][w, run] = len(t)
+            seen["number of trips"][w, run] = count
             seen["where they pass"][w, run] = _STEPS * (_passing(out, region) @ where) / len(t)
     delta = 0.0 if options.parameters.pure else float(options.delta)
     found = {}
