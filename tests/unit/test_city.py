@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from freqdp_db.errors import BadInput
+from freqdp_db.loading.agenda import make_places
 from freqdp_db.loading.city import Chunk, City
 from freqdp_db.loading.dirt import SHARES
 from freqdp_db.loading.network import LON, make_network, to_degrees
@@ -162,3 +163,27 @@ def test_small_and_uneven_casts(objects: int) -> None:
     chunks = list(City(objects, 1, np.random.default_rng(1)).chunks())
     assert sum(c.objects for c in chunks) == objects
     assert sum(len(np.unique(c.samples.object_id)) for c in chunks) <= objects
+
+
+def test_points_of_interest_change_nothing_that_moves(city: City) -> None:
+    again = City(60, 7, np.random.default_rng(1)).interest
+    other = City(60, 7, np.random.default_rng(2)).interest
+    assert (city.interest.lon == again.lon).all()
+    assert (city.interest.category == again.category).all()
+    assert len(other.lon) != len(again.lon) or (other.lon != again.lon).any()
+    # what is drawn for those who move is what it would be without points
+    plain = np.random.default_rng(1)
+    network = make_network(plain)
+    places = make_places(network, plain)
+    assert (places.hotspots == city.places.hotspots).all()
+    assert (plain.permutation(60) < 6).tolist() == city._taxi.tolist()
+
+
+def test_offices_are_in_the_middle_and_schools_are_not(city: City) -> None:
+    lon, lat = to_degrees(np.zeros(1), np.zeros(1))
+    away = np.hypot((city.interest.lon - lon) * 0.63, city.interest.lat - lat)
+    near = {c: np.median(away[city.interest.category == c]) for c in (b"office", b"school")}
+    assert near[b"office"] < 0.6 * near[b"school"]
+    _, counts = np.unique(city.interest.category, return_counts=True)
+    assert len(counts) == 8
+    assert counts.min() > 50
