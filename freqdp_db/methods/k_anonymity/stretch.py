@@ -124,20 +124,81 @@ def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely,
                 if cost < best:
                     best, where = cost, j
                 j += 1 if way == 0 else -1
-        low[c], middle[c], likely[c] = best, nearest, where
-        total += best * min(CHUNK, length[a] - c * CHUNK)
+        low[c], middle[c], likely[c] = best * min(CHUNK, length[a] - c * CHUNK), nearest, where
+        total += low[c]
+        if total / scale >= limit:
+            return FAR
+    # the same, box by box
+    for c in range(count):
+        here = min(CHUNK, length[a] - c * CHUNK)
+        total -= low[c]
+        low[c] = _chunk_at_least(
+            boxes, extremes, at[a] + c, here, first_b, end_b, middle[c], n_a, n_b, near
+        )
+        total += low[c]
         if total / scale >= limit:
             return FAR
     # what it does cost
     for c in range(count):
         here = min(CHUNK, length[a] - c * CHUNK)
-        total -= low[c] * here
+        total -= low[c]
         total += _chunk_cost(
             boxes, extremes, at[a] + c, here, first_b, end_b, middle[c], likely[c], n_a, n_b, near
         )
         if total / scale >= limit:
             return FAR
     return total / scale
+
+
+@njit(nogil=True, cache=True)
+def _chunk_at_least(boxes, extremes, chunk, here, first_b, end_b, middle, n_a, n_b, near):  # type: ignore[no-untyped-def]
+    """The least that the boxes of a chunk can cost a row, each box against chunks."""
+    most_time = MOST_MINUTES * (n_a + n_b)
+    one = extremes[chunk]
+    for i in range(CHUNK):
+        near[i] = _MOST
+    worst = _MOST
+    for way in range(2):
+        j = middle if way == 0 else middle - 1
+        while first_b <= j < end_b:
+            other = extremes[j]
+            if TIME_WEIGHT * min(_at_least(one, other, way, n_a, n_b), most_time) >= worst:
+                break
+            worst = _lower(boxes[chunk], other, _short(n_a), _short(n_b), near)
+            j += 1 if way == 0 else -1
+    total = 0
+    for i in range(here):
+        total += near[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _lower(chunk, other, n_one, n_other, near):  # type: ignore[no-untyped-def]
+    """Lower `near` to the least that each box can cost any of a chunk; returns the largest of it."""
+    most_space, most_time = _short(200) * (n_one + n_other), _short(480) * (n_one + n_other)
+    most_space, most_time = _short(most_space), _short(most_time)
+    a, b, c, d = other[0], other[1], other[2], other[3]
+    e, f, g, h = other[4], other[5], other[6], other[7]
+    k, l, m, n = other[8], other[9], other[10], other[11]  # noqa: E741
+    zero, worst = _short(0), _short(0)
+    for i in range(CHUNK):
+        x0, x1, y0, y1 = chunk[0, i], chunk[1, i], chunk[2, i], chunk[3, i]
+        t0, t1 = chunk[4, i], chunk[5, i]
+        one = max(_short(x0 - b), zero) + max(_short(c - x1), zero)
+        one = _short(one + max(_short(y0 - f), zero) + max(_short(g - y1), zero))
+        two = max(_short(a - x0), zero) + max(_short(x1 - d), zero)
+        two = _short(two + max(_short(e - y0), zero) + max(_short(y1 - h), zero))
+        space = _short(_short(n_one * one) + _short(n_other * two))
+        one = _short(max(_short(t0 - l), zero) + max(_short(m - t1), zero))
+        two = _short(max(_short(k - t0), zero) + max(_short(t1 - n), zero))
+        time = _short(_short(n_one * one) + _short(n_other * two))
+        cost = _short(
+            _short(_short(12) * min(space, most_space)) + _short(_short(5) * min(time, most_time))
+        )
+        least = min(near[i], cost)
+        near[i] = least
+        worst = max(worst, least)
+    return worst
 
 
 @njit(nogil=True, cache=True)
