@@ -19,6 +19,8 @@ from numba import njit
 CHUNK = 16
 FAR = 1e30
 """More than anything costs."""
+FEW = 4
+"""So many partners of a row are known at once: most of them leave before it is its turn."""
 SPACE_WEIGHT, TIME_WEIGHT = 12, 5
 MOST_CELLS, MOST_MINUTES = 200, 480
 WHOLE = 4800.0
@@ -128,16 +130,6 @@ def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely,
         total += low[c]
         if total / scale >= limit:
             return FAR
-    # the same, box by box
-    for c in range(count):
-        here = min(CHUNK, length[a] - c * CHUNK)
-        total -= low[c]
-        low[c] = _chunk_at_least(
-            boxes, extremes, at[a] + c, here, first_b, end_b, middle[c], n_a, n_b, near
-        )
-        total += low[c]
-        if total / scale >= limit:
-            return FAR
     # what it does cost
     for c in range(count):
         here = min(CHUNK, length[a] - c * CHUNK)
@@ -148,57 +140,6 @@ def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely,
         if total / scale >= limit:
             return FAR
     return total / scale
-
-
-@njit(nogil=True, cache=True)
-def _chunk_at_least(boxes, extremes, chunk, here, first_b, end_b, middle, n_a, n_b, near):  # type: ignore[no-untyped-def]
-    """The least that the boxes of a chunk can cost a row, each box against chunks."""
-    most_time = MOST_MINUTES * (n_a + n_b)
-    one = extremes[chunk]
-    for i in range(CHUNK):
-        near[i] = _MOST
-    worst = _MOST
-    for way in range(2):
-        j = middle if way == 0 else middle - 1
-        while first_b <= j < end_b:
-            other = extremes[j]
-            if TIME_WEIGHT * min(_at_least(one, other, way, n_a, n_b), most_time) >= worst:
-                break
-            worst = _lower(boxes[chunk], other, _short(n_a), _short(n_b), near)
-            j += 1 if way == 0 else -1
-    total = 0
-    for i in range(here):
-        total += near[i]
-    return total
-
-
-@njit(nogil=True, cache=True)
-def _lower(chunk, other, n_one, n_other, near):  # type: ignore[no-untyped-def]
-    """Lower `near` to the least that each box can cost any of a chunk; returns the largest of it."""
-    most_space, most_time = _short(200) * (n_one + n_other), _short(480) * (n_one + n_other)
-    most_space, most_time = _short(most_space), _short(most_time)
-    a, b, c, d = other[0], other[1], other[2], other[3]
-    e, f, g, h = other[4], other[5], other[6], other[7]
-    k, l, m, n = other[8], other[9], other[10], other[11]  # noqa: E741
-    zero, worst = _short(0), _short(0)
-    for i in range(CHUNK):
-        x0, x1, y0, y1 = chunk[0, i], chunk[1, i], chunk[2, i], chunk[3, i]
-        t0, t1 = chunk[4, i], chunk[5, i]
-        one = max(_short(x0 - b), zero) + max(_short(c - x1), zero)
-        one = _short(one + max(_short(y0 - f), zero) + max(_short(g - y1), zero))
-        two = max(_short(a - x0), zero) + max(_short(x1 - d), zero)
-        two = _short(two + max(_short(e - y0), zero) + max(_short(y1 - h), zero))
-        space = _short(_short(n_one * one) + _short(n_other * two))
-        one = _short(max(_short(t0 - l), zero) + max(_short(m - t1), zero))
-        two = _short(max(_short(k - t0), zero) + max(_short(t1 - n), zero))
-        time = _short(_short(n_one * one) + _short(n_other * two))
-        cost = _short(
-            _short(_short(12) * min(space, most_space)) + _short(_short(5) * min(time, most_time))
-        )
-        least = min(near[i], cost)
-        near[i] = least
-        worst = max(worst, least)
-    return worst
 
 
 @njit(nogil=True, cache=True)
@@ -243,33 +184,41 @@ def _compare(boxes, chunk, here, other, least, n_a, n_b, near):  # type: ignore[
 
 
 @njit(nogil=True, cache=True)
-def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """For each row of the range, the cheapest of those before it, and what it costs."""
-    cost, partner = np.full(last - first, FAR), np.full(last - first, -1)
+def _search(row, others, cost, partner, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """Fill in the cheapest of some for a row, in order; of equal ones the first of `others`."""
+    cost[:], partner[:] = FAR, -1
     low, near = np.empty(longest, np.int64), np.empty(CHUNK, np.int32)
     middle, likely = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    last = len(cost) - 1
+    for other in others:
+        found = stretch(
+            boxes, extremes, at, length, size, other, row, cost[last], low, middle, likely, near
+        )
+        if found < cost[last]:
+            i = last
+            while i > 0 and found < cost[i - 1]:
+                cost[i], partner[i] = cost[i - 1], partner[i - 1]
+                i -= 1
+            cost[i], partner[i] = found, other
+
+
+@njit(nogil=True, cache=True)
+def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """For each row of the range, the cheapest few of those before it, and what they cost."""
+    cost, partner = np.empty((last - first, FEW)), np.empty((last - first, FEW), np.int64)
+    others = np.arange(last)
     for row in range(first, last):
-        best, which = FAR, -1
-        for other in range(row):
-            found = stretch(
-                boxes, extremes, at, length, size, other, row, best, low, middle, likely, near
-            )
-            if found < best:
-                best, which = found, other
-        cost[row - first], partner[row - first] = best, which
+        i = row - first
+        _search(
+            row, others[:row], cost[i], partner[i], longest, boxes, extremes, at, length, size
+        )  # fmt: skip
     return cost, partner
 
 
 @njit(nogil=True, cache=True)
-def nearest_among(first, last, row, others, limit, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """The cheapest for a row among some, in ascending order; none that costs `limit` or more."""
-    partner = -1
-    low, near = np.empty(longest, np.int64), np.empty(CHUNK, np.int32)
-    middle, likely = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    for i in range(first, last):
-        found = stretch(
-            boxes, extremes, at, length, size, others[i], row, limit, low, middle, likely, near
-        )
-        if found < limit:
-            limit, partner = found, others[i]
-    return limit, partner
+def nearest_among(first, last, row, others, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """The cheapest few for a row among some, which ascend."""
+    cost, partner = np.empty(FEW), np.empty(FEW, np.int64)
+    some = others[first:last]
+    _search(row, some, cost, partner, longest, boxes, extremes, at, length, size)
+    return cost, partner
