@@ -1,7 +1,7 @@
 """Points of interest of a made-up city: what there is at its places, by category.
 
-Each category is partly where many go, near the hotspots, and partly where people live. Offices
-and hotels are nearly all in the middle, schools and clinics everywhere.
+Each category is partly where many go, near the hotspots, and partly where people live: offices and
+hotels are nearly all where many go, schools and clinics everywhere.
 """
 
 from __future__ import annotations

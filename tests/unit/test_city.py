@@ -179,11 +179,30 @@ def test_points_of_interest_change_nothing_that_moves(city: City) -> None:
     assert (plain.permutation(60) < 6).tolist() == city._taxi.tolist()
 
 
-def test_offices_are_in_the_middle_and_schools_are_not(city: City) -> None:
-    lon, lat = to_degrees(np.zeros(1), np.zeros(1))
-    away = np.hypot((city.interest.lon - lon) * 0.63, city.interest.lat - lat)
-    near = {c: np.median(away[city.interest.category == c]) for c in (b"office", b"school")}
-    assert near[b"office"] < 0.6 * near[b"school"]
-    _, counts = np.unique(city.interest.category, return_counts=True)
+def test_offices_are_where_many_go_and_schools_are_not(city: City) -> None:
+    lon, lat = to_degrees(
+        *(side[city.places.hotspots] for side in (city.network.x, city.network.y))
+    )
+    found = city.interest
+    away = np.hypot((found.lon[:, None] - lon) * 70.4, (found.lat[:, None] - lat) * 111.2).min(
+        axis=1
+    )
+    near = {c: (away[found.category == c] < 0.4).mean() for c in (b"office", b"school")}
+    assert near[b"office"] > 1.4 * near[b"school"]
+    _, counts = np.unique(found.category, return_counts=True)
     assert len(counts) == 8
     assert counts.min() > 50
+
+
+def test_people_meet(chunk: Chunk) -> None:
+    """As 60 taxis of a real city do: a handful of times a week and more, and nearly all of them."""
+    good = _clean(chunk)
+    samples = chunk.samples.take(np.flatnonzero(good))
+    _, who = np.unique(samples.object_id, return_inverse=True)
+    window = samples.at_us // 300_000_000
+    cell = np.column_stack([np.floor(samples.x / 0.0071), np.floor(samples.y / 0.0045), window])
+    there = np.unique(np.column_stack([cell, who]), axis=0)
+    _, crowd, size = np.unique(there[:, :3], axis=0, return_inverse=True, return_counts=True)
+    met = np.bincount(there[size[crowd.ravel()] > 1, 3].astype(np.int64), minlength=60)
+    assert 5 <= np.median(met) <= 100
+    assert (met == 0).mean() < 0.1
