@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import heapq
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,8 @@ from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import Thinned, has_room
+from freqdp_db.edits.applying import Thinned
+from freqdp_db.edits.timing import detour, free_steps, own_gaps
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.search.best import Nearest, Queries
@@ -29,7 +31,7 @@ PAPER_SPREAD_MM = -1
 
 @njit(nogil=True, cache=True)
 def _spread_out(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, kept, x, y, step, spread_mm,
+    first, last, offsets, location, at, kept, x, y, step, gap, spread_mm,
     run_offsets, run_place, slots,
 ):  # fmt: skip
     """Choose the segments for every run of each trajectory."""
@@ -46,23 +48,27 @@ def _spread_out(  # type: ignore[no-untyped-def]
                 position[k], loss[k] = -1, 0
             continue
         segments = max(hi - lo - 1, 1)
-        room = np.ones(segments, np.bool_)
+        free, taken = np.zeros(segments, np.int64), np.zeros(segments, np.int64)
         for i in range(hi - lo - 1):
-            room[i] = has_room(at[lo + i], at[lo + i + 1], step)
-        cost = np.empty(segments, np.int64)
+            free[i] = free_steps(at[lo + i], at[lo + i + 1], step)
+        own = own_gaps(at, lo, hi, gap)
+        usual = step if spread_mm < 0 else own[len(own) // 2]
+        cost, length = np.empty(segments, np.int64), np.empty(segments, np.int64)
         for run in range(r0, r1):
             px, py = x[run_place[run]], y[run_place[run]]
             for i in range(segments):
-                a, b = location[lo + i], location[min(lo + i + 1, hi - 1)]
+                j = min(i + 1, hi - lo - 1)
+                a, b = location[lo + i], location[lo + j]
                 cost[i] = to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
-            chosen = _choose(cost, room, spread_mm)
+                length[i] = at[lo + j] - at[lo + i] - detour(px, py, x[a], y[a], x[b], y[b])
             wanted = slots[run + 1] - slots[run]
-            rounds, more = wanted // len(chosen), wanted % len(chosen)
-            times = np.zeros(segments, np.int64)
-            for j in range(min(len(chosen), wanted)):
-                times[chosen[j]] = rounds + (1 if j < more else 0)
+            times = _share_out(
+                _within(cost, free, taken, spread_mm, wanted),
+                cost, length, free, taken, usual, wanted,
+            )  # fmt: skip
             k = slots[run] - begin
             for i in range(segments):
+                taken[i] += times[i]
                 for _ in range(times[i]):
                     position[k] = kept[lo + i]
                     loss[k] = cost[i]
@@ -71,37 +77,68 @@ def _spread_out(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
-    """Segments to use, in the order of use: by (loss, position).
+def _within(cost, free, taken, spread_mm, wanted):  # type: ignore[no-untyped-def]
+    """Segments in order of (loss, position): those within the spread, at least the nearest ones.
 
-    With a spread: those within it, at least the nearest one; of these, segments without a free
-    time step between their ends only if there is no other. Paper: all, those without a free step
-    last.
+    More of them if these have not enough free time steps. Paper: all.
     """
     reach = cost[0]
     for i in range(len(cost)):
         reach = min(reach, cost[i])
     reach = max(reach, spread_mm)
-    chosen = np.empty(len(cost), np.int64)
-    n = 0
-    for with_room in (True, False):
-        # those in question, before they are sorted: with a spread it is few of them
-        start = n
-        for i in range(len(cost)):
-            if room[i] == with_room and (spread_mm < 0 or cost[i] <= reach):
-                chosen[n] = i
-                n += 1
-        key = np.empty(n - start, np.int64)
-        for j in range(n - start):
-            key[j] = cost[chosen[start + j]]
-        order = stable_order(key)
-        for j in range(n - start):
-            order[j] = chosen[start + order[j]]
-        for j in range(n - start):
-            chosen[start + j] = order[j]
-        if n > 0 and spread_mm >= 0:
-            break
-    return chosen[:n]
+    found = np.empty(len(cost), np.int64)
+    n = room = 0
+    for i in range(len(cost)):
+        if spread_mm < 0 or cost[i] <= reach:
+            found[n] = i
+            n += 1
+            room += max(free[i] - taken[i], 0)
+    if spread_mm >= 0 and room < wanted:
+        order = stable_order(cost)
+        while n < len(order) and room < wanted:
+            room += max(free[order[n]] - taken[order[n]], 0)
+            n += 1
+        return order[:n]
+    # those in question, before they are sorted: with a spread it is few of them
+    order = stable_order(cost[found[:n]])
+    for j in range(n):
+        order[j] = found[order[j]]
+    return order
+
+
+@njit(cache=True)
+def _share_out(chosen, cost, length, free, taken, usual, wanted):  # type: ignore[no-untyped-def]
+    """How many samples each segment takes.
+
+    Rounds over the chosen segments, nearest first, as long as the samples in them are at least as
+    far apart in time as is usual. What is left goes, one by one, where they stay farthest apart.
+    """
+    times = np.zeros(len(length), np.int64)
+    left, going = wanted, True
+    while left > 0 and going:
+        going = False
+        for i in chosen:
+            n = taken[i] + times[i]
+            if left > 0 and n < free[i] and length[i] // usual - 1 > n:
+                times[i] += 1
+                left -= 1
+                going = True
+    if left == 0:
+        return times
+    heap = [_crowding(i, cost, length, free, taken[i] + times[i]) for i in chosen]
+    heapq.heapify(heap)
+    for _ in range(left):
+        i = heap[0][-1]
+        times[i] += 1
+        heapq.heapreplace(heap, _crowding(i, cost, length, free, taken[i] + times[i]))
+    return times
+
+
+@njit(cache=True)
+def _crowding(i, cost, length, free, there):  # type: ignore[no-untyped-def]
+    """How little room one more sample has in a segment where so many are: full ones come last."""
+    apart = length[i] // (there + 2)
+    return there >= free[i], -apart if there < free[i] else there, cost[i], i
 
 
 def insert_locally(
@@ -122,6 +159,7 @@ def insert_locally(
         locations.x,
         locations.y,
         clock.step_us,
+        clock.median_gap_us,
         spread_mm,
         offsets_of(targets.trajectory[order], len(state)),
         targets.location[order],

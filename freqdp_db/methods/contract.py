@@ -79,6 +79,8 @@ class World:
 
     facts: Facts | None = None
     """What is public of the data, in the build's metres; None: nothing was said."""
+    drawn_by: str | None = None
+    """The version of the software that made the draw of the step that is replayed."""
 
     def public_facts(self, region: Any, period: Any) -> tuple[Region, Period]:
         """The region and the period that a release is made for."""

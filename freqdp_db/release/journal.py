@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -171,8 +171,9 @@ class ReplayJournal:
     ) -> State:
         logged = self._load(number, "log", step.logs)
         recorded = self._steps[number]
+        then = replace(world, drawn_by=recorded.software)
         try:
-            after: State = step.replay(world, state, drawn, logged, options)
+            after: State = step.replay(then, state, drawn, logged, options)
             found = step.check(world, state, drawn, logged, after, options)
         except VerificationFailed as error:
             raise VerificationFailed(f"step {number}: {error.message}") from None

@@ -69,7 +69,7 @@ class ClosureStep(EditingStep[ClosureOptions, PfTargets]):
         thinned = delete(state.trajectories, deletions)
         # every target is 0: nothing is inserted
         none = insert_locally(thinned, state.places, drawn, world.clock, PAPER_SPREAD_MM)
-        after = insert(thinned, none, state.places, world.clock)
+        after = insert(thinned, none, state.places, world.clock, None)
         return Edits(deletions, none), edited(state, after)
 
     def reached(self, frequencies: Frequencies, drawn: PfTargets) -> Ints:

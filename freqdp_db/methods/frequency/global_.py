@@ -13,7 +13,7 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import Edits, TfTargets
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, edited, reached_tf
+from freqdp_db.methods.frequency.editing import EditingStep, edited, key_of, reached_tf
 from freqdp_db.methods.frequency.shared import EPSILON_SHARE, SIGNATURE, user_costs
 from freqdp_db.methods.parameters import parameter
 
@@ -57,7 +57,7 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
         insertions = insert_globally(
             thinned, state.places, drawn, state.rank, world.search or search_in_memory
         )
-        after = insert(thinned, insertions, state.places, world.clock)
+        after = insert(thinned, insertions, state.places, world.clock, key_of(drawn))
         return Edits(deletions, insertions), edited(state, after)
 
     def reached(self, frequencies: Frequencies, drawn: TfTargets) -> Ints:

@@ -14,7 +14,7 @@ from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, edited, reached_pf
+from freqdp_db.methods.frequency.editing import EditingStep, edited, key_of, reached_pf
 from freqdp_db.methods.frequency.shared import EPSILON_SHARE, SIGNATURE, user_costs
 from freqdp_db.methods.kinds import WIDEST_M, Number
 from freqdp_db.methods.parameters import parameter
@@ -73,7 +73,7 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
         deletions = delete_locally(before, state.places, drawn)
         thinned = delete(before, deletions)
         insertions = insert_locally(thinned, state.places, drawn, world.clock, options.spread_mm)
-        after = insert(thinned, insertions, state.places, world.clock)
+        after = insert(thinned, insertions, state.places, world.clock, key_of(drawn))
         return Edits(deletions, insertions), edited(state, after)
 
     def require_possible(self, options: LocalOptions, objects: int, samples: int) -> None:

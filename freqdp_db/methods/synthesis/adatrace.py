@@ -49,7 +49,7 @@ from freqdp_db.methods.synthesis.layout import (
     Grids,
 )
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.streams import SEED_WORDS
+from freqdp_db.columns.streams import SEED_WORDS
 from freqdp_db.methods.synthesis.trips import Trips
 
 SIDE = 6

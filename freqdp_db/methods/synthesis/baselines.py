@@ -16,7 +16,7 @@ from freqdp_db.methods.synthesis.options import LARGEST_SIZE
 from freqdp_db.methods.synthesis.plan import SCALE
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import Parts, emitted, joined, lattice, sampled
-from freqdp_db.methods.synthesis.streams import derived, key
+from freqdp_db.columns.streams import derived, key
 
 Released = tuple[Trajectories, Locations]
 

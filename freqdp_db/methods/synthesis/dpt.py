@@ -40,7 +40,7 @@ from freqdp_db.methods.synthesis.baseline import (
 from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.layout import DAYPARTS, HEADING_X, HEADING_Y, HEADINGS, Grids
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.streams import SEED_WORDS, stream, uniform
+from freqdp_db.columns.streams import SEED_WORDS, stream, uniform
 from freqdp_db.methods.synthesis.trips import Trips
 
 SIDES = (16, 8, 4)

@@ -18,7 +18,7 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     Grids,
 )
-from freqdp_db.methods.synthesis.streams import derived, uniform_block
+from freqdp_db.columns.streams import derived, uniform_block
 from freqdp_db.methods.synthesis.walks import counted, walk
 
 ROUNDS = 12

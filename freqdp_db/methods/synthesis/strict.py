@@ -25,7 +25,7 @@ from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Plan
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.roads import Roads, road_graph
 from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
-from freqdp_db.methods.synthesis.streams import SEED_WORDS, key
+from freqdp_db.columns.streams import SEED_WORDS, key
 
 name = "strict"
 
