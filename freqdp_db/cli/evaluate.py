@@ -75,6 +75,21 @@ def register(app: typer.Typer) -> None:
         ] = None,
         roads: RoadsOption = None,
         map_: MapOption = None,
+        paper: Annotated[
+            bool,
+            typer.Option(
+                "--paper",
+                help="The paper's whole table beside its published values, and its two figures; "
+                "needs --roads.",
+            ),
+        ] = False,
+        poi: Annotated[
+            str | None,
+            typer.Option("--poi", help="With --paper: points of interest for klt: schema.table."),
+        ] = None,
+        category: Annotated[
+            str | None, typer.Option("--category", help="With --poi: its column of categories.")
+        ] = None,
         out: Annotated[
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
@@ -92,6 +107,9 @@ def register(app: typer.Typer) -> None:
             time_step=time_step,
             roads=roads,
             map=map_,
+            paper=paper,
+            poi=poi,
+            category=category,
             out=out,
             force=force,
             progress=session.progress(),

@@ -132,7 +132,7 @@ def _insert_range(  # type: ignore[no-untyped-def]
                 a = location[lo + i]
                 for j in range(count + 1):
                     b = out_location[k + j] if j < count else location[lo + i + 1]
-                    ways[j] = math.hypot(x[b] - x[a], y[b] - y[a])
+                    ways[j] = math.sqrt((x[b] - x[a]) ** 2 + (y[b] - y[a]) ** 2)
                     a = b
                 fill_times(
                     out_at[k : k + count], at[lo + i], at[lo + i + 1], ways, own, step,

@@ -1,7 +1,8 @@
 """Insertions: which segments take a new occurrence of a place.
 
 The loss is the distance from the place to the segment, on the trajectories as the deletions left
-them.
+them. Whoever shares an instant with a neighbour, or comes too soon after one, is known for an
+insertion: so samples go where there is time for them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from freqdp_db.search.nearest import index_segments, nearest_trajectories
 
 PAPER_SPREAD_MM = -1
 """Stands for `--spread paper`: the K nearest segments, however far."""
+_FARTHER = 4
+"""So many times the spread: where segments within it have no free time step left, up to there."""
+_NEARBY_MM = 500_000
+"""Of global insertions: so much farther than the nearest segment."""
 
 
 @njit(nogil=True, cache=True)
@@ -48,12 +53,12 @@ def _spread_out(  # type: ignore[no-untyped-def]
                 position[k], loss[k] = -1, 0
             continue
         segments = max(hi - lo - 1, 1)
-        free, taken = np.zeros(segments, np.int64), np.zeros(segments, np.int64)
-        for i in range(hi - lo - 1):
-            free[i] = free_steps(at[lo + i], at[lo + i + 1], step)
+        free = _free_of(at, lo, hi, step)
+        taken = np.zeros(segments, np.int64)
         own = own_gaps(at, lo, hi, gap)
-        usual = step if spread_mm < 0 else own[len(own) // 2]
+        usual = own[len(own) // 2]
         cost, length = np.empty(segments, np.int64), np.empty(segments, np.int64)
+        room = free.copy()
         for run in range(r0, r1):
             px, py = x[run_place[run]], y[run_place[run]]
             for i in range(segments):
@@ -61,11 +66,11 @@ def _spread_out(  # type: ignore[no-untyped-def]
                 a, b = location[lo + i], location[lo + j]
                 cost[i] = to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
                 length[i] = at[lo + j] - at[lo + i] - detour(px, py, x[a], y[a], x[b], y[b])
+                if spread_mm >= 0:
+                    room[i] = min(free[i], length[i] // usual - 1)
             wanted = slots[run + 1] - slots[run]
-            times = _share_out(
-                _within(cost, free, taken, spread_mm, wanted),
-                cost, length, free, taken, usual, wanted,
-            )  # fmt: skip
+            chosen = _within(cost, free, taken, spread_mm, wanted)
+            times = _share_out(chosen, cost, length, room, free, taken, wanted)
             k = slots[run] - begin
             for i in range(segments):
                 taken[i] += times[i]
@@ -77,49 +82,59 @@ def _spread_out(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _free_of(at, lo, hi, step):  # type: ignore[no-untyped-def]
+    """How many free time steps each segment of a trajectory has."""
+    free = np.zeros(max(hi - lo - 1, 1), np.int64)
+    for i in range(hi - lo - 1):
+        free[i] = free_steps(at[lo + i], at[lo + i + 1], step)
+    return free
+
+
+@njit(cache=True)
 def _within(cost, free, taken, spread_mm, wanted):  # type: ignore[no-untyped-def]
     """Segments in order of (loss, position): those within the spread, at least the nearest ones.
 
-    More of them if these have not enough free time steps. Paper: all.
+    If these have too few free time steps, others that are not much farther. Paper: all.
     """
+    if spread_mm < 0:
+        return stable_order(cost)
     reach = cost[0]
     for i in range(len(cost)):
         reach = min(reach, cost[i])
     reach = max(reach, spread_mm)
     found = np.empty(len(cost), np.int64)
-    n = room = 0
+    near = steps = 0
     for i in range(len(cost)):
-        if spread_mm < 0 or cost[i] <= reach:
-            found[n] = i
-            n += 1
-            room += max(free[i] - taken[i], 0)
-    if spread_mm >= 0 and room < wanted:
-        order = stable_order(cost)
-        while n < len(order) and room < wanted:
-            room += max(free[order[n]] - taken[order[n]], 0)
-            n += 1
-        return order[:n]
-    # those in question, before they are sorted: with a spread it is few of them
-    order = stable_order(cost[found[:n]])
-    for j in range(n):
-        order[j] = found[order[j]]
-    return order
+        if cost[i] <= reach:
+            found[near] = i
+            near += 1
+            steps += max(free[i] - taken[i], 0)
+    if steps >= wanted:
+        # those in question, before they are sorted: it is few of them
+        order = stable_order(cost[found[:near]])
+        for j in range(near):
+            order[j] = found[order[j]]
+        return order
+    order = stable_order(cost)
+    while near < len(order) and steps < wanted and cost[order[near]] <= _FARTHER * reach:
+        steps += max(free[order[near]] - taken[order[near]], 0)
+        near += 1
+    return order[:near]
 
 
 @njit(cache=True)
-def _share_out(chosen, cost, length, free, taken, usual, wanted):  # type: ignore[no-untyped-def]
+def _share_out(chosen, cost, length, room, free, taken, wanted):  # type: ignore[no-untyped-def]
     """How many samples each segment takes.
 
-    Rounds over the chosen segments, nearest first, as long as the samples in them are at least as
-    far apart in time as is usual. What is left goes, one by one, where they stay farthest apart.
+    Rounds over the chosen segments, nearest first, as long as they have room. What is left goes,
+    one by one, where samples stay farthest apart in time.
     """
     times = np.zeros(len(length), np.int64)
     left, going = wanted, True
     while left > 0 and going:
         going = False
         for i in chosen:
-            n = taken[i] + times[i]
-            if left > 0 and n < free[i] and length[i] // usual - 1 > n:
+            if left > 0 and taken[i] + times[i] < room[i]:
                 times[i] += 1
                 left -= 1
                 going = True
@@ -136,9 +151,9 @@ def _share_out(chosen, cost, length, free, taken, usual, wanted):  # type: ignor
 
 @njit(cache=True)
 def _crowding(i, cost, length, free, there):  # type: ignore[no-untyped-def]
-    """How little room one more sample has in a segment where so many are: full ones come last."""
-    apart = length[i] // (there + 2)
-    return there >= free[i], -apart if there < free[i] else there, cost[i], i
+    """How crowded a segment is where so many samples are: those without a free step come last."""
+    full = there >= free[i]
+    return full, there if full else -(length[i] // (there + 2)), cost[i], i
 
 
 def insert_locally(
@@ -211,6 +226,7 @@ def insert_globally(
     locations: Locations,
     targets: TfTargets,
     rank: Ints,
+    clock: Clock,
     search: Search = search_in_memory,
 ) -> EditRuns:
     """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
@@ -228,14 +244,45 @@ def insert_globally(
     position[hit] = thinned.position[state.offsets[found.trajectory[hit]] + found.position[hit]]
     place = places[query]
     order = np.lexsort((place, trajectory))
-    return EditRuns(
-        "i",
-        trajectory[order],
-        place[order],
-        np.arange(len(order) + 1, dtype=np.int64),
-        position[order],
-        found.loss_mm[order],
-    )
+    trajectory, place = trajectory[order], place[order]
+    parts = map_ranges(
+        _find_room, state.offsets, state.offsets, state.location, state.at, thinned.position,
+        locations.x, locations.y, clock.step_us, offsets_of(trajectory, len(state)), place,
+        position[order], found.loss_mm[order],
+    )  # fmt: skip
+    position, loss = joined(parts)
+    slots = np.arange(len(order) + 1, dtype=np.int64)
+    return EditRuns("i", trajectory, place, slots, position, loss)
+
+
+@njit(nogil=True, cache=True)
+def _find_room(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, kept, x, y, step, edit_offsets, place, position, loss
+):
+    """Where the nearest segment has no free time step left: the next one nearby that has."""
+    begin = edit_offsets[first]
+    position = position[begin : edit_offsets[last]].copy()
+    loss = loss[begin : edit_offsets[last]].copy()
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        if edit_offsets[t] == edit_offsets[t + 1] or hi - lo < 2:
+            continue
+        free = _free_of(at, lo, hi, step)
+        for e in range(edit_offsets[t], edit_offsets[t + 1]):
+            px, py = x[place[e]], y[place[e]]
+            here = np.searchsorted(kept[lo:hi], position[e - begin])
+            if free[here] <= 0:
+                best = loss[e - begin] + _NEARBY_MM + 1
+                for i in range(hi - lo - 1):
+                    if free[i] > 0:
+                        a, b = location[lo + i], location[lo + i + 1]
+                        cost = to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
+                        if cost < best:
+                            best, here = cost, i
+                if free[here] > 0:
+                    position[e - begin], loss[e - begin] = kept[lo + here], best
+            free[here] -= 1
+    return position, loss
 
 
 def _use_empty(trajectory: Ids, query: Ids, lengths: Ints, rank: Ints) -> None:

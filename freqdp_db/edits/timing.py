@@ -8,8 +8,9 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.streams import uniform
+from freqdp_db.search.distance import to_mm
 
-_DRIVING_M_PER_US = 15e-6
+_DRIVING_M_PER_S = 15
 
 
 @njit(cache=True)
@@ -32,8 +33,9 @@ def free_steps(a, b, step):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def detour(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """How long it takes to drive from a to b by way of p."""
-    way = math.hypot(px - ax, py - ay) + math.hypot(bx - px, by - py)
-    return np.int64(math.floor(way / _DRIVING_M_PER_US))
+    # in whole millimetres, so that it is the same number wherever it is computed
+    way = to_mm((px - ax) ** 2 + (py - ay) ** 2) + to_mm((bx - px) ** 2 + (by - py) ** 2)
+    return way * 1000 // _DRIVING_M_PER_S
 
 
 @njit(cache=True)
@@ -58,7 +60,9 @@ def fill_times(out, a, b, ways, own, step, state):  # type: ignore[no-untyped-de
     wanted = np.empty(count + 1, np.float64)
     total = 0.0
     for j in range(count + 1):
-        wanted[j] = max(float(own[int(uniform(state) * len(own))]), ways[j] / _DRIVING_M_PER_US)
+        wanted[j] = max(
+            float(own[int(uniform(state) * len(own))]), ways[j] * 1e6 / _DRIVING_M_PER_S
+        )
         total += wanted[j]
     if total >= gap:
         for j in range(count + 1):

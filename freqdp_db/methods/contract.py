@@ -123,6 +123,9 @@ class State:
     areas: Areas | None = None
     members: Ints | None = None
     """How many objects each trajectory is of; None: no trajectory is several objects' at once."""
+    part_of: Ids | None = None
+    """The trajectory that each object is part of, -1: of none, where trajectories are several
+    objects' and no object is part of two."""
     groups: Groups | None = None
     """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
     pieces: bool = False

@@ -42,7 +42,7 @@ def key_of(drawn: Columns) -> np.uint64:
     """Picks the times of inserted samples: nobody knows it who does not know all that was drawn."""
     told = hashlib.blake2b(digest_size=8)
     for field in fields(drawn):
-        told.update(np.ascontiguousarray(getattr(drawn, field.name)).tobytes())
+        told.update(getattr(drawn, field.name).astype("<i8").tobytes())
     return np.uint64(int.from_bytes(told.digest(), "little"))
 
 

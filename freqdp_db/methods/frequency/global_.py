@@ -55,7 +55,7 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
         deletions = delete_globally(before, state.places, state.frequencies, drawn, state.rank)
         thinned = delete(before, deletions)
         insertions = insert_globally(
-            thinned, state.places, drawn, state.rank, world.search or search_in_memory
+            thinned, state.places, drawn, state.rank, world.clock, world.search or search_in_memory
         )
         after = insert(thinned, insertions, state.places, world.clock, key_of(drawn))
         return Edits(deletions, insertions), edited(state, after)

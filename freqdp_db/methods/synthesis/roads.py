@@ -16,9 +16,9 @@ from scipy.sparse.csgraph import connected_components
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.streams import mixed
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.public import Region
-from freqdp_db.columns.streams import mixed
 
 _BUCKET_M = 500.0
 _DEAREST = 0.6

@@ -10,6 +10,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.streams import derived, normal, pick, stream, uniform
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.methods.synthesis.estimation import Model
@@ -18,7 +19,6 @@ from freqdp_db.methods.synthesis.layout import DAYPARTS, Grids
 from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.roads import DETOUR, MOST_ROUTE, Graph, along_roads, road_scratch
-from freqdp_db.columns.streams import derived, normal, pick, stream, uniform
 from freqdp_db.methods.synthesis.walks import walk
 
 FASTEST_M_PER_S = 110 / 3.6
