@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from servers import SharedServer, cloned
-from world import city_template, freqdp, written
+from world import city_template, freqdp, query, written
 
 from freqdp_db.evaluation.experiment.published import COLUMNS, ROWS
 
@@ -68,6 +68,12 @@ def test_an_experiment_measures_what_a_release_would(city: str, tmp_path: Path) 
 
 def test_the_paper_s_table(city: str, tmp_path: Path) -> None:
     """All its rows and columns beside the published values; what cannot run is said."""
+    query(
+        city,
+        "CREATE TABLE demo.poi AS SELECT (ARRAY['school', 'shop', 'office'])[1 + n % 3] AS category, "
+        "geom FROM (SELECT geom, row_number() OVER (ORDER BY at, object_id) AS n FROM demo.city) AS s "
+        "WHERE n % 5 = 0",
+    )
     before = written(city)
     out = tmp_path / "paper"
     answer = freqdp(
