@@ -90,13 +90,25 @@ def _cut(values: Metres, low: float, high: float, side: int) -> Ids:
 def local_times(at: Ints, timezone: str) -> Ints:
     """Wall-clock microseconds since 2000-01-01 00:00 in a time zone."""
     zone = ZoneInfo(timezone)
-    quarters, which = np.unique(at // _QUARTER_US, return_inverse=True)
+    if not len(at):
+        return at
+    quarters, which = _quarters(at)
     shift: NDArray[np.int64] = np.empty(len(quarters), np.int64)
     for i, quarter in enumerate(quarters):
         instant = _EPOCH + timedelta(microseconds=int(quarter) * _QUARTER_US)
         offset = instant.astimezone(zone).utcoffset() or timedelta()
         shift[i] = offset // timedelta(microseconds=1)
     return at + shift[which]
+
+
+def _quarters(at: Ints) -> tuple[Ints, Ints]:
+    """Quarters of an hour, and which of them each time falls into."""
+    first, last = int(at.min()) // _QUARTER_US, int(at.max()) // _QUARTER_US
+    if last - first < len(at):
+        return np.arange(first, last + 1), at // _QUARTER_US - first
+    # few times, far apart: only those quarters that there are
+    quarters, which = np.unique(at // _QUARTER_US, return_inverse=True)
+    return quarters, which
 
 
 def hours_of_day(at: Ints, timezone: str) -> Ids:
