@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from freqdp_db.bench.search import bench_search
+from freqdp_db.bench.search import GIST, bench_search, parse_names
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.documents import Document, aside
 from freqdp_db.errors import BadInput
@@ -24,7 +24,6 @@ from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import some_roads
-from freqdp_db.search.comparison.strategies import STRATEGIES
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
 
@@ -153,8 +152,9 @@ def _paper(
 
         def searches(trajectories: Trajectories, locations: Locations) -> dict[str, float]:
             request = Request.parse("gl", epsilon=EPSILON)
+            names = [name for name in parse_names(None) if name != GIST]
             found = bench_search(
-                database, trajectories, locations, request, list(STRATEGIES),
+                database, trajectories, locations, request, names,
                 queries=_SEARCHED, seed=1, progress=Progress(),
             )  # fmt: skip
             return {strategy.name: strategy.us_per_query for strategy in found.strategies}
