@@ -57,12 +57,13 @@ def own_gaps(at, lo, hi, usual):  # type: ignore[no-untyped-def]
 def fill_times(out, a, b, ways, own, step, state):  # type: ignore[no-untyped-def]
     """Times between a and b: gaps drawn from the trajectory's own, long enough for their ways."""
     count, gap = len(out), b - a
+    # gaps that leave room for another one; in a short one, the shortest
+    fit = max(np.searchsorted(own, gap // 2, side="right"), 1)
     wanted = np.empty(count + 1, np.float64)
     total = 0.0
     for j in range(count + 1):
-        wanted[j] = max(
-            float(own[int(uniform(state) * len(own))]), ways[j] * 1e6 / _DRIVING_M_PER_S
-        )
+        drawn = float(own[int(uniform(state) * fit)])
+        wanted[j] = max(drawn, ways[j] * 1e6 / _DRIVING_M_PER_S)
         total += wanted[j]
     if total >= gap:
         for j in range(count + 1):

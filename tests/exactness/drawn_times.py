@@ -43,7 +43,8 @@ def times_between(
     """
     drawn = _numbers(key, stream)
     legs = [sqrt((x - u) ** 2 + (y - v) ** 2) for (u, v), (x, y) in pairwise(way)]
-    gaps = [max(float(own[int(next(drawn) * len(own))]), leg * 1e6 / _DRIVING) for leg in legs]
+    fit = [gap for gap in own if gap <= (b - a) // 2] or own[:1]
+    gaps = [max(float(fit[int(next(drawn) * len(fit))]), leg * 1e6 / _DRIVING) for leg in legs]
     total = 0.0
     for gap in gaps:
         total += gap
