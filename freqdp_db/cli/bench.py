@@ -132,20 +132,18 @@ def pipeline(
 
     def show() -> None:
         session.table(
-            ["objects", "samples", "floor", "build", "/floor", "release", "/floor", "verify",
-             "/floor", "MB"],
+            ["objects", "samples", "floor", "build", "/floor", "release", "/floor", "MB"],
             [
                 [
                     run.trajectories, run.samples, round(run.floor_s, 1), round(run.build_s, 1),
                     round(run.ratios["build"], 2), round(run.anonymize_s, 1),
-                    round(run.ratios["anonymize"], 2), round(run.verify_s, 1),
                     round(run.ratios["anonymize_and_verify"], 2), round(run.peak_rss_mb),
                 ]
                 for run in found.runs
             ],
         )  # fmt: skip
         session.print(
-            "Seconds; /floor: times the copy floor, after verify for release and verify together; "
+            "Seconds; /floor: times the copy floor; release: from start to published, verified; "
             "MB: peak memory."
         )
         last = found.runs[-1]

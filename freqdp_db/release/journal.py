@@ -33,7 +33,7 @@ class StoredJournal:
     release: ReleaseRow
     seed: int | None
     progress: Progress
-    meanwhile: Callable[..., None]
+    meanwhile: Callable[..., object]
     """Starts what need not be waited for: writing the log of a step."""
     user_level: dict[str, Any] = field(default_factory=dict)
     _committed: dict[int, StepRow] = field(default_factory=dict)

@@ -8,6 +8,7 @@ before its commit has left the process nowhere and is drawn anew under the same 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,7 +22,13 @@ from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import ReleasedTable, comments
-from freqdp_db.release.verification import Verified, verify
+from freqdp_db.release.verification import (
+    Replayed,
+    Verified,
+    compare_rows,
+    replay_steps,
+    staged_relations,
+)
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
@@ -199,28 +206,59 @@ def _carry_out(
     build = load_build(database, release.build_id, progress)
     search = search_within(database, release.build_id, build, memory)
     world = make_world(database, build, request.method, request.values, search)
-    # logs are written while the work goes on; the block ends when all of them are committed
-    with database.side_by_side(1) as meanwhile:
-        journal = StoredJournal(database, release, request.seed, progress, meanwhile)
+    # two sessions write while this one works: the logs of steps, the rows, the lines, the indexes
+    with database.side_by_side(2) as start:
+        logs: list[Future[None]] = []
+        journal = StoredJournal(
+            database, release, request.seed, progress, lambda *work: logs.append(start(*work))
+        )
         state = run_steps(request.method, request.values, world, journal, progress)
         table = ReleasedTable.of(state, build)
-        with progress.stage("write release", table.rows) as stage:
-            staging.fill_staging(
-                database,
-                release.release_id,
-                table.srid,
-                table.layout,
-                _counted(table.points(), stage),
-                table.lines,
-            )
-    names = staging.staging_names(release.release_id)
-    schema = database.settings.schema
-    verified = verify(database, release, ((schema, names[0]), (schema, names[1])), world, progress)
+        written = start(_write_points, database, release, table, progress)
+        for log in logs:
+            log.result()
+        replayed = replay_steps(database, release, world, progress)
+        written.result()
+        verified = _index_and_compare(database, release, table, replayed, progress, start)
     with progress.stage("publish"):
         releases.update_release(
             database, release.release_id, user_level=journal.user_level, timings=progress.seconds
         )
         _publish(database, release, request, table)
+    return verified
+
+
+def _write_points(
+    database: Database, release: ReleaseRow, table: ReleasedTable, progress: Progress
+) -> None:
+    with progress.stage("write release", table.rows) as stage:
+        staging.write_points(
+            database,
+            release.release_id,
+            table.srid,
+            table.layout,
+            _counted(table.points(), stage),
+        )
+
+
+def _index_and_compare(
+    database: Database,
+    release: ReleaseRow,
+    table: ReleasedTable,
+    replayed: Replayed,
+    progress: Progress,
+    start: Callable[..., Future[None]],
+) -> Verified:
+    """Compare what was written with what was replayed, while lines are written and indexes made."""
+    number = release.release_id
+    lines = start(staging.write_lines, database, number, table.srid, table.lines())
+    indexes = staging.start_indexes(database, number, table.layout, start)
+    staged = staged_relations(database, number, lines.result)
+    verified = compare_rows(database, replayed, staged, progress)
+    with progress.stage("finish indexes"):
+        for index in indexes:
+            index.result()
+        staging.finish_indexes(database, number)
     return verified
 
 

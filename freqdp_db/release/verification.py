@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,22 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleasedTable
-from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.relations import table_bytes
+from freqdp_db.storage.published.staging import KEY, staging_names
 from freqdp_db.storage.records.releases import ReleaseRow
 
-_REPLAY, _COMPARE = VERIFY_STAGES = ("replay steps", "compare rows")
-"""What a progress calls the two halves of the check."""
-Relations = tuple[tuple[str, str], tuple[str, str]]
-"""The table of samples and the table of lines, each as (schema, name)."""
+
+@dataclass(frozen=True)
+class Relations:
+    """The table of samples and the table of lines, each as (schema, name)."""
+
+    points: tuple[str, str]
+    lines: tuple[str, str]
+    lines_written: Callable[[], Any] = lambda: None
+    """Waits until the table of lines is there."""
+    in_order: bool = False
+    """Whether the rows stand in the order of their key: written once, and never changed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,14 @@ def require_published(release: ReleaseRow, verb: str) -> None:
 
 def released_relations(database: Database, name: str) -> Relations:
     schema = database.settings.release_schema
-    return (schema, name), (schema, f"{name}_line")
+    return Relations((schema, name), (schema, f"{name}_line"))
+
+
+def staged_relations(database: Database, release_id: int, lines: Callable[[], Any]) -> Relations:
+    """Of a release that is being made; its indexes may be in the making, too."""
+    schema = database.settings.schema
+    points, line_name = staging_names(release_id)
+    return Relations((schema, points), (schema, line_name), lines, in_order=True)
 
 
 def verify(
@@ -61,7 +77,6 @@ def verify(
     world: World,
     progress: Progress,
 ) -> Verified:
-    """After each step what it promises holds, and the last state is the table."""
     return replay(database, release, relations, world, progress)[0]
 
 
@@ -73,49 +88,70 @@ def replay(
     progress: Progress,
 ) -> tuple[Verified, State]:
     """Verify, and return what was released: with whose each sample is."""
+    replayed = replay_steps(database, release, world, progress)
+    return compare_rows(database, replayed, relations, progress), replayed.state
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What the stored draws and logs give, each step checked on the way."""
+
+    state: State
+    table: ReleasedTable
+    checked: dict[str, int]
+
+
+def replay_steps(
+    database: Database, release: ReleaseRow, world: World, progress: Progress
+) -> Replayed:
+    """After each step what it promises holds."""
     request = Request.of(release)
-    with progress.stage(_REPLAY) as stage, database.begin(snapshot=True) as connection:
+    with progress.stage("replay steps") as stage, database.begin(snapshot=True) as connection:
         journal = ReplayJournal(connection, database, release.release_id)
         state = run_steps(request.method, request.values, world, journal, Progress())
         stage.advance(state.samples)
-    table = ReleasedTable.of(state, world.build)
-    points, lines = relations
-    with progress.stage(_COMPARE, table.rows) as stage, database.begin(snapshot=True) as c:
-        for advanced in _compare(
-            c,
-            points,
-            table.layout.names,
-            ["trajectory_id", "seq"],
-            (chunk.view(np.uint8) for chunk in table.points()),
-        ):
-            stage.advance(advanced // table.layout.dtype.itemsize)
-        for _ in _compare(c, lines, ["trajectory_id", "geom"], ["trajectory_id"],
-                          (np.frombuffer(chunk, np.uint8) for chunk in table.lines())):  # fmt: skip
+    return Replayed(state, ReleasedTable.of(state, world.build), journal.checked)
+
+
+def compare_rows(
+    database: Database, replayed: Replayed, relations: Relations, progress: Progress
+) -> Verified:
+    """The last state is the table."""
+    table = replayed.table
+    with progress.stage("compare rows", table.rows) as stage:
+        rows = (chunk.view(np.uint8) for chunk in table.points())
+        order = [] if relations.in_order else KEY
+        for size in _compare(database, relations.points, table.layout.names, order, rows):
+            stage.advance(size // table.layout.dtype.itemsize)
+        relations.lines_written()
+        lines = (np.frombuffer(chunk, np.uint8) for chunk in table.lines())
+        for _ in _compare(database, relations.lines, ["trajectory_id", "geom"], KEY[:1], lines):
             pass
-    return Verified(table.rows, len(table.order), journal.checked), state
+    return Verified(table.rows, len(table.order), replayed.checked)
 
 
 def _compare(
-    connection: Connection,
+    database: Database,
     relation: tuple[str, str],
     columns: list[str],
     order: list[str],
     expected: Iterator[NDArray[np.uint8]],
 ) -> Iterator[int]:
     """Compare a table with the bytes that COPY would send for the expected rows."""
-    found = table_bytes(connection, relation, columns, order)
-    left = right = np.zeros(0, np.uint8)
-    while True:
-        left = left if len(left) else next(found, left)
-        right = right if len(right) else next(expected, right)
-        size = min(len(left), len(right))
-        if size == 0 and len(left) == len(right):
-            return
-        if size == 0 or not np.array_equal(left[:size], right[:size]):
-            found.close()
-            raise VerificationFailed(
-                f"{relation[0]}.{relation[1]} does not hold the rows that its edit log gives",
-                remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
-            )
-        left, right = left[size:], right[size:]
-        yield size
+    with database.begin(snapshot=True) as connection:
+        found = table_bytes(connection, relation, columns, order)
+        left = right = np.zeros(0, np.uint8)
+        while True:
+            left = left if len(left) else next(found, left)
+            right = right if len(right) else next(expected, right)
+            size = min(len(left), len(right))
+            if size == 0 and len(left) == len(right):
+                return
+            if size == 0 or not np.array_equal(left[:size], right[:size]):
+                found.close()
+                raise VerificationFailed(
+                    f"{relation[0]}.{relation[1]} does not hold the rows that its edit log gives",
+                    remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+                )
+            left, right = left[size:], right[size:]
+            yield size

@@ -152,7 +152,7 @@ def test_resumed_after_its_draw(url: str, monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline.staging, "fill_staging", fail)
+        broken.setattr(pipeline.staging, "write_points", fail)
         freqdp(url, "anonymize", "d", "--method", "shift")
     drawn = query(url, "SELECT data FROM freqdp.step_column")
     assert len(drawn) == 1

@@ -102,7 +102,7 @@ class Database:
                     raw.cancel_safe(timeout=_CANCEL_SECONDS)
 
     @contextmanager
-    def side_by_side(self, threads: int) -> Iterator[Callable[..., None]]:
+    def side_by_side(self, threads: int) -> Iterator[Callable[..., Future[None]]]:
         """Gives a function that starts work in a thread with a session of its own.
 
         The block ends when all of it is done. If one part fails, or the block is interrupted, the
@@ -111,8 +111,9 @@ class Database:
         started: list[Future[None]] = []
         with ThreadPoolExecutor(threads) as pool:
 
-            def start(work: Callable[..., None], *arguments: Any) -> None:
+            def start(work: Callable[..., None], *arguments: Any) -> Future[None]:
                 started.append(pool.submit(work, *arguments))
+                return started[-1]
 
             try:
                 yield start

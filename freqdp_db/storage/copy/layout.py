@@ -279,22 +279,43 @@ def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
     return failed
 
 
+_PIECE = 1 << 18
+"""Bytes that are handed to libpq at a time."""
+
+
 def write_records(
     connection: psycopg.Connection[Any],
     relation: sql.Composable,
     columns: Sequence[str],
     chunks: Iterable[bytes | memoryview | NDArray[Any]],
+    *,
+    created_here: bool = False,
 ) -> None:
-    """COPY binary rows into a relation. Each chunk holds whole rows, framed for the wire."""
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(
-        relation, sql.SQL(", ").join(map(sql.Identifier, columns))
+    """COPY binary rows into a relation. Each chunk holds whole rows, framed for the wire.
+
+    created_here: the transaction created the table, so its rows can be written as what they will be
+    once it commits, visible to all; otherwise the first reader writes every page a second time.
+    """
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary{})").format(
+        relation,
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.SQL(", FREEZE" if created_here else ""),
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(_HEADER)
         for chunk in chunks:
-            copy.write(
-                memoryview(chunk.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
-                if isinstance(chunk, np.ndarray)
-                else chunk
-            )
+            data = chunk.view(np.uint8).reshape(-1) if isinstance(chunk, np.ndarray) else chunk
+            whole = memoryview(data)  # type: ignore[arg-type]
+            for begin in range(0, len(whole), _PIECE):
+                copy.write(whole[begin : begin + _PIECE])
+                _send(connection.pgconn)
         copy.write(_TRAILER)
+
+
+def _send(connection: PGconn) -> None:
+    """Wait until the server has taken what was written.
+
+    Otherwise libpq collects it, and moves all that it has each time the server takes a little.
+    """
+    while connection.flush():
+        select.select([], [connection.socket], [])

@@ -28,7 +28,7 @@ def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
 def table_bytes(
     connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
 ) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order."""
+    """The rows of a release's table as COPY sends them, in this order; none: as they were written."""
     raw = driver(connection)
     if not relation_exists(connection, *relation):
         raise VerificationFailed(
@@ -37,11 +37,11 @@ def table_bytes(
         )
     raw.execute("SET LOCAL synchronize_seqscans = off")
     raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-    query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
-        sql.Identifier(*relation),
-        sql.SQL(", ").join(map(sql.Identifier, order)),
+    query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(*relation)
     )
+    if order:
+        query += sql.SQL(" ORDER BY ") + sql.SQL(", ").join(map(sql.Identifier, order))
     return copy_bytes(raw, query)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,8 @@ POINTS = Layout(
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
 _STAGING = re.compile(r"^staging_(\d+)(_line)?$")
+KEY = ["trajectory_id", "seq"]
+"""Of the table of samples: its primary key, and the order in which its rows are written."""
 _INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
 """Of the columns that have one, besides the primary key."""
 _PRIMARY = "_pkey"
@@ -85,18 +88,11 @@ def limit_waiting(connection: Connection) -> None:
     )
 
 
-def fill_staging(
-    database: Database,
-    release_id: int,
-    srid: int,
-    layout: Layout,
-    points: Iterable[Any],
-    lines: Callable[[], Iterable[Any]],
+def write_points(
+    database: Database, release_id: int, srid: int, layout: Layout, points: Iterable[Any]
 ) -> None:
-    """Write the table, then index it in two sessions while the lines are written in a third."""
-    name, line_name = staging_names(release_id)
-    schema = database.settings.schema
-    relation, line_relation = sql.Identifier(schema, name), sql.Identifier(schema, line_name)
+    """Create the table of samples and fill it; its indexes follow."""
+    relation = _staged(database, release_id)[0]
     with database.begin() as connection:
         raw = driver(connection)
         postgis = names_of(connection, database).postgis
@@ -115,42 +111,56 @@ def fill_staging(
                 ).format(relation, _geometry(postgis, "Polygon", srid))
             )
         hand_over(connection, database, relation)
-        write_records(raw, relation, layout.names, points)
+        write_records(raw, relation, layout.names, points, created_here=True)
+
+
+def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[Any]) -> None:
+    """Create the table of lines, fill it and index it."""
+    relation = _staged(database, release_id)[1]
+    with database.begin() as connection:
+        raw = driver(connection)
+        postgis = names_of(connection, database).postgis
+        raw.execute(
+            sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
+                relation, _geometry(postgis, "LineStringM", srid)
+            )
+        )
+        raw.execute(
+            sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation)
+        )
+        hand_over(connection, database, relation)
+        write_records(raw, relation, ["trajectory_id", "geom"], lines, created_here=True)
+        raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(relation))
+        raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
+        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+def start_indexes(
+    database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
+) -> list[Future[None]]:
+    """Index the samples: one statement a call of `start`, the longest first."""
+    relation = _staged(database, release_id)[0]
+    indexed = ["USING gist (geom)", "(at)"]
+    if layout is AREAS:
+        indexed += ["USING gist (area)", "USING gist (during)"]
+    statements = [
+        *(f"CREATE INDEX ON {{}} {columns}" for columns in indexed),
+        f"CREATE UNIQUE INDEX ON {{}} ({', '.join(KEY)})",
+    ]
 
     def index(statement: str) -> None:
         with database.begin() as connection:
-            driver(connection).execute(sql.SQL(statement).format(relation))
-
-    def write_lines() -> None:
-        with database.begin() as connection:
             raw = driver(connection)
-            raw.execute(
-                sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
-                    line_relation, _geometry(postgis, "LineStringM", srid)
-                )
-            )
-            raw.execute(
-                sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(
-                    line_relation
-                )
-            )
-            hand_over(connection, database, line_relation)
-            write_records(raw, line_relation, ["trajectory_id", "geom"], lines())
-            raw.execute(
-                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(line_relation)
-            )
-            raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(line_relation))
-            raw.execute(sql.SQL("ANALYZE {}").format(line_relation))
+            # the GiST index takes longest and knows no workers: others leave it its processor
+            raw.execute("SET LOCAL max_parallel_maintenance_workers = 0")
+            raw.execute(sql.SQL(statement).format(relation))
 
-    with database.side_by_side(2) as start:
-        # the lines follow the primary key, which is the shorter of the two index builds
-        start(index, "CREATE INDEX ON {} USING gist (geom)")
-        start(index, "CREATE UNIQUE INDEX ON {} (trajectory_id, seq)")
-        start(index, "CREATE INDEX ON {} (at)")
-        if layout is AREAS:
-            start(index, "CREATE INDEX ON {} USING gist (area)")
-            start(index, "CREATE INDEX ON {} USING gist (during)")
-        start(write_lines)
+    return [start(index, statement) for statement in statements]
+
+
+def finish_indexes(database: Database, release_id: int) -> None:
+    """The unique index becomes the primary key."""
+    relation = _staged(database, release_id)[0]
     with database.begin() as connection:
         raw = driver(connection)
         unique = raw.execute(
@@ -166,6 +176,12 @@ def fill_staging(
             )
         )
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
+
+
+def _staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
+    points, lines = staging_names(release_id)
+    schema = database.settings.schema
+    return sql.Identifier(schema, points), sql.Identifier(schema, lines)
 
 
 def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:

@@ -119,7 +119,7 @@ class PartWriter:
 
     def copy(self, layout: Layout, chunks: Iterable[NDArray[Any]]) -> None:
         """Stream packed records of this layout."""
-        write_records(self.connection, self.relation, layout.names, chunks)
+        write_records(self.connection, self.relation, layout.names, chunks, created_here=True)
 
     def copy_rows(self, columns: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
         """Stream rows with variable-width columns (trajectories: one row an object)."""
