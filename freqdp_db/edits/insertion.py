@@ -29,7 +29,7 @@ from freqdp_db.search.nearest import index_segments, nearest_trajectories
 PAPER_SPREAD_MM = -1
 """Stands for `--spread paper`: the K nearest segments, however far."""
 _FARTHER = 4
-"""So many times the spread: where segments within it have no free time step left, up to there."""
+"""So many times the spread, where segments within it have no free time step left."""
 _NEARBY_MM = 500_000
 """Of global insertions: so much farther than the nearest segment."""
 
@@ -69,7 +69,9 @@ def _spread_out(  # type: ignore[no-untyped-def]
                 if spread_mm >= 0:
                     room[i] = min(free[i], length[i] // usual - 1)
             wanted = slots[run + 1] - slots[run]
-            chosen = _within(cost, free, taken, spread_mm, wanted)
+            # where even a usual gap has no free step, all would go into the few long ones
+            nearby = usual < 2 * step
+            chosen = _within(cost, free, taken, spread_mm, nearby, wanted)
             times = _share_out(chosen, cost, length, room, free, taken, wanted)
             k = slots[run] - begin
             for i in range(segments):
@@ -91,10 +93,10 @@ def _free_of(at, lo, hi, step):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _within(cost, free, taken, spread_mm, wanted):  # type: ignore[no-untyped-def]
+def _within(cost, free, taken, spread_mm, nearby, wanted):  # type: ignore[no-untyped-def]
     """Segments in order of (loss, position): those within the spread, at least the nearest ones.
 
-    If these have too few free time steps, others that are not much farther. Paper: all.
+    If these have too few free time steps, the next ones; nearby: not much farther. Paper: all.
     """
     if spread_mm < 0:
         return stable_order(cost)
@@ -116,7 +118,9 @@ def _within(cost, free, taken, spread_mm, wanted):  # type: ignore[no-untyped-de
             order[j] = found[order[j]]
         return order
     order = stable_order(cost)
-    while near < len(order) and steps < wanted and cost[order[near]] <= _FARTHER * reach:
+    while near < len(order) and steps < wanted:
+        if nearby and cost[order[near]] > _FARTHER * reach:
+            break
         steps += max(free[order[near]] - taken[order[near]], 0)
         near += 1
     return order[:near]

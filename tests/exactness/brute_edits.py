@@ -247,8 +247,8 @@ def _same(expected: list[tuple[int, int, int]], logged: list[Any]) -> bool:
 
 
 _USABLE: dict[str, LiteralString] = {
-    # within the spread, at least the nearest; and up to four times as far until there are enough
-    # free steps
+    # within the spread, at least the nearest; and farther until there are enough free steps, but
+    # not much where a usual gap has none
     "metres": """
         SELECT * FROM (
             SELECT c.*, least(steps, floor(spare_us / usual_us)::bigint - 1) AS room,
@@ -259,7 +259,8 @@ _USABLE: dict[str, LiteralString] = {
                 ), 0) AS steps_before
             FROM cost AS c WINDOW run AS (PARTITION BY trajectory_id, location_id)
         ) AS c
-        WHERE loss_mm <= reach_mm OR (loss_mm <= 4 * reach_mm AND steps_before < k)
+        WHERE loss_mm <= reach_mm OR steps_before < k
+            AND (usual_us >= 2 * %(step_us)s OR loss_mm <= 4 * reach_mm)
     """,
     "paper": "SELECT c.*, steps AS room FROM cost AS c",
 }

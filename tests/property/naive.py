@@ -214,7 +214,11 @@ def insert_locally(
         found = segments(world, thinned[t], place)
         usual = usual_gap(world, thinned[t])
         there = {s: taken[t, s.position] for s in found}
-        usable = found if spread_mm is None else _near(found, there, spread_mm, count)
+        usable = (
+            found
+            if spread_mm is None
+            else _near(found, there, spread_mm, count, usual < 2 * world.clock.step_us)
+        )
         new: Counter[Segment] = Counter()
         for _ in range(count):
             best = min(usable, key=lambda s: _turn(s, there[s], new[s], spread_mm, usual))
@@ -227,14 +231,14 @@ def insert_locally(
 
 
 def _near(
-    found: list[Segment], there: dict[Segment, int], spread_mm: int, count: int
+    found: list[Segment], there: dict[Segment, int], spread_mm: int, count: int, nearby: bool
 ) -> list[Segment]:
-    """Within the spread; and up to four times as far until there are enough free steps."""
+    """Within the spread; and beyond, nearby up to four times as far, until there are enough steps."""
     reach = max(spread_mm, min(s.loss for s in found))
     usable: list[Segment] = []
     for s in sorted(found, key=lambda s: (s.loss, s.position)):
         steps = sum(max(u.free - there[u], 0) for u in usable)
-        if s.loss <= reach or (steps < count and s.loss <= 4 * reach):
+        if s.loss <= reach or (steps < count and (not nearby or s.loss <= 4 * reach)):
             usable.append(s)
     return usable
 
