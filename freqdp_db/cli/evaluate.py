@@ -95,6 +95,21 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option("--each-trip", help="With --trips: take every trip for an object."),
         ] = False,
+        paper: Annotated[
+            bool,
+            typer.Option(
+                "--paper",
+                help="The paper's whole table beside its published values, and its two figures; "
+                "needs --roads.",
+            ),
+        ] = False,
+        poi: Annotated[
+            str | None,
+            typer.Option("--poi", help="With --paper: points of interest for klt: schema.table."),
+        ] = None,
+        category: Annotated[
+            str | None, typer.Option("--category", help="With --poi: its column of categories.")
+        ] = None,
         out: Annotated[
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
@@ -115,6 +130,9 @@ def register(app: typer.Typer) -> None:
             map=map_,
             trips=trips,
             each_trip=each_trip,
+            paper=paper,
+            poi=poi,
+            category=category,
             out=out,
             force=force,
             engine=engine,

@@ -12,7 +12,9 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, Edits
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.sorting import sortable, stable_order
+from freqdp_db.columns.streams import stream
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.edits.timing import fill_times, own_gaps, time_at_share
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.search.distance import projection
 
@@ -58,27 +60,10 @@ def delete(trajectories: Trajectories, deletions: EditRuns) -> Thinned:
     return Thinned(Trajectories(offsets, location, at, trajectories.start), position)
 
 
-@njit(cache=True)
-def has_room(a, b, step):  # type: ignore[no-untyped-def]
-    """Whether a multiple of the time step lies strictly between two times."""
-    return (a // step + 1) * step < b
-
-
-@njit(cache=True)
-def _time_between(a, b, share, step):  # type: ignore[no-untyped-def]
-    """A time at this share of the gap: on the step where there is room, strictly between if it can."""
-    exact = a + np.int64(math.floor((b - a) * share + 0.5))
-    if has_room(a, b, step):
-        low, high = (a // step + 1) * step, ((b - 1) // step) * step
-        return min(max((exact + step // 2) // step * step, low), high)
-    # finer than the step: a gap of one microsecond or none leaves no time between its ends
-    return min(max(exact, a + 1), max(b - 1, a))
-
-
 @njit(nogil=True, cache=True)
 def _insert_range(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, start, kept, x, y, step, gap,
-    run_offsets, run_place, slots, position, out_offsets,
+    run_offsets, run_place, slots, position, drawn, key, numbered_from, out_offsets,
 ):  # fmt: skip
     size = out_offsets[last] - out_offsets[first]
     out_location, out_at = np.empty(size, np.int32), np.empty(size, np.int64)
@@ -125,6 +110,7 @@ def _insert_range(  # type: ignore[no-untyped-def]
                 out_at[k] = start[t] + e * gap
                 k += 1
             continue
+        own = own_gaps(at, lo, hi, gap)
         for i in range(hi - lo):
             out_location[k], out_at[k] = location[lo + i], at[lo + i]
             k += 1
@@ -133,21 +119,42 @@ def _insert_range(  # type: ignore[no-untyped-def]
                 end += 1
             count = end - e
             for j in range(count):
-                out_location[k] = place[order[e + j]]
-                if hi - lo == 1:
-                    out_at[k] = at[lo] + (j + 1) * gap
-                else:
+                out_location[k + j] = place[order[e + j]]
+            if hi - lo == 1:
+                for j in range(count):
+                    out_at[k + j] = at[lo] + (j + 1) * gap
+            elif count and not drawn:
+                for j in range(count):
                     fraction = (share[order[e + j]] + (j + 1) / (count + 1)) / 2
-                    out_at[k] = _time_between(at[lo + i], at[lo + i + 1], fraction, step)
-                k += 1
+                    out_at[k + j] = time_at_share(at[lo + i], at[lo + i + 1], fraction, step)
+            elif count:
+                ways = np.empty(count + 1, np.float64)
+                a = location[lo + i]
+                for j in range(count + 1):
+                    b = out_location[k + j] if j < count else location[lo + i + 1]
+                    ways[j] = math.sqrt((x[b] - x[a]) ** 2 + (y[b] - y[a]) ** 2)
+                    a = b
+                fill_times(
+                    out_at[k : k + count], at[lo + i], at[lo + i + 1], ways, own, step,
+                    stream(key, ((numbered_from + t) << 32) + i),
+                )  # fmt: skip
+            k += count
             e = end
     return out_location, out_at
 
 
 def insert(
-    thinned: Thinned, insertions: EditRuns, locations: Locations, clock: Clock
+    thinned: Thinned,
+    insertions: EditRuns,
+    locations: Locations,
+    clock: Clock,
+    key: np.uint64 | None,
+    first: int = 0,
 ) -> Trajectories:
-    """Put the inserted samples in, with their times."""
+    """Put the inserted samples in, with their times: drawn by the key, or as 0.1.0 spread them.
+
+    first: the number that the first of the trajectories has among all.
+    """
     state = thinned.trajectories
     run_offsets = insertions.by_trajectory(len(state))
     offsets = offsets_from(state.lengths + np.diff(insertions.offsets[run_offsets]))
@@ -167,6 +174,9 @@ def insert(
         insertions.location,
         insertions.offsets,
         insertions.position,
+        key is not None,
+        np.uint64(0) if key is None else key,
+        first,
         offsets,
     )
     location, at = joined(parts)
@@ -181,10 +191,16 @@ def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
 
 
 def apply_edits(
-    trajectories: Trajectories, edits: Edits, locations: Locations, clock: Clock
+    trajectories: Trajectories,
+    edits: Edits,
+    locations: Locations,
+    clock: Clock,
+    key: np.uint64 | None,
+    first: int = 0,
 ) -> Trajectories:
     """The trajectories after one mechanism."""
-    return insert(delete(trajectories, edits.deletions), edits.insertions, locations, clock)
+    thinned = delete(trajectories, edits.deletions)
+    return insert(thinned, edits.insertions, locations, clock, key, first)
 
 
 def coarsen_times(trajectories: Trajectories, step_us: int) -> Trajectories:

@@ -1,11 +1,13 @@
 """Insertions: which segments take a new occurrence of a place.
 
 The loss is the distance from the place to the segment, on the trajectories as the deletions left
-them.
+them. Whoever shares an instant with a neighbour, or comes too soon after one, is known for an
+insertion: so samples go where there is time for them.
 """
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -17,7 +19,9 @@ from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import Thinned, has_room
+from freqdp_db.edits.applying import Thinned
+from freqdp_db.edits.room import find_room
+from freqdp_db.edits.timing import detour, free_of, own_gaps
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.search.best import Nearest, Queries
@@ -26,11 +30,13 @@ from freqdp_db.search.nearest import index_segments, nearest_trajectories
 
 PAPER_SPREAD_MM = -1
 """Stands for `--spread paper`: the K nearest segments, however far."""
+_FARTHER = 4
+"""So many times the spread, where segments within it have no free time step left."""
 
 
 @njit(nogil=True, cache=True)
 def _spread_out(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, kept, x, y, step, spread_mm,
+    first, last, offsets, location, at, kept, x, y, step, gap, spread_mm,
     run_offsets, run_place, slots,
 ):  # fmt: skip
     """Choose the segments for every run of each trajectory."""
@@ -47,23 +53,29 @@ def _spread_out(  # type: ignore[no-untyped-def]
                 position[k], loss[k] = -1, 0
             continue
         segments = max(hi - lo - 1, 1)
-        room = np.ones(segments, np.bool_)
-        for i in range(hi - lo - 1):
-            room[i] = has_room(at[lo + i], at[lo + i + 1], step)
-        cost = np.empty(segments, np.int64)
+        free = free_of(at, lo, hi, step)
+        taken = np.zeros(segments, np.int64)
+        own = own_gaps(at, lo, hi, gap)
+        usual = own[len(own) // 2]
+        cost, length = np.empty(segments, np.int64), np.empty(segments, np.int64)
+        room = free.copy()
         for run in range(r0, r1):
             px, py = x[run_place[run]], y[run_place[run]]
             for i in range(segments):
-                a, b = location[lo + i], location[min(lo + i + 1, hi - 1)]
+                j = min(i + 1, hi - lo - 1)
+                a, b = location[lo + i], location[lo + j]
                 cost[i] = to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
-            chosen = _choose(cost, room, spread_mm)
+                length[i] = at[lo + j] - at[lo + i] - detour(px, py, x[a], y[a], x[b], y[b])
+                if spread_mm >= 0:
+                    room[i] = min(free[i], length[i] // usual - 1)
             wanted = slots[run + 1] - slots[run]
-            rounds, more = wanted // len(chosen), wanted % len(chosen)
-            times = np.zeros(segments, np.int64)
-            for j in range(min(len(chosen), wanted)):
-                times[chosen[j]] = rounds + (1 if j < more else 0)
+            # where even a usual gap has no free step, all would go into the few long ones
+            nearby = usual < 2 * step
+            chosen = _within(cost, free, taken, spread_mm, nearby, wanted)
+            times = _share_out(chosen, cost, length, room, free, taken, wanted)
             k = slots[run] - begin
             for i in range(segments):
+                taken[i] += times[i]
                 for _ in range(times[i]):
                     position[k] = kept[lo + i]
                     loss[k] = cost[i]
@@ -72,37 +84,71 @@ def _spread_out(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _choose(cost, room, spread_mm):  # type: ignore[no-untyped-def]
-    """Segments to use, in the order of use: by (loss, position).
+def _within(cost, free, taken, spread_mm, nearby, wanted):  # type: ignore[no-untyped-def]
+    """Segments in order of (loss, position): those within the spread, at least the nearest ones.
 
-    With a spread: those within it, at least the nearest one; of these, segments without a free
-    time step between their ends only if there is no other. Paper: all, those without a free step
-    last.
+    If these have too few free time steps, the next ones; nearby: not much farther. Paper: all.
     """
+    if spread_mm < 0:
+        return stable_order(cost)
     reach = cost[0]
     for i in range(len(cost)):
         reach = min(reach, cost[i])
     reach = max(reach, spread_mm)
-    chosen = np.empty(len(cost), np.int64)
-    n = 0
-    for with_room in (True, False):
-        # those in question, before they are sorted: with a spread it is few of them
-        start = n
-        for i in range(len(cost)):
-            if room[i] == with_room and (spread_mm < 0 or cost[i] <= reach):
-                chosen[n] = i
-                n += 1
-        key = np.empty(n - start, np.int64)
-        for j in range(n - start):
-            key[j] = cost[chosen[start + j]]
-        order = stable_order(key)
-        for j in range(n - start):
-            order[j] = chosen[start + order[j]]
-        for j in range(n - start):
-            chosen[start + j] = order[j]
-        if n > 0 and spread_mm >= 0:
+    found = np.empty(len(cost), np.int64)
+    near = steps = 0
+    for i in range(len(cost)):
+        if cost[i] <= reach:
+            found[near] = i
+            near += 1
+            steps += max(free[i] - taken[i], 0)
+    if steps >= wanted:
+        # those in question, before they are sorted: it is few of them
+        order = stable_order(cost[found[:near]])
+        for j in range(near):
+            order[j] = found[order[j]]
+        return order
+    order = stable_order(cost)
+    while near < len(order) and steps < wanted:
+        if nearby and cost[order[near]] > _FARTHER * reach:
             break
-    return chosen[:n]
+        steps += max(free[order[near]] - taken[order[near]], 0)
+        near += 1
+    return order[:near]
+
+
+@njit(cache=True)
+def _share_out(chosen, cost, length, room, free, taken, wanted):  # type: ignore[no-untyped-def]
+    """How many samples each segment takes.
+
+    Rounds over the chosen segments, nearest first, as long as they have room. What is left goes,
+    one by one, where samples stay farthest apart in time.
+    """
+    times = np.zeros(len(length), np.int64)
+    left, going = wanted, True
+    while left > 0 and going:
+        going = False
+        for i in chosen:
+            if left > 0 and taken[i] + times[i] < room[i]:
+                times[i] += 1
+                left -= 1
+                going = True
+    if left == 0:
+        return times
+    heap = [_crowding(i, cost, length, free, taken[i] + times[i]) for i in chosen]
+    heapq.heapify(heap)
+    for _ in range(left):
+        i = heap[0][-1]
+        times[i] += 1
+        heapq.heapreplace(heap, _crowding(i, cost, length, free, taken[i] + times[i]))
+    return times
+
+
+@njit(cache=True)
+def _crowding(i, cost, length, free, there):  # type: ignore[no-untyped-def]
+    """How crowded a segment is where so many samples are: those without a free step come last."""
+    full = there >= free[i]
+    return full, there if full else -(length[i] // (there + 2)), cost[i], i
 
 
 def insert_locally(
@@ -123,6 +169,7 @@ def insert_locally(
         locations.x,
         locations.y,
         clock.step_us,
+        clock.median_gap_us,
         spread_mm,
         offsets_of(targets.trajectory[order], len(state)),
         targets.location[order],
@@ -245,10 +292,12 @@ def insert_globally(
     locations: Locations,
     targets: TfTargets,
     rank: Ints,
+    clock: Clock,
     search: Search = search_in_memory,
 ) -> EditRuns:
     """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
 
     One search per candidate, over the segments of all trajectories.
     """
-    return insertions_into(find_takers(thinned, locations, targets, rank, search), targets, rank)
+    takers = find_takers(thinned, locations, targets, rank, search)
+    return find_room(thinned, locations, insertions_into(takers, targets, rank), clock)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from freqdp_db.bench.search import GIST, bench_search, parse_names
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.documents import Document, aside
 from freqdp_db.engines.choice import choose_engine
+from freqdp_db.errors import BadInput
 from freqdp_db.evaluation import evaluate as evaluating
 from freqdp_db.evaluation.audit import audit as auditing
 from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
 from freqdp_db.evaluation.experiment.design import Wishes, experiment_on
+from freqdp_db.evaluation.experiment.paper_files import PaperWishes, paper_on
+from freqdp_db.evaluation.experiment.published import EPSILON
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.public_report import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
@@ -26,6 +31,8 @@ from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
 
 _NOT_SPREAD = "its metrics compare all trajectories with each other, in one process"
+_SEARCHED = 500
+"""Queries that each way to search answers, for the paper's figure."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,9 @@ def experiment(
     map: Sequence[str] | None = None,
     trips: bool = False,
     each_trip: bool = False,
+    paper: bool = False,
+    poi: str | None = None,
+    category: str | None = None,
     out: Path | str | None = None,
     force: bool = False,
     engine: str | None = None,
@@ -116,10 +126,25 @@ def experiment(
     method, epsilon, objects, time_step: several of each; None: all methods, 1, all objects, "none".
     trips: measure on trips in the dataset's region alone, as synthetic methods are compared, with a
     resample of the objects beside them. each_trip: take every trip for an object of its own.
+    paper: the paper's summary table beside its published values, and its two figures; it says the
+    methods itself, takes epsilons for its figure, and the largest of objects for its table. poi,
+    category: points of interest, for its klt.
     out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
     engine: threads only; Dask is refused.
     """
     choose_engine(engine, None).require_threads("experiment", _NOT_SPREAD)
+    if paper:
+        given = {"--method": method, "--time-step": time_step}
+        return _paper(
+            connection, dataset, given, signature,
+            PaperWishes(objects, epsilon, seeds, poi, category, some_roads(roads, map),
+                        None if out is None else Path(out), force),
+            progress,
+        )  # fmt: skip
+    if poi is not None or category is not None:
+        raise BadInput(
+            "--poi and --category are for --paper", remedy="say --paper, or leave them out"
+        )
     wishes = Wishes(
         methods=method,
         epsilons=epsilon,
@@ -136,6 +161,35 @@ def experiment(
     shown = working(progress)
     with reached(connection) as database:
         written = experiment_on(database, dataset, wishes, shown)
+    return Experiment(
+        dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
+    )
+
+
+def _paper(
+    connection: Connection,
+    dataset: str,
+    given: Mapping[str, object],
+    signature: int,
+    wishes: PaperWishes,
+    progress: Progress | None,
+) -> Experiment:
+    for option, value in {**given, "--signature": None if signature == 10 else signature}.items():
+        if value is not None:
+            raise BadInput(f"{option} is not for --paper", remedy="the paper's own are taken")
+    shown = working(progress)
+    with reached(connection) as database:
+
+        def searches(trajectories: Trajectories, locations: Locations) -> dict[str, float]:
+            request = Request.parse("gl", epsilon=EPSILON)
+            names = [name for name in parse_names(None) if name != GIST]
+            found = bench_search(
+                database, trajectories, locations, request, names,
+                queries=_SEARCHED, seed=1, progress=Progress(),
+            )  # fmt: skip
+            return {strategy.name: strategy.us_per_query for strategy in found.strategies}
+
+        written = paper_on(database, dataset, wishes, shown, searches)
     return Experiment(
         dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
     )

@@ -85,6 +85,8 @@ class World:
 
     facts: Facts | None = None
     """What is public of the data, in the build's metres; None: nothing was said."""
+    drawn_by: str | None = None
+    """The version of the software that made the draw of the step that is replayed."""
 
     def public_facts(self, region: Any, period: Any) -> tuple[Region, Period]:
         """The region and the period that a release is made for."""
@@ -127,6 +129,9 @@ class State:
     areas: Areas | None = None
     members: Ints | None = None
     """How many objects each trajectory is of; None: no trajectory is several objects' at once."""
+    part_of: Ids | None = None
+    """The trajectory that each object is part of, -1: of none, where trajectories are several
+    objects' and no object is part of two."""
     groups: Groups | None = None
     """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
     pieces: bool = False

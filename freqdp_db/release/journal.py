@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -178,8 +178,9 @@ class ReplayJournal:
     ) -> State:
         logged = self._log(number, step, state)
         recorded = self._steps[number]
+        then = replace(world, drawn_by=recorded.software)
         try:
-            after: State = step.replay(world, state, drawn, logged, options)
+            after: State = step.replay(then, state, drawn, logged, options)
             found = step.check(world, state, drawn, logged, after, options)
         except VerificationFailed as error:
             raise VerificationFailed(f"step {number}: {error.message}") from None

@@ -138,7 +138,9 @@ def check_global_insertions(
     )
     wrong = []
     for place, k in queries:
-        expected = nearest_trajectories(replay, place, k)
+        expected = [
+            with_room(replay, place, *one) for one in nearest_trajectories(replay, place, k)
+        ]
         logged = replay.run(
             "SELECT trajectory_id, seq, loss_mm FROM inserted WHERE location_id = %(place)s",
             place=place,
@@ -147,6 +149,29 @@ def check_global_insertions(
             wrong.append({"place": place, "k": k, "expected": expected, "logged": sorted(logged)})
     findings.add(f"step {step}: global insertion queries", len(queries), wrong)
     replay.run("DROP TABLE pg_temp.way")
+
+
+def with_room(
+    replay: Replay, place: int, trajectory: int, seq: int, loss_mm: int
+) -> tuple[int, int, int]:
+    """The same, or the nearest leg with a free step if lower places have taken all that it had."""
+    found = replay.run(
+        """
+        SELECT seq, loss_mm FROM (
+            SELECT l.seq, floor(ST_Distance(l.geom, q.point) * 1000 + 0.5)::bigint AS loss_mm
+            FROM leg AS l, place AS q
+            WHERE l.trajectory_id = %(trajectory)s AND q.location_id = %(place)s
+            AND l.steps > (SELECT count(*) FROM inserted AS i WHERE i.seq = l.seq
+                AND i.trajectory_id = l.trajectory_id AND i.location_id < %(place)s)
+        ) AS l
+        WHERE loss_mm <= %(farthest)s ORDER BY seq <> %(seq)s, loss_mm, seq LIMIT 1
+        """,
+        trajectory=trajectory,
+        place=place,
+        farthest=loss_mm + 500_000,
+        seq=seq,
+    )
+    return (trajectory, *found[0]) if found else (trajectory, seq, loss_mm)
 
 
 def make_ways(replay: Replay) -> None:
@@ -221,37 +246,30 @@ def _same(expected: list[tuple[int, int, int]], logged: list[Any]) -> bool:
     )
 
 
-_CANDIDATE_LEGS: dict[str, LiteralString] = {
-    # within the spread, at least the nearest; of these, those with a free step if there are any
+_USABLE: dict[str, LiteralString] = {
+    # within the spread, at least the nearest; and farther until there are enough free steps, but
+    # not much where a usual gap has none
     "metres": """
-        SELECT c.*, row_number() OVER (
-            PARTITION BY trajectory_id, location_id ORDER BY loss_mm, seq
-        ) AS place, count(*) OVER (PARTITION BY trajectory_id, location_id) AS size
-        FROM (
-            SELECT c.*, bool_or(free) OVER (PARTITION BY trajectory_id, location_id) AS any_free
-            FROM (
-                SELECT c.*, min(loss_mm) OVER (
-                    PARTITION BY trajectory_id, location_id
-                ) AS nearest_mm FROM cost AS c
-            ) AS c
-            WHERE loss_mm <= greatest(%(spread_mm)s, nearest_mm)
+        SELECT * FROM (
+            SELECT c.*, least(steps, floor(spare_us / usual_us)::bigint - 1) AS room,
+                greatest(%(spread_mm)s, min(loss_mm) OVER run) AS reach_mm,
+                coalesce(sum(greatest(steps - taken, 0)) OVER (
+                    PARTITION BY trajectory_id, location_id ORDER BY loss_mm, seq
+                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ), 0) AS steps_before
+            FROM cost AS c WINDOW run AS (PARTITION BY trajectory_id, location_id)
         ) AS c
-        WHERE free = any_free
+        WHERE loss_mm <= reach_mm OR steps_before < k
+            AND (usual_us >= 2 * %(step_us)s OR loss_mm <= 4 * reach_mm)
     """,
-    # all of them, those without a free step last
-    "paper": """
-        SELECT c.*, row_number() OVER (
-            PARTITION BY trajectory_id, location_id ORDER BY NOT free, loss_mm, seq
-        ) AS place, count(*) OVER (PARTITION BY trajectory_id, location_id) AS size
-        FROM cost AS c
-    """,
+    "paper": "SELECT c.*, steps AS room FROM cost AS c",
 }
 
 
 def check_local_insertions(
     replay: Replay, findings: Findings, step: int, sample: int | None, seed: int
 ) -> None:
-    """Rounds over the segments that the spread allows, nearest first."""
+    """Rounds over the usable segments, nearest first, while there is room; then the least crowded."""
     compare(
         replay, findings, f"step {step}: local insertions by target",
         "SELECT count(*) FROM (SELECT FROM inserted GROUP BY trajectory_id, location_id) AS r",
@@ -283,15 +301,40 @@ def check_local_insertions(
         replay, findings, f"step {step}: local insertion queries",
         "SELECT count(*) FROM query",
         """
-        WITH cost AS MATERIALIZED (
-            SELECT w.trajectory_id, w.location_id, w.k, l.seq, l.free,
-                floor(ST_Distance(q.point, l.geom) * 1000 + 0.5)::bigint AS loss_mm
+        WITH usual AS (
+            SELECT trajectory_id, (array_agg(next_us - at_us ORDER BY next_us - at_us))[
+                count(*) / 2 + 1
+            ] AS usual_us
+            FROM thinned WHERE next_us > at_us GROUP BY trajectory_id
+        ), cost AS MATERIALIZED (
+            SELECT w.trajectory_id, w.location_id, w.k, l.seq, l.steps,
+                coalesce(u.usual_us, %(gap_us)s)::numeric AS usual_us,
+                floor(ST_Distance(q.point, l.geom) * 1000 + 0.5)::bigint AS loss_mm,
+                l.length_us - floor((
+                    floor(ST_Distance(q.point, a.point) * 1000 + 0.5)
+                    + floor(ST_Distance(q.point, b.point) * 1000 + 0.5)
+                )::numeric * 1000 / 15) AS spare_us,
+                (SELECT count(*) FROM inserted AS i WHERE i.trajectory_id = w.trajectory_id
+                    AND i.seq = l.seq AND i.location_id < w.location_id) AS taken
             FROM query AS w JOIN place AS q USING (location_id) JOIN leg AS l USING (trajectory_id)
-        ), usable AS (""" + _CANDIDATE_LEGS["paper" if spread == "paper" else "metres"] + """
+            JOIN place AS a ON a.location_id = l.tail JOIN place AS b ON b.location_id = l.head
+            LEFT JOIN usual AS u USING (trajectory_id)
+        ), usable AS (""" + _USABLE["paper" if spread == "paper" else "metres"] + """
+        ), slot AS (
+            SELECT u.*, row_number() OVER (
+                PARTITION BY trajectory_id, location_id ORDER BY
+                    there >= room, CASE WHEN there < room THEN there - taken END,
+                    there >= room AND there >= steps,
+                    CASE WHEN there < room THEN 0 WHEN there >= steps THEN there
+                        ELSE - floor(spare_us / (there + 2)) END,
+                    loss_mm, seq
+            ) AS place
+            FROM (
+                SELECT u.*, taken + n AS there FROM usable AS u, generate_series(0, k - 1) AS n
+            ) AS u
         ), expected AS (
-            SELECT trajectory_id, location_id, seq, loss_mm,
-                k / size + CASE WHEN place <= mod(k, size) THEN 1 ELSE 0 END AS times
-            FROM usable
+            SELECT trajectory_id, location_id, seq, min(loss_mm) AS loss_mm, count(*) AS times
+            FROM slot WHERE place <= k GROUP BY 1, 2, 3
             UNION ALL
             SELECT trajectory_id, location_id, 0, 0, k FROM query AS w
             WHERE NOT EXISTS (SELECT FROM leg AS l WHERE l.trajectory_id = w.trajectory_id)

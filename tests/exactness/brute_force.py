@@ -87,13 +87,22 @@ def _check_times(replay: Replay, findings: Findings, step: int) -> None:
         replay, findings, f"step {step}: times on the step, between",
         "SELECT count(*) FROM timed",
         """
-        SELECT t.trajectory_id, t.seq, t.from_us, t.next_us, t.at_us, l.free
+        SELECT t.trajectory_id, t.seq, t.from_us, t.next_us, t.at_us, l.steps
         FROM timed AS t JOIN leg AS l USING (trajectory_id, seq)
         WHERE t.samples > 1 AND NOT CASE
-            WHEN l.free THEN t.at_us %% %(step_us)s = 0 AND t.at_us > from_us AND t.at_us < next_us
+            WHEN l.steps > 0 THEN t.at_us %% %(step_us)s = 0 AND t.at_us > from_us AND t.at_us < next_us
             WHEN t.next_us - t.from_us > 1 THEN t.at_us > t.from_us AND t.at_us < t.next_us
             ELSE t.at_us BETWEEN t.from_us AND t.next_us
         END
+        """,
+    )  # fmt: skip
+    compare(
+        replay, findings, f"step {step}: no shared instants where there are enough",
+        "SELECT count(*) FROM timed",
+        """
+        SELECT t.trajectory_id, t.seq, count(*), count(DISTINCT at_us), min(l.steps)
+        FROM timed AS t JOIN leg AS l USING (trajectory_id, seq) WHERE t.samples > 1
+        GROUP BY 1, 2 HAVING count(DISTINCT at_us) < count(*) AND count(*) <= min(l.steps)
         """,
     )  # fmt: skip
     # a whole step later than a sample on the step is on the step: a fraction would stand out

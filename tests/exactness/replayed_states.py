@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
+from drawn_times import key_of, times_between
 from psycopg import sql
 from psycopg.rows import namedtuple_row
 
@@ -103,10 +104,62 @@ class Replay:
         """Make the tables of one mechanism; afterwards its output is the input."""
         for statement in _STEP:
             self.run(statement, step=step)
+        self._time(step)
+        for statement in _OUTPUT:
+            self.run(statement)
         yield
         for statement in _NEXT:
             self.run(statement)
 
+    def _time(self, step: int) -> None:
+        """Fill `timed`: the insertions with their times."""
+        drawn: list[Any] = []
+        for columns in _DRAWN:
+            drawn = drawn or self.run(columns, step=step)
+        key = key_of([list(column) for column in zip(*drawn, strict=True)])
+        own: dict[Any, Any] = dict(self.run(_OWN_GAPS))
+        gap_us, step_us = self.release.gap_us, self.release.step_us
+        done: list[tuple[int, int, int, int]] = []
+        for trajectory, seq, count, start, a, b, samples, way_x, way_y, stream in self.run(_WAYS):
+            if a is None:
+                times = [start + n * gap_us for n in range(count)]
+            elif samples == 1:
+                times = [a + (n + 1) * gap_us for n in range(count)]
+            else:
+                gaps = own.get(trajectory, [gap_us])
+                way = list(zip(way_x, way_y, strict=True))
+                times = times_between(a, b, way, gaps, step_us, key, stream)
+            done += [(trajectory, seq, n, at) for n, at in enumerate(times, start=1)]
+        with self.connection.cursor().copy("COPY pg_temp.instant FROM STDIN") as copy:
+            for row in done:
+                copy.write_row(row)
+
+
+_DRAWN: list[LiteralString] = [
+    "SELECT trajectory_id, location_id, stage, rank, pf, target FROM {private}.pf_target "
+    "WHERE release_id = %(release_id)s AND step = %(step)s ORDER BY trajectory_id, rank",
+    "SELECT location_id, tf, target FROM {private}.tf_target "
+    "WHERE release_id = %(release_id)s AND step = %(step)s ORDER BY location_id",
+]
+_OWN_GAPS: LiteralString = """
+    SELECT trajectory_id, array_agg(next_us - at_us ORDER BY next_us - at_us) FROM thinned
+    WHERE next_us > at_us GROUP BY trajectory_id
+"""
+
+# every segment with insertions: how many, between which times, and the way through all of them
+_WAYS: LiteralString = """
+    SELECT p.trajectory_id, p.seq, count(*), min(o.at_us), min(p.from_us), min(p.next_us),
+        min(p.samples),
+        array[min(a.x)] || array_agg(q.x ORDER BY p.number) || array[min(b.x)],
+        array[min(a.y)] || array_agg(q.y ORDER BY p.number) || array[min(b.y)], min(t.stream)
+    FROM placed AS p
+    JOIN origin AS o USING (trajectory_id)
+    JOIN place AS q USING (location_id)
+    LEFT JOIN thinned AS t ON t.trajectory_id = p.trajectory_id AND t.seq = p.seq
+    LEFT JOIN place AS a ON a.location_id = t.location_id
+    LEFT JOIN place AS b ON b.location_id = t.next_location
+    GROUP BY p.trajectory_id, p.seq
+"""
 
 _LOAD: list[LiteralString] = [
     """
@@ -150,7 +203,9 @@ _STEP: list[LiteralString] = [
     SELECT trajectory_id, seq, location_id, at_us,
         lead(location_id) OVER following AS next_location,
         lead(at_us) OVER following AS next_us,
-        count(*) OVER (PARTITION BY trajectory_id) AS samples
+        count(*) OVER (PARTITION BY trajectory_id) AS samples,
+        (trajectory_id::bigint << 32)
+            + row_number() OVER (PARTITION BY trajectory_id ORDER BY seq) - 1 AS stream
     FROM input AS i
     WHERE NOT EXISTS (
         SELECT FROM deleted AS d WHERE d.trajectory_id = i.trajectory_id AND d.seq = i.seq
@@ -159,12 +214,13 @@ _STEP: list[LiteralString] = [
     """,
     "ALTER TABLE pg_temp.thinned ADD PRIMARY KEY (trajectory_id, seq)",
     "CREATE INDEX ON pg_temp.thinned (location_id, trajectory_id)",
-    # a trajectory of one sample is a segment of length 0; free: has a time step inside
+    # a trajectory of one sample is a segment of length 0; steps: so many are inside
     """
     CREATE TEMP TABLE leg AS
     SELECT t.trajectory_id, t.seq, t.location_id AS tail, b.location_id AS head,
-        t.samples = 1 OR floor((t.next_us - 1)::numeric / %(step_us)s) * %(step_us)s > t.at_us
-            AS free,
+        greatest(coalesce(floor((t.next_us - 1)::numeric / %(step_us)s)
+            - floor(t.at_us::numeric / %(step_us)s), 0), 0)::bigint AS steps,
+        coalesce(t.next_us - t.at_us, 0) AS length_us,
         ST_MakeLine(a.point, b.point) AS geom
     FROM thinned AS t
     JOIN place AS a ON a.location_id = t.location_id
@@ -173,14 +229,13 @@ _STEP: list[LiteralString] = [
     """,
     "ALTER TABLE pg_temp.leg ADD PRIMARY KEY (trajectory_id, seq)",
     "ANALYZE pg_temp.deleted, pg_temp.inserted, pg_temp.thinned, pg_temp.leg",
-    # where on its segment each insertion falls, and the how many-eth of how many it is there
+    # where on its segment each insertion falls, and the how many-eth it is there
     """
     CREATE TEMP TABLE placed AS
     SELECT n.*,
         row_number() OVER (
             PARTITION BY trajectory_id, seq ORDER BY share, location_id
-        ) AS number,
-        count(*) OVER (PARTITION BY trajectory_id, seq) AS together
+        ) AS number
     FROM (
         SELECT i.trajectory_id, i.seq, i.location_id, t.at_us AS from_us, t.next_us, t.samples,
             CASE WHEN (b.x - a.x) ^ 2 + (b.y - a.y) ^ 2 > 0 THEN
@@ -195,28 +250,12 @@ _STEP: list[LiteralString] = [
         LEFT JOIN place AS b ON b.location_id = coalesce(t.next_location, t.location_id)
     ) AS n
     """,
-    # a + (b - a)(t + i/(k+1))/2, rounded to the time step and kept strictly between
+    "CREATE TEMP TABLE instant (trajectory_id int, seq int, number bigint, at_us bigint)",
+]
+_OUTPUT: list[LiteralString] = [
     """
     CREATE TEMP TABLE timed AS
-    SELECT p.*,
-        CASE
-            WHEN p.from_us IS NULL THEN o.at_us + (p.number - 1) * %(gap_us)s
-            WHEN p.samples = 1 THEN p.from_us + p.number * %(gap_us)s
-            WHEN r.low <= r.high THEN least(greatest(
-                (floor((e.us + %(step_us)s / 2)::numeric / %(step_us)s) * %(step_us)s)::bigint,
-                r.low), r.high)
-            ELSE least(greatest(e.us, p.from_us + 1), greatest(p.next_us - 1, p.from_us))
-        END AS at_us
-    FROM placed AS p
-    JOIN origin AS o USING (trajectory_id)
-    CROSS JOIN LATERAL (SELECT
-        (floor(p.from_us::numeric / %(step_us)s) * %(step_us)s)::bigint + %(step_us)s AS low,
-        (ceil(p.next_us::numeric / %(step_us)s) * %(step_us)s)::bigint - %(step_us)s AS high
-    ) AS r
-    CROSS JOIN LATERAL (SELECT p.from_us + floor(
-        (p.next_us - p.from_us)::float8
-        * ((p.share + p.number::float8 / (p.together + 1)::float8) / 2) + 0.5
-    )::bigint AS us) AS e
+    SELECT p.*, i.at_us FROM placed AS p JOIN instant AS i USING (trajectory_id, seq, number)
     """,
     """
     CREATE TEMP TABLE output AS
@@ -235,7 +274,7 @@ _STEP: list[LiteralString] = [
 
 _NEXT: list[LiteralString] = [
     "DROP TABLE pg_temp.input, pg_temp.deleted, pg_temp.inserted, pg_temp.thinned, pg_temp.leg",
-    "DROP TABLE pg_temp.placed, pg_temp.timed",
+    "DROP TABLE pg_temp.placed, pg_temp.instant, pg_temp.timed",
     "ALTER TABLE pg_temp.output RENAME TO input",
     """
     UPDATE pg_temp.origin AS o SET at_us = i.at_us

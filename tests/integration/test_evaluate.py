@@ -11,11 +11,12 @@ from library import opened
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query
 
-from freqdp_db.columns.edits import Edits
+from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
+from freqdp_db.methods.frequency.editing import key_of
 from freqdp_db.progress import Progress
 from freqdp_db.storage.records.draws import load_columns
 from freqdp_db.storage.records.releases import find_release
@@ -46,9 +47,11 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
         pair = case.pair
         state = loaded.trajectories
         with database.begin() as connection:
-            for step in (1, 2):
-                edits = load_columns(connection, database, release.release_id, step, "log", Edits)
-                state = apply_edits(state, edits, loaded.locations, loaded.clock)
+            for step, drawn in ((1, PfTargets), (2, TfTargets)):
+                of = (connection, database, release.release_id, step)
+                edits = load_columns(*of, "log", Edits)
+                key = key_of(load_columns(*of, "draw", drawn))
+                state = apply_edits(state, edits, loaded.locations, loaded.clock, key)
         state = coarsen_times(state, _STEP_US)
     for found, expected in (
         (pair.released.offsets, state.offsets),

@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 from servers import SharedServer, cloned
-from world import city_template, freqdp, written
+from world import city_template, freqdp, query, written
+
+from freqdp_db.evaluation.experiment.published import COLUMNS, ROWS
 
 
 @pytest.fixture
@@ -64,9 +66,61 @@ def test_an_experiment_measures_what_a_release_would(city: str, tmp_path: Path) 
     assert run["values"]["inf"] == measured["inf"]
 
 
+def test_the_paper_s_table(city: str, tmp_path: Path) -> None:
+    """All its rows and columns beside the published values; what cannot run is said."""
+    query(
+        city,
+        "CREATE TABLE demo.poi AS SELECT (ARRAY['school', 'shop', 'office'])[1 + n % 3] AS category, "
+        "geom FROM (SELECT geom, row_number() OVER (ORDER BY at, object_id) AS n FROM demo.city) AS s "
+        "WHERE n % 5 = 0",
+    )
+    before = written(city)
+    out = tmp_path / "paper"
+    answer = freqdp(
+        city, "experiment", "city", "--paper", "--roads", "demo.roads", "--seeds", "1",
+        "--objects", "20", "--objects", "40", "--epsilon", "0.5", "--epsilon", "1",
+        "--poi", "demo.poi", "--category", "category", "--out", str(out),
+    ).succeeded()  # fmt: skip
+    assert written(city) == before, "nothing is published, spent or stored"
+    document = json.loads((out / "results.json").read_text())
+    # no region was said, so what guarantees something for a person is left out
+    assert set(document["left_out"]) == {"DPT", "AdaTrace"}
+    assert all("freqdp dataset set city" in why for why in document["left_out"].values())
+    runs = {(run["method"], run["epsilon"]): run for run in document["runs"]}
+    ran = {row.title for row in ROWS} - {"DPT", "AdaTrace"}
+    assert {title for title, _ in runs} == ran
+    assert {t for t, epsilon in runs if epsilon == "0.5"} == {"PureG", "PureL", "GL"}
+    assert answer["runs"] == len(runs) == len(ran) + 3
+    for run in runs.values():
+        assert set(run["values"]) == set(COLUMNS.values())
+        assert run["objects"] == 40
+    # what removes the ten strongest places has none of them left to link by
+    assert runs["SC", None]["values"]["la_s.a.10"] < runs["PureG", "1"]["values"]["la_s.a.10"]
+    # groups of five: at most one of them is linked right
+    assert runs["GLOVE", None]["values"]["la_s.a.10"] <= 0.3
+    wider = [runs[f"RSC-{km}", None]["values"]["inf"] for km in ("0.1", "0.5", "1.0", "3.0")]
+    assert wider == sorted(wider)
+    assert [t["objects"] for t in document["times"]] == [20, 40]
+    assert set(document["times"][0]["steps"]) == {"global", "local"}
+    assert document["published"]["GL"]["recovery.rmf"] == 1.42
+    table = (out / "results.md").read_text().splitlines()
+    assert sum(line.startswith("| | paper |") for line in table) == len(ROWS) == 14
+    assert any(line.startswith("| DPT | not run |") for line in table)
+    for name in ("epsilon.svg", "size.svg"):
+        assert ElementTree.parse(out / name).getroot().tag.endswith("svg")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--paper",), ("--paper", "--roads")),
+        (("--paper", "--roads", "demo.roads", "--method", "lg"), ("--method", "--paper")),
+        (("--paper", "--roads", "demo.roads", "--signature", "5"), ("--signature", "--paper")),
+        (("--paper", "--roads", "demo.roads", "--time-step", "60s"), ("--time-step", "--paper")),
+        (("--paper", "--roads", "demo.roads", "--category", "c"), ("--category", "--poi")),
+        (("--paper", "--roads", "demo.roads", "--epsilon", "0"), ("--epsilon", "0")),
+        (("--paper", "--roads", "demo.roads", "--objects", "41"), ("--objects 41",)),
+        (("--poi", "demo.poi"), ("--poi", "--paper")),
         (("--method", "xyz"), ("--method", "xyz")),
         (("--method", "lg:"), ("--method", "lg:")),
         (("--method", "lg:near"), ("near",)),

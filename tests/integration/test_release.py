@@ -45,6 +45,24 @@ def released(
         yield url
 
 
+def test_no_sample_shares_an_instant_with_its_neighbour(released: str) -> None:
+    """True samples never do, nor have they fractions of a second: an insertion would be known by it."""
+    step_us, original = query(
+        released,
+        "SELECT b.time_step_us, (SELECT count(*) FROM (SELECT at = lag(at) OVER (PARTITION BY "
+        "trajectory_id ORDER BY seq) AS same FROM freqdp.sample) s WHERE same) FROM freqdp.build b",
+    )[0]
+    assert (step_us, original) == (1_000_000, 0)
+    inserted, shared, off = query(
+        released,
+        "SELECT (SELECT sum(cardinality(seq)) FROM freqdp.edit_run WHERE operation = 'i'), "
+        "count(*) FILTER (WHERE same), count(*) FILTER (WHERE at <> date_trunc('second', at)) "
+        "FROM (SELECT at, at = lag(at) OVER (PARTITION BY trajectory_id ORDER BY seq) AS same "
+        "FROM freqdp_release.r) s",
+    )[0]
+    assert inserted > 500 and (shared, off) == (0, 0)
+
+
 def test_columns_keys_and_comments(released: str) -> None:
     columns = query(
         released,

@@ -7,6 +7,7 @@ being those of the mechanism's input.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import floor, isqrt
@@ -115,23 +116,48 @@ def thin(world: SmallWorld, deletions: Edits) -> Thinned:
     ]
 
 
-def segments(
-    world: SmallWorld, samples: list[tuple[int, int, int]], place: int
-) -> list[tuple[int, int, bool]]:
-    """(position, loss, whether it has a free time step); one sample is a segment of length 0."""
+@dataclass(frozen=True)
+class Segment:
+    """A segment of a thinned trajectory, as one place sees it."""
+
+    position: int
+    loss: int
+    free: int
+    """Multiples of the time step strictly between its ends."""
+    length: int
+    """Microseconds that the drive by way of the place leaves."""
+
+
+def segments(world: SmallWorld, samples: list[tuple[int, int, int]], place: int) -> list[Segment]:
+    """One sample is a segment of length 0."""
     if len(samples) == 1:
         i, here, _ = samples[0]
-        return [(i, loss_mm(world, place, here, here), True)]
+        return [Segment(i, loss_mm(world, place, here, here), 0, 0)]
     step = world.clock.step_us
     return [
-        (i, loss_mm(world, place, a, b), has_free_step(start, end, step))
+        Segment(
+            i, loss_mm(world, place, a, b), free_steps(start, end, step),
+            end - start - detour_us(world, a, place, b),
+        )
         for (i, a, start), (_, b, end) in pairwise(samples)
-    ]
+    ]  # fmt: skip
 
 
-def has_free_step(start: int, end: int, step: int) -> bool:
-    """Whether a multiple of the step lies strictly between."""
-    return any(t % step == 0 for t in range(start + 1, min(end, start + step + 1)))
+def free_steps(start: int, end: int, step: int) -> int:
+    """How many multiples of the step lie strictly between."""
+    first = next(t for t in range(start + 1, start + step + 1) if t % step == 0)
+    return len(range(first, end, step))
+
+
+def detour_us(world: SmallWorld, a: int, place: int, b: int) -> int:
+    """At 15 metres a second."""
+    way = loss_mm(world, a, place, place) + loss_mm(world, place, b, b)
+    return way * 1000 // 15
+
+
+def usual_gap(world: SmallWorld, samples: list[tuple[int, int, int]]) -> int:
+    gaps = sorted(b - a for (_, _, a), (_, _, b) in pairwise(samples) if b > a)
+    return gaps[len(gaps) // 2] if gaps else world.clock.median_gap_us
 
 
 def insert_globally(world: SmallWorld, thinned: Thinned, targets: TfTargets) -> Edits:
@@ -142,41 +168,87 @@ def insert_globally(world: SmallWorld, thinned: Thinned, targets: TfTargets) -> 
         found = []
         for t, samples in enumerate(thinned):
             if samples and all(p != place for _, p, _ in samples):
-                position, loss, _ = min(segments(world, samples, place), key=lambda s: (s[1], s[0]))
-                found.append((loss, int(world.rank[t]), t, position))
+                nearest = min(segments(world, samples, place), key=lambda s: (s.loss, s.position))
+                found.append((nearest.loss, int(world.rank[t]), t, nearest.position))
         empty = sorted((t for t, s in enumerate(thinned) if not s), key=lambda t: world.rank[t])
-        nearest = [(t, position, loss) for loss, _, t, position in sorted(found)]
-        nearest += [(t, -1, 0) for t in empty]
-        for t, position, loss in nearest[: max(target - tf, 0)]:
+        carriers = [(t, position, loss) for loss, _, t, position in sorted(found)]
+        carriers += [(t, -1, 0) for t in empty]
+        for t, position, loss in carriers[: max(target - tf, 0)]:
             result[t, place] = [(position, loss)]
-    return dict(sorted(result.items()))
+    return _with_room(world, thinned, dict(sorted(result.items())))
+
+
+def _with_room(world: SmallWorld, thinned: Thinned, chosen: Edits) -> Edits:
+    """Where the nearest segment is full: the nearest with a free step, up to 500 m farther."""
+    taken: Counter[tuple[int, int]] = Counter()
+    result: Edits = {}
+    for (t, place), [(position, loss)] in chosen.items():
+        found = segments(world, thinned[t], place) if len(thinned[t]) > 1 else []
+        open_ = [s for s in found if taken[t, s.position] < s.free and s.loss <= loss + 500_000]
+        if open_ and position not in {s.position for s in open_}:
+            other = min(open_, key=lambda s: (s.loss, s.position))
+            position, loss = other.position, other.loss
+        taken[t, position] += 1
+        result[t, place] = [(position, loss)]
+    return result
 
 
 def insert_locally(
     world: SmallWorld, thinned: Thinned, targets: PfTargets, spread_mm: int | None
 ) -> Edits:
-    """Rounds over the usable segments, nearest first; spread None is the paper's rule."""
+    """One by one into the segment that comes next; spread None is the paper's rule."""
     result: Edits = {}
-    for t, place, pf, target in zip(
-        targets.trajectory.tolist(), targets.location.tolist(),
-        targets.pf.tolist(), targets.target.tolist(), strict=True,
-    ):  # fmt: skip
-        wanted = target - pf
-        if wanted <= 0:
-            continue
+    taken: Counter[tuple[int, int]] = Counter()
+    wanted = {
+        (t, place): target - pf
+        for t, place, pf, target in zip(
+            targets.trajectory.tolist(), targets.location.tolist(),
+            targets.pf.tolist(), targets.target.tolist(), strict=True,
+        )
+        if target > pf
+    }  # fmt: skip
+    for (t, place), count in sorted(wanted.items()):
         if not thinned[t]:
-            result[t, place] = [(-1, 0)] * wanted
+            result[t, place] = [(-1, 0)] * count
             continue
         found = segments(world, thinned[t], place)
-        if spread_mm is None:
-            order = sorted(found, key=lambda s: (not s[2], s[1], s[0]))
-        else:
-            reach = max(spread_mm, min(loss for _, loss, _ in found))
-            near = [s for s in found if s[1] <= reach]
-            usable = [s for s in near if s[2]] or near
-            order = sorted(usable, key=lambda s: (s[1], s[0]))
-        taken = Counter(order[i % len(order)] for i in range(wanted))
-        result[t, place] = [
-            (position, loss) for (position, loss, _), n in sorted(taken.items()) for _ in range(n)
-        ]
-    return dict(sorted(result.items()))
+        usual = usual_gap(world, thinned[t])
+        there = {s: taken[t, s.position] for s in found}
+        usable = (
+            found
+            if spread_mm is None
+            else _near(found, there, spread_mm, count, usual < 2 * world.clock.step_us)
+        )
+        new: Counter[Segment] = Counter()
+        for _ in range(count):
+            best = min(usable, key=lambda s: _turn(s, there[s], new[s], spread_mm, usual))
+            new[best] += 1
+            there[best] += 1
+        for segment, n in new.items():
+            taken[t, segment.position] += n
+        result[t, place] = sorted((s.position, s.loss) for s in new.elements())
+    return result
+
+
+def _near(
+    found: list[Segment], there: dict[Segment, int], spread_mm: int, count: int, nearby: bool
+) -> list[Segment]:
+    """Within the spread; and beyond, nearby up to four times as far, until there are enough steps."""
+    reach = max(spread_mm, min(s.loss for s in found))
+    usable: list[Segment] = []
+    for s in sorted(found, key=lambda s: (s.loss, s.position)):
+        steps = sum(max(u.free - there[u], 0) for u in usable)
+        if s.loss <= reach or (steps < count and (not nearby or s.loss <= 4 * reach)):
+            usable.append(s)
+    return usable
+
+
+def _turn(
+    s: Segment, there: int, new: int, spread_mm: int | None, usual: int
+) -> tuple[bool, int, bool, int, int, int]:
+    """Whose turn it is: first in rounds as long as there is room; then where it is least crowded."""
+    room = s.free if spread_mm is None else min(s.free, s.length // usual - 1)
+    if there < room:
+        return False, new, False, 0, s.loss, s.position
+    full = there >= s.free
+    return True, 0, full, there if full else -(s.length // (there + 2)), s.loss, s.position

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import naive
@@ -18,12 +19,13 @@ from small_worlds import (
     worlds,
 )
 
-from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
+from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import apply_edits, coarsen_times, delete, insert
+from freqdp_db.edits.applying import Thinned, apply_edits, coarsen_times, delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
 
+_KEY = np.uint64(0x1234_5678_9ABC_DEF0)
 spreads = st.sampled_from([None, 0, 100_000, 500_000])
 
 
@@ -70,13 +72,10 @@ def test_global(given_: tuple[SmallWorld, TfTargets]) -> None:
     )
     assert naive.as_edits(deletions) == naive.delete_globally(world, targets)
     thinned = delete(world.trajectories, deletions)
-    insertions = insert_globally(thinned, world.locations, targets, world.rank)
+    insertions = insert_globally(thinned, world.locations, targets, world.rank, world.clock)
     left = naive.thin(world, naive.as_edits(deletions))
     assert naive.as_edits(insertions) == naive.insert_globally(world, left, targets)
-    after = insert(thinned, insertions, world.locations, world.clock)
-    assert_tf(after, targets)
-    assert_ordered(after)
-    assert_inserted(world, left, naive.as_edits(insertions), after)
+    assert_both(world, thinned, left, insertions, lambda after: assert_tf(after, targets))
 
 
 @thorough
@@ -95,14 +94,31 @@ def test_local(given_: tuple[SmallWorld, PfTargets], spread_mm: int | None) -> N
     )
     left = naive.thin(world, naive.as_edits(deletions))
     assert naive.as_edits(insertions) == naive.insert_locally(world, left, targets, spread_mm)
-    after = insert(thinned, insertions, world.locations, world.clock)
-    assert_pf(after, targets)
-    assert_ordered(after)
-    assert_inserted(world, left, naive.as_edits(insertions), after)
+    assert_both(world, thinned, left, insertions, lambda after: assert_pf(after, targets))
+
+
+def assert_both(
+    world: SmallWorld,
+    thinned: Thinned,
+    left: naive.Thinned,
+    insertions: EditRuns,
+    assert_targets: Callable[[Trajectories], None],
+) -> None:
+    """Places and order are the same whether times are drawn or even, as 0.1.0 had them."""
+    for key in (_KEY, None):
+        after = insert(thinned, insertions, world.locations, world.clock, key)
+        assert_targets(after)
+        assert_ordered(after)
+        assert_inserted(world, left, naive.as_edits(insertions), after, even=key is None)
 
 
 def assert_inserted(
-    world: SmallWorld, left: naive.Thinned, insertions: naive.Edits, after: Trajectories
+    world: SmallWorld,
+    left: naive.Thinned,
+    insertions: naive.Edits,
+    after: Trajectories,
+    *,
+    even: bool,
 ) -> None:
     """What stayed keeps its place and time; between, the insertions by (projection, location)."""
     rows = as_lists(after)
@@ -128,7 +144,10 @@ def assert_inserted(
         assert all(at in (None, row[1]) for (_, at), row in zip(expected, rows[t], strict=True))
         for begin, shares, a, b in gaps:
             times = [at for _, at in rows[t][begin : begin + len(shares)]]
-            _assert_times(world, times, shares, a, b, alone=len(samples) == 1)
+            if even or b is None:
+                _assert_times(world, times, shares, a, b, alone=len(samples) == 1)
+            else:
+                _assert_drawn_times(world, times, a, b)
 
 
 def _projection(world: SmallWorld, place: int, a: int, b: int) -> Fraction:
@@ -159,6 +178,38 @@ def _assert_times(
             assert a <= at <= b
 
 
+def _assert_drawn_times(world: SmallWorld, times: list[int], a: int, b: int) -> None:
+    """On the step, and at instants of their own, wherever there are enough of them."""
+    step = world.clock.step_us
+    free = naive.free_steps(a, b, step)
+    if free:
+        assert all(at % step == 0 and a < at < b for at in times)
+    elif b - a > 1:
+        assert all(a < at < b for at in times)
+    if free >= len(times):
+        assert len(set(times)) == len(times)
+    assert times == sorted(times)
+
+
+def test_times_look_like_the_trajectory_s_own() -> None:
+    """In a long gap of a regular trajectory, inserted samples come in its rhythm; each key its own."""
+    minute = 60_000_000
+    at = np.array([0, 1, 2, 3, 63, 64, 65], np.int64) * minute
+    location = np.zeros(7, np.int32)
+    one = Trajectories(np.array([0, 7]), location, at, at[:1])
+    places = Locations(np.array([0.0, 10.0]), np.zeros(2))
+    runs = EditRuns("i", np.array([0], np.int32), np.array([1], np.int32), np.array([0, 5]),
+                    np.full(5, 3, np.int32), np.zeros(5, np.int64))  # fmt: skip
+    thinned = Thinned(one, np.arange(7, dtype=np.int32))
+    seen = set()
+    for key in range(20):
+        after = insert(thinned, runs, places, Clock(1_000_000, minute), np.uint64(key))
+        gaps = np.diff(after.at[3:10]) // minute
+        assert gaps.sum() == 60 and (gaps == 1).sum() >= 4  # the own ones are 1, 1, 1, 60, 1, 1
+        seen.add(tuple(after.at.tolist()))
+    assert len(seen) > 5
+
+
 @quick
 @given(world_with_pf_targets(), spreads, st.sampled_from([7, 60, 1000]))
 def test_apply_and_coarsen(
@@ -171,9 +222,9 @@ def test_apply_and_coarsen(
     spread = PAPER_SPREAD_MM if spread_mm is None else spread_mm
     insertions = insert_locally(thinned, world.locations, targets, world.clock, spread)
     after = apply_edits(
-        world.trajectories, Edits(deletions, insertions), world.locations, world.clock
+        world.trajectories, Edits(deletions, insertions), world.locations, world.clock, _KEY
     )
-    again = insert(thinned, insertions, world.locations, world.clock)
+    again = insert(thinned, insertions, world.locations, world.clock, _KEY)
     assert as_lists(after) == as_lists(again)
     rounded = coarsen_times(after, coarse)
     assert_ordered(rounded)
@@ -191,11 +242,11 @@ def test_nothing_to_do_changes_nothing(world: SmallWorld) -> None:
         world.trajectories, world.locations, frequencies, targets, world.rank
     )
     insertions = insert_globally(
-        delete(world.trajectories, deletions), world.locations, targets, world.rank
+        delete(world.trajectories, deletions), world.locations, targets, world.rank, world.clock
     )
     assert deletions.edits == insertions.edits == 0
     after = apply_edits(
-        world.trajectories, Edits(deletions, insertions), world.locations, world.clock
+        world.trajectories, Edits(deletions, insertions), world.locations, world.clock, _KEY
     )
     assert as_lists(after) == as_lists(world.trajectories)
     assert (after.start == world.trajectories.start).all()

@@ -97,14 +97,14 @@ def _anonymize(world: SmallWorld) -> list[Any]:
     tf = perturb_tf(frequencies, signatures.candidates, Fraction(1, 2), SeededSource(1, 1))
     gone = delete_globally(state, locations, frequencies, tf, rank)
     thinned = delete(state, gone)
-    new = insert_globally(thinned, locations, tf, rank)
-    after = insert(thinned, new, locations, clock)
+    new = insert_globally(thinned, locations, tf, rank, clock)
+    after = insert(thinned, new, locations, clock, np.uint64(1))
     again = count_frequencies(after, len(locations))
     pf = perturb_pf(again, rank_places(again, 2), Fraction(1, 2), SeededSource(1, 2))
     less = delete_locally(after, locations, pf)
     left = delete(after, less)
     more = insert_locally(left, locations, pf, clock, 500)
-    end = insert(left, more, locations, clock)
+    end = insert(left, more, locations, clock, np.uint64(2))
     return _columns(
         frequencies, signatures, closed, tf, gone, thinned.trajectories, new, after, pf, less,
         left.trajectories, more, end,

@@ -69,8 +69,8 @@ def _assert_replays(world: SmallWorld, edits: Edits) -> None:
     again = Edits(_stored(edits.deletions), _stored(edits.insertions))
     _assert_same(again.deletions, edits.deletions)
     _assert_same(again.insertions, edits.insertions)
-    left = apply_edits(world.trajectories, edits, world.locations, world.clock)
-    right = apply_edits(world.trajectories, again, world.locations, world.clock)
+    left = apply_edits(world.trajectories, edits, world.locations, world.clock, np.uint64(1))
+    right = apply_edits(world.trajectories, again, world.locations, world.clock, np.uint64(1))
     assert as_lists(left) == as_lists(right)
 
 
@@ -82,7 +82,7 @@ def test_global_log(given_: tuple[SmallWorld, TfTargets]) -> None:
         world.trajectories, world.locations, world.frequencies, targets, world.rank
     )
     thinned = delete(world.trajectories, deletions)
-    insertions = insert_globally(thinned, world.locations, targets, world.rank)
+    insertions = insert_globally(thinned, world.locations, targets, world.rank, world.clock)
     _assert_replays(world, Edits(deletions, insertions))
 
 

@@ -481,6 +481,13 @@ def test_inserted_samples_are_told_if_they_look_different(
     case = Case(side, places, Release(replace(side, location=location), places))
     assert (inserted_samples(case) == (location != side.location)).all()
     assert edits_exposure(case, rng_of(1))["edits.auc"] > 0.8
+    # true places, told by their times alone
+    late = replace(side, at=side.at + 1 + far * 20_000_000)
+    by_times = edits_exposure(
+        Case(replace(side, at=side.at + 1), places, Release(late, places)), rng_of(1)
+    )
+    assert by_times["edits.auc"] > by_times["edits.auc.visits"] + 0.2
+    assert by_times["edits.auc.visits"] < 0.6
     # inserted by definition, but nothing shows it
     renamed = Case(replace(side, at=side.at + far), places, Release(side, places))
     assert edits_exposure(renamed, rng_of(1))["edits.auc"] < 0.6

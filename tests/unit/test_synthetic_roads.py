@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.streams import derived, key
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.utility.travel import trip_lengths
@@ -20,7 +21,6 @@ from freqdp_db.methods.synthesis.noisy import Draw, plan_of
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.roads import road_net
 from freqdp_db.methods.synthesis.sampling import walks_of
-from freqdp_db.methods.synthesis.streams import derived, key
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, find_candidates, make_network

@@ -11,7 +11,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.columns.days import HOUR_US
-from freqdp_db.columns.ragged import offsets_from, within
+from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import Pair
@@ -73,9 +73,32 @@ class _Facts:
 
 def pick_samples(side: Trajectories, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Random samples of each trajectory, without repetition: offsets, and positions."""
-    draw = rng.random(side.samples)
-    order = np.lexsort((draw, side.owner))
-    return offsets_from(np.minimum(side.lengths, count)), order[within(side.offsets) < count]
+    offsets = offsets_from(np.minimum(side.lengths, count))
+    parts = map_ranges(
+        _lowest, side.offsets, side.offsets, rng.random(side.samples), offsets, count
+    )
+    (position,) = joined(parts)
+    return offsets, position
+
+
+@njit(nogil=True, cache=True)
+def _lowest(first, last, offsets, draw, out_offsets, count):  # type: ignore[no-untyped-def]
+    """The samples with the lowest draws of each trajectory, lowest first."""
+    begin = out_offsets[first]
+    found = np.empty(out_offsets[last] - begin, np.int64)
+    for t in range(first, last):
+        low = out_offsets[t] - begin
+        n = 0
+        for i in range(offsets[t], offsets[t + 1]):
+            if n == count and draw[i] >= draw[found[low + n - 1]]:
+                continue
+            n = min(n + 1, count)
+            k = low + n - 1
+            while k > low and draw[found[k - 1]] > draw[i]:
+                found[k] = found[k - 1]
+                k -= 1
+            found[k] = i
+    return (found,)
 
 
 def known_samples(pair: Pair, rng: np.random.Generator) -> dict[str, float]:

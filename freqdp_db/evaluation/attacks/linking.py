@@ -19,9 +19,10 @@ from freqdp_db.evaluation.attacks.vectors import (
     Weights,
     most_alike,
     most_alike_clocks,
-    tf_idf,
+    weigh,
 )
 from freqdp_db.evaluation.pair import Box, Pair, hours_of_day, on_odd_days
+from freqdp_db.frequency.counts import count_frequencies
 
 STRONGEST = 10
 _EDGE_PERCENT = 0.1
@@ -42,12 +43,10 @@ def linking_attacks(pair: Pair) -> dict[str, float]:
         linkable = met.on_both_sides
         for kind in KINDS:
             original, released, dimensions = dimensions_of(met, kind)
+            counted = [count_frequencies(side, dimensions) for side in (released, original)]
             for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
-                links = most_alike(
-                    tf_idf(released, dimensions, strongest),
-                    tf_idf(original, dimensions, strongest),
-                    dimensions,
-                )
+                shown, true = (weigh(side, strongest) for side in counted)
+                links = most_alike(shown, true, dimensions)
                 _add(found, f"la_{kind}.{protocol}.{length}", links, linkable)
         _add(found, f"la_t.{protocol}", _by_time_of_day(met), linkable)
     return found

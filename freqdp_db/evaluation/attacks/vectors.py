@@ -14,7 +14,7 @@ from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.frequency.counts import Frequencies, count_frequencies
 
 Weights = NDArray[np.float64]
 
@@ -88,8 +88,12 @@ def _weigh(first, last, offsets, dimension, count, idf, keep):  # type: ignore[n
 
 def tf_idf(trajectories: Trajectories, dimensions: int, strongest: int | None) -> Vectors:
     """tf * ln((N + 1) / df) over what `location` counts, cut to the strongest, of length 1."""
-    counted = count_frequencies(trajectories, dimensions)
-    filled = int((trajectories.lengths > 0).sum())
+    return weigh(count_frequencies(trajectories, dimensions), strongest)
+
+
+def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
+    """The same of what is counted already."""
+    filled = int((np.diff(counted.offsets) > 0).sum())
     idf = np.log((filled + 1.0) / np.maximum(counted.tf, 1))
     keep = len(counted.location) if strongest is None else strongest
     parts = map_ranges(

@@ -104,15 +104,7 @@ def experiment_on(
     wishes.require_possible()
     design = wishes.design(build.trajectories)
     check_design(design, build.trajectories)
-    folder = wishes.out or Path(f"experiment_{name}")
-    files = [folder / file for file in _FILES]
-    there = [file for file in files if file.exists()]
-    if there and not wishes.overwrite:
-        raise BadInput(
-            f"{there[0]} is there already", remedy="name another folder with --out, or say --force"
-        )
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
+    files = files_in(wishes.out or Path(f"experiment_{name}"), overwrite=wishes.overwrite)
     network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
 
@@ -133,7 +125,7 @@ def experiment_on(
         "seeds": list(design.seeds),
         "software": freqdp_db.__version__,
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    files[0].parent.mkdir(parents=True, exist_ok=True)
     markdown = as_markdown(runs, about)
     _write(files, runs, markdown, as_json(runs, about))
     return WrittenTables(files, markdown, len(runs))
@@ -149,6 +141,19 @@ def _facts(dataset: DatasetRow, build: Build) -> tuple[Region, Period]:
     return facts_of(build)(
         LonLatArea().from_text(dataset.region), TimeStretch().from_text(dataset.period)
     )
+
+
+def files_in(folder: Path, *, overwrite: bool) -> list[Path]:
+    """What will be written; refused if something is in the way."""
+    files = [folder / file for file in _FILES]
+    there = [file for file in files if file.exists()]
+    if there and not overwrite:
+        raise BadInput(
+            f"{there[0]} is there already", remedy="name another folder with --out, or say --force"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
+    return files
 
 
 def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:

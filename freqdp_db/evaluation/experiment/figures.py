@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from freqdp_db.evaluation.experiment.paper import StepTimes, mean_of
+from freqdp_db.evaluation.experiment.published import FIGURE
 from freqdp_db.evaluation.experiment.runs import Run
 
 # Each panel: a metric and what is good. Markers and dashes tell the methods apart without colour.
@@ -25,6 +27,17 @@ _PANELS = (
     ("trip.kendall", "Kendall of trips (higher is more useful)"),
     ("trip.query", "queries on trips (lower is more useful)"),
     ("trip.ffp", "FFP of trips (higher is more useful)"),
+)
+# The panels of the paper's figure "The impact of epsilon", in its order.
+_PAPER_PANELS = (
+    ("la_s.a.10", "LA_s"),
+    ("inf", "INF"),
+    ("de", "DE"),
+    ("te.trip", "TE"),
+    ("ffp", "FFP"),
+    ("recovery.f", "F-score"),
+    ("recovery.rmf", "RMF"),
+    ("recovery.accuracy", "Accuracy"),
 )
 _MARKERS = "osD^vPX*"
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
@@ -80,12 +93,57 @@ def draw_size(runs: Sequence[Run], path: Path) -> None:
     figure.savefig(path)
 
 
-def _figure(panels: int) -> tuple[Any, list[Any]]:
+def draw_paper_epsilon(runs: Sequence[Run], path: Path) -> None:
+    """The paper's figure: its eight metrics against epsilon, for its three methods."""
+    figure, axes = _figure(len(_PAPER_PANELS), columns=4)
+    mine = [run for run in runs if run.method in FIGURE and run.epsilon is not None]
+    epsilons = sorted({run.epsilon for run in mine if run.epsilon is not None}, key=float)
+    for axis, (metric, title) in zip(axes, _PAPER_PANELS, strict=True):
+        for number, method in enumerate(FIGURE):
+            found = [(float(e), mean_of(mine, method, e, metric)) for e in epsilons]
+            points = [point for point in found if point[1] is not None]
+            if points:
+                axis.plot(*zip(*points, strict=True), **_style(number, method))
+        axis.set_xscale("log")
+        axis.set_xticks([float(e) for e in epsilons], [f"{float(e):g}" for e in epsilons])
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("epsilon", fontsize=9)
+        axis.set_ylim(bottom=0)
+    _legend(figure, axes[0])
+    figure.savefig(path)
+
+
+def draw_efficiency(times: Sequence[StepTimes], path: Path) -> None:
+    """The paper's other figure: the ways to search, and local against global, by size."""
+    figure, (search, steps) = _figure(2)
+    sizes = [str(t.objects) for t in times]
+    for axis, series, title, unit in (
+        (search, [t.searches for t in times], "One query of the global step", "microseconds"),
+        (steps, [t.steps for t in times], "Steps of GL", "seconds"),
+    ):
+        names = list(series[0])
+        width = 0.8 / max(len(names), 1)
+        for number, name in enumerate(names):
+            at = [i + (number - (len(names) - 1) / 2) * width for i in range(len(sizes))]
+            colour = _COLOURS[number % len(_COLOURS)]
+            values = [found[name] for found in series]
+            axis.bar(at, values, width * 0.9, label=name, color=colour)
+        axis.set_xticks(range(len(sizes)), sizes)
+        axis.set_yscale("log")
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("objects", fontsize=9)
+        axis.set_ylabel(f"{unit} (log scale)", fontsize=9)
+        axis.legend(frameon=False, fontsize=8)
+    figure.savefig(path)
+
+
+def _figure(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
     # the object-oriented way: no display, no global state
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(panels, 3)
+    columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
     FigureCanvasAgg(figure)

@@ -125,6 +125,15 @@ class Truth:
     matched: Matched
 
 
+def truth_of(network: Network, build: Build, progress: Progress) -> Truth:
+    """Put the objects on the roads."""
+    candidates = find_candidates(network, build.locations)
+    matched = match(
+        network, candidates, build.trajectories, build.locations, progress, "match original"
+    )
+    return Truth(network, candidates, matched)
+
+
 def run_experiment(
     build: Build,
     network: Network | None,
@@ -136,18 +145,12 @@ def run_experiment(
 
     `prepared`: a request with what is public filled in, and what its method may read.
     """
-    locations = build.locations
-    candidates = None if network is None else find_candidates(network, locations)
     found: list[Run] = []
     with progress.stage("experiment", design.runs, "runs") as stage:
         for size in sorted(design.sizes):
             original = some_objects(build.trajectories, size)
-            truth = None
-            if network is not None and candidates is not None:
-                matched = match(
-                    network, candidates, original, locations, progress, "match original"
-                )
-                truth = Truth(network, candidates, matched)
+            part = replace(build, trajectories=original)
+            truth = None if network is None else truth_of(network, part, progress)
             for variant, epsilon, seed, asked in design.requests():
                 request, world = prepared(asked)
                 started = time.perf_counter()
@@ -162,7 +165,7 @@ def run_experiment(
                     if step is not None:
                         coarse = coarsen_times(released.trajectories, step)
                         state = replace(released, trajectories=coarse)
-                    case = Case.of(replace(build, trajectories=original), state, step)
+                    case = Case.of(part, state, step)
                     # progress of the single metrics would drown that of the runs
                     values = measure_release(case, request.method.kind, seed, Progress())
                     if truth is not None:
@@ -170,7 +173,7 @@ def run_experiment(
                             truth.network,
                             truth.candidates,
                             case.pair.released,
-                            locations,
+                            build.locations,
                             Progress(),
                         )
                         values |= recovery_scores(

@@ -14,6 +14,8 @@ DENSITY_CELL_M = 500.0
 MOVE_CELL_M = 1_000.0
 BUSIEST = 100
 _HOURS = 24
+_FEW_CODES = 1 << 24
+"""Up to so many are counted in a table of all; more are sorted."""
 _LEAST_MOVES = 20
 _KM_H = 3_600.0
 
@@ -22,17 +24,21 @@ def numbered_cells(places: Locations, side_m: float) -> tuple[Ints, Ints, Ints]:
     """Number of each place's cell, and column and row of each place: only cells with places."""
     column = np.floor(places.x / side_m).astype(np.int64)
     row = np.floor(places.y / side_m).astype(np.int64)
-    _, number = np.unique(np.column_stack([column, row]), axis=0, return_inverse=True)
-    return number.reshape(-1).astype(np.int64), column, row
+    south, north = (int(row.min()), int(row.max())) if len(row) else (0, 0)
+    _, number = np.unique(column * (north - south + 1) + (row - south), return_inverse=True)
+    return number.astype(np.int64), column, row
 
 
 def counts_alike(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     """How often each code occurs on both sides, over the codes of either."""
-    codes, number = np.unique(np.concatenate([a, b]), return_inverse=True)
-    return (
-        np.bincount(number[: len(a)], minlength=len(codes)).astype(np.int64),
-        np.bincount(number[len(a) :], minlength=len(codes)).astype(np.int64),
-    )
+    most = max(int(a.max(initial=-1)), int(b.max(initial=-1))) + 1
+    if most > _FEW_CODES:
+        # number the codes that there are, in their order
+        codes, number = np.unique(np.concatenate([a, b]), return_inverse=True)
+        a, b, most = number[: len(a)], number[len(a) :], len(codes)
+    before, after = (np.bincount(side, minlength=most).astype(np.int64) for side in (a, b))
+    there = (before > 0) | (after > 0)
+    return before[there], after[there]
 
 
 def largest_errors(name: str, before: Ints, after: Ints) -> dict[str, float]:

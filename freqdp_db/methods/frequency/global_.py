@@ -13,7 +13,7 @@ from freqdp_db.columns.edits import Edits, TfTargets
 from freqdp_db.engines.ranges import either
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, finished, reached_tf
+from freqdp_db.methods.frequency.editing import EditingStep, finished, key_of, reached_tf
 from freqdp_db.methods.frequency.shared import EPSILON_SHARE, SIGNATURE, user_costs
 from freqdp_db.methods.parameters import parameter
 
@@ -64,7 +64,9 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
             insertion.merge_takers, more, rank
         )
         runs = insertion.insertions_into(takers, drawn, state.rank)
-        done = thin.then(parts.thicken, places, parts.runs_of(runs, ranges), world.clock)
+        done = thin.then(
+            parts.thicken, places, parts.runs_of(runs, ranges), world.clock, key_of(drawn)
+        )
         return finished(state, done)
 
     def reached(self, state: State, drawn: TfTargets) -> Ints:

@@ -19,6 +19,7 @@ from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import Thinned, apply_edits, coarsen_times, delete, insert
 from freqdp_db.edits.deletion import Carriers, cheapest_carriers, delete_from, delete_locally
 from freqdp_db.edits.insertion import Found, Search, find_takers, insert_locally
+from freqdp_db.edits.room import find_room
 from freqdp_db.engines.held import PerRange
 from freqdp_db.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.frequency.signatures import Signatures, rank_places
@@ -195,9 +196,12 @@ def takers_of(
     return replace(found, trajectory=found.trajectory + shift, empty=found.empty + shift)
 
 
-def thicken(thin: Thin, places: Locations, insertions: EditRuns, clock: Clock) -> Edited:
-    """Put places into their takers."""
-    after = insert(thin.thinned, insertions, places, clock)
+def thicken(
+    thin: Thin, places: Locations, insertions: EditRuns, clock: Clock, key: np.uint64
+) -> Edited:
+    """Put places into their takers, where these have time for them."""
+    insertions = find_room(thin.thinned, places, insertions, clock)
+    after = insert(thin.thinned, insertions, places, clock, key, thin.first)
     return Edited(Part(thin.first, after, len(places)), Edits(thin.deletions, insertions))
 
 
@@ -205,13 +209,18 @@ def thicken(thin: Thin, places: Locations, insertions: EditRuns, clock: Clock) -
 
 
 def edit_locally(
-    part: Part, places: Locations, targets: PfTargets, clock: Clock, spread_mm: int
+    part: Part,
+    places: Locations,
+    targets: PfTargets,
+    clock: Clock,
+    spread_mm: int,
+    key: np.uint64,
 ) -> Edited:
     """Delete and insert until the targets of these trajectories hold."""
     deletions = delete_locally(part.trajectories, places, targets)
     thinned = delete(part.trajectories, deletions)
     insertions = insert_locally(thinned, places, targets, clock, spread_mm)
-    after = insert(thinned, insertions, places, clock)
+    after = insert(thinned, insertions, places, clock, key, part.first)
     return Edited(Part(part.first, after, len(places)), Edits(deletions, insertions))
 
 
@@ -237,11 +246,14 @@ def totals_of(edits: Edits) -> list[tuple[int, int]]:
     return [(r.edits, int(r.loss_mm.sum())) for r in (edits.deletions, edits.insertions)]
 
 
-def replay(part: Part, edits: Edits, places: Locations, clock: Clock) -> Part:
+def replay(
+    part: Part, edits: Edits, places: Locations, clock: Clock, key: np.uint64 | None
+) -> Part:
     """The part after edits that were stored; raises VerificationFailed if they cannot be."""
     own = Edits(_shifted(edits.deletions, -part.first), _shifted(edits.insertions, -part.first))
     require_possible(part.trajectories, own, len(places))
-    return replace(part, trajectories=apply_edits(part.trajectories, own, places, clock))
+    after = apply_edits(part.trajectories, own, places, clock, key, part.first)
+    return replace(part, trajectories=after)
 
 
 def pf_of(part: Part, targets: PfTargets) -> Ints:

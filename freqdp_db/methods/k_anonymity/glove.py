@@ -102,6 +102,7 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
             np.array([g.key for g in large], np.int64),
             rows.boxes.origin,
             options.widest,
+            len(state.trajectories),
         )
 
     def _keys(self, state: State, drawn: GloveDraw, logged: Kept) -> Ints:

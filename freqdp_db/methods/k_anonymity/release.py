@@ -25,9 +25,17 @@ def too_wide(bounds: Ids, widest: Meet | None) -> Flags:
 
 
 def state_of_groups(
-    rows: list[Ids], members: list[Ids], key: Ints, origin: Origin, widest: Meet | None
+    rows: list[Ids],
+    members: list[Ids],
+    key: Ints,
+    origin: Origin,
+    widest: Meet | None,
+    objects: int,
 ) -> State:
-    """Groups in order of their released ids, so that their order says nothing else."""
+    """Groups in order of their released ids, so that their order says nothing else.
+
+    objects: how many there are, in groups or not.
+    """
     order = np.argsort(key, kind="stable")
     kept = [rows[g][:, ~too_wide(rows[g], widest)] for g in order]
     start = np.array([int(rows[g][4, 0]) for g in order], np.int64)
@@ -44,7 +52,18 @@ def state_of_groups(
         np.full(len(at), SEVERAL, np.int32),
         areas=areas,
         members=np.array([len(members[g]) for g in order], np.int64),
+        part_of=_part_of([members[g] for g in order], objects),
     )
+
+
+def _part_of(members: list[Ids], objects: int) -> Ids | None:
+    """The group of each object; None: pieces of some are in several."""
+    found = np.full(objects, -1, np.int32)
+    for number, group in enumerate(members):
+        if (found[group] >= 0).any():
+            return None
+        found[group] = number
+    return found
 
 
 def summary(before: State, after: State) -> Counts:

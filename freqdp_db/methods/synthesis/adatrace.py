@@ -27,6 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.streams import SEED_WORDS
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     CellTrips,
@@ -49,7 +50,6 @@ from freqdp_db.methods.synthesis.layout import (
     Grids,
 )
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.streams import SEED_WORDS
 from freqdp_db.methods.synthesis.trips import Trips
 
 SIDE = 6

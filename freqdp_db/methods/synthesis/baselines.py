@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.streams import derived, key
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.methods.synthesis import adatrace, dpt
 from freqdp_db.methods.synthesis.options import LARGEST_SIZE
 from freqdp_db.methods.synthesis.plan import SCALE
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import Parts, emitted, joined, lattice, sampled
-from freqdp_db.methods.synthesis.streams import derived, key
 
 Released = tuple[Trajectories, Locations]
 

@@ -27,6 +27,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.streams import SEED_WORDS, stream, uniform
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
@@ -40,7 +41,6 @@ from freqdp_db.methods.synthesis.baseline import (
 from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.layout import DAYPARTS, HEADING_X, HEADING_Y, HEADINGS, Grids
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.streams import SEED_WORDS, stream, uniform
 from freqdp_db.methods.synthesis.trips import Trips
 
 SIDES = (16, 8, 4)

@@ -7,6 +7,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.streams import derived, mixed, stream
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.estimation import Model
@@ -26,7 +27,6 @@ from freqdp_db.methods.synthesis.sampling import (
     walks_of,
     wanted_metres,
 )
-from freqdp_db.methods.synthesis.streams import derived, mixed, stream
 
 _TRIES = 7
 _NEAR_ENOUGH = 0.05

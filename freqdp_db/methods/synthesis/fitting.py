@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.streams import derived, uniform_block
 from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.methods.synthesis.estimation import Model, neighbours
 from freqdp_db.methods.synthesis.layout import (
@@ -18,7 +19,6 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     Grids,
 )
-from freqdp_db.methods.synthesis.streams import derived, uniform_block
 from freqdp_db.methods.synthesis.walks import counted, walk
 
 ROUNDS = 12

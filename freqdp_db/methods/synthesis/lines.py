@@ -11,7 +11,7 @@ import math
 
 from numba import njit
 
-from freqdp_db.methods.synthesis.streams import pick, uniform, whole
+from freqdp_db.columns.streams import pick, uniform, whole
 
 MOST_POINTS = 1500
 _PULLS = 12

@@ -12,13 +12,13 @@ from __future__ import annotations
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.streams import SEED_WORDS
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.noisy import Draw, planned_from, scale_of, sigma2_of
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Statistic
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.streams import SEED_WORDS
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.methods.synthesis.vectors import size_counts, summed
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from freqdp_db.methods.synthesis.streams import mixed
+from freqdp_db.columns.streams import mixed
 
 DETOUR = 1.3
 """Routes are about so much longer than the straight lines they replace: where searching begins."""

@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.streams import derived, normal, pick, stream, uniform
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.errors import BadInput
@@ -22,7 +23,6 @@ from freqdp_db.methods.synthesis.fitting import planned
 from freqdp_db.methods.synthesis.layout import DAYPARTS, Grids
 from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period
-from freqdp_db.methods.synthesis.streams import derived, normal, pick, stream, uniform
 from freqdp_db.methods.synthesis.walks import walk
 
 FASTEST_M_PER_S = 110 / 3.6
@@ -65,9 +65,9 @@ def lattice(grids: Grids, every_us: int) -> Lattice:
     shape = columns, rows, region.x_min, region.y_min, dx, dy
     if region.outline is None:
         return Lattice(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
-    inside = region.outline.hold_rows(
-        region.x_min + (np.arange(columns) + 0.5) * dx, region.y_min + (np.arange(rows) + 0.5) * dy
-    ).ravel()
+    x: Metres = region.x_min + (np.arange(columns, dtype=np.float64) + 0.5) * dx
+    y: Metres = region.y_min + (np.arange(rows, dtype=np.float64) + 0.5) * dy
+    inside = region.outline.hold_rows(x, y).ravel()
     if not inside.any():
         raise BadInput(
             "--region is too thin: no place of it is left",

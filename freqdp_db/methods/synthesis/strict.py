@@ -13,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.streams import SEED_WORDS, key
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.synthesis.driving import sampled_on_roads
@@ -27,7 +28,6 @@ from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Plan
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.roads import RoadNet
 from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
-from freqdp_db.methods.synthesis.streams import SEED_WORDS, key
 
 name = "strict"
 

@@ -14,9 +14,9 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, rows_of
+from freqdp_db.columns.streams import stream, uniform
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS, Grids, heading_of
-from freqdp_db.methods.synthesis.streams import stream, uniform
 
 MOST_STEPS = 200
 

@@ -27,8 +27,9 @@ from freqdp_db.evaluation.attacks.linking import (
     dimensions_of,
     windows_of_day,
 )
-from freqdp_db.evaluation.attacks.vectors import SAME, Vectors, around_the_clock, tf_idf
+from freqdp_db.evaluation.attacks.vectors import SAME, Vectors, around_the_clock, weigh
 from freqdp_db.evaluation.pair import Pair
+from freqdp_db.frequency.counts import count_frequencies
 
 
 @njit(nogil=True, cache=True)
@@ -155,13 +156,11 @@ def likeness_exposures(
         pair = case.pair if protocol == "a" else days_apart(case.pair)
         for kind in KINDS:
             original, released, dimensions = dimensions_of(pair, kind)
+            counted = [count_frequencies(side, dimensions) for side in (original, released)]
+            del original, released
             for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
-                pick, _ = pick_by_cosine(
-                    tf_idf(original, dimensions, strongest),
-                    tf_idf(released, dimensions, strongest),
-                    dimensions,
-                    rng,
-                )
+                true, shown = (weigh(side, strongest) for side in counted)
+                pick, _ = pick_by_cosine(true, shown, dimensions, rng)
                 name = f"exposure.{kind}.{protocol}.{length}"
                 found |= worth_of_picks(case, pick).named(name)
                 done()
