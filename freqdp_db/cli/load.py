@@ -48,10 +48,18 @@ def csv_(
     session: Session,
     files: Annotated[list[str], typer.Argument(help="Files, globs or folders; .gz is fine.")],
     into: Into,
-    object_: Annotated[str, typer.Option("--object", help="Column of the object's id.")],
     time: Annotated[str, typer.Option("--time", help="Column of the time.")],
     lon: Annotated[str, typer.Option("--lon", help="Column of the longitude (or x).")],
     lat: Annotated[str, typer.Option("--lat", help="Column of the latitude (or y).")],
+    object_: Annotated[
+        str | None, typer.Option("--object", help="Column of the object's id.")
+    ] = None,
+    object_from_file: Annotated[
+        bool,
+        typer.Option(
+            "--object-from-file", help="Each file's name, without its ending, is the object."
+        ),
+    ] = False,
     delimiter: Annotated[str, typer.Option(help="One character, or tab.")] = ",",
     header: Annotated[
         bool, typer.Option("--header/--no-header", help="Without: columns are numbers from 1.")
@@ -74,6 +82,7 @@ def csv_(
             files,
             into,
             object=object_,
+            object_from_file=object_from_file,
             time=time,
             lon=lon,
             lat=lat,
@@ -114,7 +123,9 @@ def tdrive(
 @command(app, "geolife")
 def geolife(
     session: Session,
-    folder: Annotated[str, typer.Argument(help="Folder that contains Data/000/Trajectory.")],
+    folder: Annotated[
+        str, typer.Argument(help="Folder that contains Data/000/Trajectory; or Data itself.")
+    ],
     into: Into,
     replace: Replace = False,
     append: Append = False,

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, mode_of, reached, working
 from freqdp_db.loading import csvfile, published, roadfile
 from freqdp_db.loading.city import City
-from freqdp_db.loading.files import BadRows, counted, expand
+from freqdp_db.loading.csvformat import ENDINGS, CsvFormat
+from freqdp_db.loading.files import BadRows, counted, expand, total_bytes
 from freqdp_db.loading.interest import Interest
 from freqdp_db.loading.rows import SourceSamples
 from freqdp_db.progress import Progress
@@ -164,7 +166,8 @@ def load_csv(
     files: Sequence[str],
     into: str,
     *,
-    object: str,
+    object: str | None = None,
+    object_from_file: bool = False,
     time: str,
     lon: str,
     lat: str,
@@ -180,11 +183,17 @@ def load_csv(
 ) -> LoadedCsv:
     """Load CSV files: files, globs or folders; object, time, lon and lat say which column is what.
 
-    header: without one, columns are numbers from 1. time_format: iso, epoch, epoch-ms, or a format
+    object_from_file: there is no such column; the name of each file, without its ending, is the
+    object. header: without one, columns are numbers from 1. time_format: iso, epoch, epoch-ms, or a format
     such as '%d/%m/%Y %H:%M'. skip_bad: leave unreadable rows out, and count them.
     """
-    paths = expand(list(files), csvfile.ENDINGS)
-    layout = csvfile.CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
+    if (object is None) != object_from_file:
+        raise BadInput(
+            "the object is needed: one of --object and --object-from-file",
+            remedy="name its column with --object, or say that each file's name is it",
+        )
+    paths = expand(list(files), ENDINGS)
+    layout = CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
     comment = "Trajectories from CSV files (freqdp load csv)."
     table = _samples_table(parse_relation(into, "--into"), "text", comment, srid=srid)
     bad = BadRows()
@@ -196,7 +205,7 @@ def load_csv(
             bad.refuse("correct them, or say --skip-bad")
 
     mode = mode_of(replace, append)
-    rows = _load_files(connection, table, mode, len(paths), read, working(progress))
+    rows = _load_files(connection, table, mode, paths, read, working(progress))
     return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table, "object_id"))
 
 
@@ -221,7 +230,7 @@ def load_tdrive(
     comment = "T-Drive taxis as published (freqdp load tdrive)."
     table = _samples_table(parse_relation(into, "--into"), "int4", comment, key="taxi_id")
     rows = _load_files(
-        connection, table, mode_of(replace, append), len(paths),
+        connection, table, mode_of(replace, append), paths,
         lambda advance: published.read_tdrive(paths, advance), working(progress),
     )  # fmt: skip
     return LoadedFiles(table.label, rows, len(paths), _dataset_add(table, "taxi_id"))
@@ -246,7 +255,7 @@ def load_geolife(
         key="user_id",
     )
     rows = _load_files(
-        connection, table, mode_of(replace, append), len(paths),
+        connection, table, mode_of(replace, append), paths,
         lambda advance: published.read_geolife(paths, advance), working(progress),
     )  # fmt: skip
     return LoadedFiles(table.label, rows, len(paths), _dataset_add(table, "user_id"))
@@ -256,7 +265,7 @@ def _load_files(
     connection: Connection,
     table: PlainTable,
     mode: Mode,
-    files: int,
+    files: Sequence[Path],
     read: Callable[[Callable[[int], None]], Iterable[SourceSamples]],
     progress: Progress,
 ) -> int:
@@ -265,7 +274,7 @@ def _load_files(
     with (
         reached(connection, check_schema=False) as database,
         database.begin() as session,
-        progress.stage("load files", files, "files") as stage,
+        progress.stage("load files", total_bytes(files), "bytes") as stage,
     ):
         check_target(session, database.settings, table, mode)
         chunks = (_sample_columns(samples, key) for samples in read(stage.advance))

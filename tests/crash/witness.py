@@ -94,8 +94,8 @@ def draws(url: str) -> dict[str, tuple[Any, ...]]:
             found[f"{table} {number}"] = tuple(rest)
     for number, *rest in query(
         url,
-        "SELECT step, count(*), md5(string_agg(c::text, '|' ORDER BY c::text)) "
-        "FROM freqdp.step_column c WHERE part = 'draw' GROUP BY 1",
+        "SELECT step, count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) "
+        "FROM freqdp.step_column t WHERE part = 'draw' GROUP BY 1",
     ):
         found[f"step_column {number}"] = tuple(rest)
     return found

@@ -166,6 +166,31 @@ def test_csv_refusals(run: Run, cars: Path, extra: tuple[str, ...], said: str) -
     assert said in done.refused()["message"]
 
 
+def test_the_object_from_the_file_or_a_column(run: Run, query: Query, tmp_path: Path) -> None:
+    (tmp_path / "bus 7.csv").write_text("when,x,y\n2024-01-01 12:00:00,4.5,50.5\n")
+    load = ("load", "csv", str(tmp_path), "--into", "mine.t", "--time", "when", "--lon", "x",
+            "--lat", "y")  # fmt: skip
+    run(*load).refused("--object", "--object-from-file")
+    run(*load, "--object", "x", "--object-from-file").refused("--object-from-file")
+    run(*load, "--object-from-file").succeeded()
+    assert query("SELECT object_id FROM mine.t") == [("bus 7",)]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "y/" * 3_000, "x" * 300 + "*.csv"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("load", "csv", "{}", *CSV_COLUMNS, "--into", "mine.t"),
+        ("load", "tdrive", "{}", "--into", "mine.t"),
+        ("load", "geolife", "{}", "--into", "mine.t"),
+        ("load", "roads", "{}", "{}", "--into", "mine.t"),
+    ],
+)
+def test_a_name_that_is_too_long(run: Run, command: tuple[str, ...], name: str) -> None:
+    answer = run(*(part.format(name) for part in command))
+    assert len(answer.refused("too long")["message"]) < 150
+
+
 def test_append_to_a_strange_table(run: Run, query: Query, cars: Path) -> None:
     query("CREATE TABLE public.other (object_id int)")
     done = run("load", "csv", str(cars), *CSV_COLUMNS, "--into", "other", "--append")
