@@ -1,4 +1,4 @@
-"""kill -9 in every phase of the methods that unlink, make alike and make up."""
+"""kill -9 in every phase of the methods that unlink and make alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ METHODS = {
     "glove": ("--k", "3"),
     "klt": ("--k", "3", "--poi", "demo.poi"),
     "w4m": ("--k", "3"),
-    "strict": (),
 }
 # before the draw is committed, between draw and work, after the work, and in all that follows
 MOMENTS = (
@@ -25,14 +24,11 @@ MOMENTS = (
     "publish: before verifying",
     "publish: before",
 )
-PUBLIC = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-03/2024-03-31")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_in_every_phase(city: str, driver: Driver, method: str) -> None:
-    """One release, killed once in each: one spend at most, and what was drawn first is released."""
-    if method == "strict":
-        freqdp(city, "dataset", "set", "city", *PUBLIC).succeeded()
+    """One release, killed once in each: one spend, and what was drawn first is released."""
     command = ("anonymize", "city", "--method", method, *METHODS[method])
     before = scene(city)
     committed: dict[str, object] = {}
@@ -54,6 +50,7 @@ def test_killed_in_every_phase(city: str, driver: Driver, method: str) -> None:
     now = draws(city)
     assert {name: now[name] for name in committed} == committed
     assert spends(city) == spent
-    assert len(spent) == (method in ("strict", "lg+swap+cut"))
+    ((_, amount, _),) = spends(city)
+    assert (amount > 0) == (method == "lg+swap+cut")
     assert leftovers(city) == []
     assert require_whole(city, before).catalog == [("city_1",)]
