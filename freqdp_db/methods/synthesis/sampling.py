@@ -65,9 +65,9 @@ def lattice(grids: Grids, every_us: int) -> Lattice:
     shape = columns, rows, region.x_min, region.y_min, dx, dy
     if region.outline is None:
         return Lattice(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
-    inside = region.outline.hold_rows(
-        region.x_min + (np.arange(columns) + 0.5) * dx, region.y_min + (np.arange(rows) + 0.5) * dy
-    ).ravel()
+    x: Metres = region.x_min + (np.arange(columns, dtype=np.float64) + 0.5) * dx
+    y: Metres = region.y_min + (np.arange(rows, dtype=np.float64) + 0.5) * dy
+    inside = region.outline.hold_rows(x, y).ravel()
     if not inside.any():
         raise BadInput(
             "--region is too thin: no place of it is left",
