@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from freqdp_db.errors import FreqdpError
-from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.settings import Settings, libpq_is_configured
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.login import Login, login_of, may_use
+from freqdp_db.storage.connection.names import format_name
 from freqdp_db.storage.schema.grants import ROLES
 from freqdp_db.storage.schema.upgrade import (
+    INIT_REMEDY,
     existing_roles,
     find_postgis,
     require_current,
@@ -33,44 +36,103 @@ def _refused(error: FreqdpError) -> Finding:
 
 
 def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]:
-    """Check from the ground up; stop where nothing further can be known."""
+    """Check from the ground up; stop where nothing further can be known. Makes nothing."""
+    free = shutil.disk_usage("/").free
     findings = [
-        Finding(
-            f"free disk here: {shutil.disk_usage('/').free / 1e9:.0f} GB",
-            shutil.disk_usage("/").free > 2e9,
-            "free some space",
-        )
+        Finding(f"free disk here: {free / 1e9:.0f} GB", free > 2e9, "free some space"),
     ]
     try:
+        missing = None if settings.dsn or libpq_is_configured() else _no_embedded_server(settings)
+        if missing is not None:
+            return [*findings, missing]
         database = reach()
     except FreqdpError as error:
         return [*findings, _refused(error)]
     with database.begin() as connection:
-        version, shown = server_version(connection)
-        findings.append(
-            Finding(f"PostgreSQL {shown}", version >= _MIN_SERVER, "use PostgreSQL 14 or newer")
-        )
-        postgis = find_postgis(connection)
-        findings.append(
-            Finding(
-                f"PostGIS in schema {postgis}" if postgis else "PostGIS is not installed here",
-                postgis is not None,
-                "as a superuser or the database's owner: CREATE EXTENSION postgis",
-            )
-        )
-        roles = [settings.role(kind) for kind in ROLES]
-        present = existing_roles(connection, roles)
-    try:
-        require_current(database)
-        findings.append(Finding(f"schema {settings.schema} is up to date", True))
-    except FreqdpError as error:
-        findings.append(_refused(error))
-    missing = [r for r in roles if r not in present]
-    findings.append(
-        Finding(
-            "group roles: " + (", ".join(missing) + " missing" if missing else ", ".join(roles)),
-            not missing,
-            "freqdp init --roles (needs CREATEROLE), or freqdp init --sql for the DBA",
-        )
-    )
+        login = login_of(connection, settings)
+        findings += [_server(connection), Finding(login.words(), True), _postgis(connection, login)]
+    findings.append(_schemas(database, login))
+    with database.begin() as connection:
+        findings.append(_roles(connection, settings))
     return findings
+
+
+def _no_embedded_server(settings: Settings) -> Finding | None:
+    """Nobody named a server, and there is no embedded one yet: to look is not to make one."""
+    from freqdp_db.server.binaries import find_binaries
+    from freqdp_db.server.embedded import EmbeddedServer
+
+    server = EmbeddedServer(settings.data_dir)
+    if server.exists():
+        return None
+    find_binaries(None)  # says what to install, if there is nothing to make one with
+    return Finding(
+        f"no server: none is named by --dsn, DATABASE_URL or PG* variables, and there is no "
+        f"embedded one in {server.layout.data_dir} yet",
+        False,
+        "freqdp db start makes the embedded server there (FREQDP_DATA_DIR: elsewhere), as does any "
+        "command that needs one; or name a server of yours with --dsn",
+    )
+
+
+def _server(connection: Connection) -> Finding:
+    version, shown = server_version(connection)
+    return Finding(f"PostgreSQL {shown}", version >= _MIN_SERVER, "use PostgreSQL 14 or newer")
+
+
+def _postgis(connection: Connection, login: Login) -> Finding:
+    postgis = find_postgis(connection)
+    if postgis is None:
+        return Finding(
+            "PostGIS is not installed here",
+            False,
+            "as a superuser or the database's owner: CREATE EXTENSION postgis",
+        )
+    if not may_use(connection, postgis):
+        schema, user = format_name(postgis), format_name(login.user)
+        return Finding(
+            f"PostGIS is in schema {postgis}, which {login.user} may not use",
+            False,
+            f"its owner can: GRANT USAGE ON SCHEMA {schema} TO {user}",
+        )
+    return Finding(f"PostGIS in schema {postgis}", True)
+
+
+def _schemas(database: Database, login: Login) -> Finding:
+    """Ours are there, belong to this software, and this login may use them."""
+    settings = database.settings
+    if login.sees_private:
+        try:
+            require_current(database)
+        except FreqdpError as error:
+            return _refused(error)
+        return Finding(f"schema {settings.schema} is up to date", True)
+    if login.sees_released:
+        return Finding(
+            f"schema {settings.release_schema} can be read: this login is an analyst's, for release "
+            "list, show, export and report --public",
+            True,
+        )
+    if login.there:
+        analyst, runner, admin = (settings.role(k) for k in ("analyst", "runner", "admin"))
+        user = format_name(login.user)
+        return Finding(
+            f"{login.user} may use neither schema {settings.schema} nor {settings.release_schema}",
+            False,
+            f"an administrator can: GRANT {format_name(analyst)} TO {user} (to read releases), "
+            f"{format_name(runner)} (to make them) or {format_name(admin)} (to register datasets)",
+        )
+    return Finding(
+        f"this database has no schema {settings.schema!r} of freqdp's", False, INIT_REMEDY
+    )
+
+
+def _roles(connection: Connection, settings: Settings) -> Finding:
+    roles = [settings.role(kind) for kind in ROLES]
+    present = existing_roles(connection, roles)
+    missing = [r for r in roles if r not in present]
+    return Finding(
+        "group roles: " + (", ".join(missing) + " missing" if missing else ", ".join(roles)),
+        not missing,
+        "freqdp init --roles (needs CREATEROLE), or freqdp init --sql for the DBA",
+    )

@@ -57,11 +57,11 @@ class Answer:
         return document
 
 
-def freqdp(url: str, *arguments: str) -> Answer:
-    """Run a command with --json on this database."""
+def freqdp(url: str, *arguments: str, in_words: bool = False) -> Answer:
+    """Run a command on this database, with --json unless its words are what matters."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = main.run(["--json", "--dsn", url, *arguments])
+        code = main.run([*([] if in_words else ["--json"]), "--dsn", url, *arguments])
     return Answer(arguments, code, out.getvalue(), err.getvalue())
 
 

@@ -48,6 +48,9 @@ class Workbench:
             mapping, srid, snap = self.dataset.mapping, self.dataset.srid, self.dataset.snap
             source = (self.dataset.source_schema, self.dataset.source_relation)
             floor.copy_objects(self.database, source, mapping.object, relation, objects, seed)
+        x = y = None
+        if self.dataset is not None and mapping.geom is None and self.dataset.source_srid != 4326:
+            x, y, srid = mapping.lon, mapping.lat, self.dataset.source_srid
         register(
             self.database,
             Registration(
@@ -56,8 +59,10 @@ class Workbench:
                 object=mapping.object,
                 time=mapping.time,
                 geom=mapping.geom,
-                lon=mapping.lon,
-                lat=mapping.lat,
+                lon=None if x else mapping.lon,
+                lat=None if y else mapping.lat,
+                x=x,
+                y=y,
                 snap=snap,
                 srid=srid,
                 timezone=mapping.timezone,

@@ -9,10 +9,11 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Dataset, Engine, Workers
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+NewName = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 Region = Annotated[
     str | None,
     typer.Option(
@@ -24,12 +25,20 @@ Region = Annotated[
 Period = Annotated[
     str | None, typer.Option("--period", help="Public: when the data may lie: FROM/TO, two dates.")
 ]
+MaxExposure = Annotated[
+    str | None,
+    typer.Option(
+        "--max-exposure",
+        help="Measured exposure with which a release is granted to analysts at most: 5%, or none. "
+        "Releases are held until they are measured and approved.",
+    ),
+]
 
 
 @command(app, "add")
 def add(
     session: Session,
-    name: Name,
+    name: NewName,
     source: Annotated[str, typer.Option("--from", help="Table or view: schema.relation.")],
     object_: Annotated[str, typer.Option("--object", help="Column that names the moving object.")],
     time: Annotated[
@@ -39,12 +48,21 @@ def add(
     geom: Annotated[str | None, typer.Option("--geom", help="Column with a point.")] = None,
     lon: Annotated[str | None, typer.Option("--lon", help="Column with the longitude.")] = None,
     lat: Annotated[str | None, typer.Option("--lat", help="Column with the latitude.")] = None,
+    x: Annotated[
+        str | None, typer.Option("--x", help="Column with the projected x, in --srid.")
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="Column with the projected y, in --srid.")
+    ] = None,
     snap: Annotated[
         str, typer.Option("--snap", help="grid:METRES, anchors:SCHEMA.TABLE or exact.")
     ] = "grid:100",
     srid: Annotated[
         int | None,
-        whole_number("--srid", "Projected SRID in metres. Default: the data's UTM zone."),
+        whole_number(
+            "--srid",
+            "Projected SRID in metres. Default: the data's UTM zone. With --x and --y: their SRID.",
+        ),
     ] = None,
     timezone: Annotated[
         str, typer.Option("--timezone", help="Zone of times that have none, and of days and hours.")
@@ -58,6 +76,7 @@ def add(
     ] = None,
     region: Region = None,
     period: Period = None,
+    max_exposure: MaxExposure = None,
 ) -> None:
     """Register a table or view of yours. Reads nothing yet, and never writes to it."""
     added = freqdp_db.add_dataset(
@@ -69,6 +88,8 @@ def add(
         geom=geom,
         lon=lon,
         lat=lat,
+        x=x,
+        y=y,
         snap=snap,
         srid=srid,
         timezone=timezone,
@@ -76,42 +97,59 @@ def add(
         budget=budget,
         region=region,
         period=period,
+        max_exposure=max_exposure,
     )
 
     def show() -> None:
-        session.print(
-            f"Dataset {name}: {added.source_schema}.{added.source_relation}, snap {added.snap}."
-        )
+        session.print(f"Dataset {name}: {added.source}, snap {added.snap}.")
         account = added.budget
         if added.budget_is_new:
             session.print(f"Its source may spend epsilon {account.granted} in all.")
         else:
-            session.print(
-                f"Its source has a budget already: {account.remaining} of {account.granted} left"
-                + (" (--budget was not used)." if budget is not None else ".")
+            own = account.source == added.source
+            which = (
+                "Its source has a budget already" if own else f"It shares {account.source}'s budget"
             )
+            unused = " (--budget was not used)." if budget is not None else "."
+            session.print(f"{which}: {account.remaining} of {account.granted} left{unused}")
+        for what in added.untraced:
+            session.print(f"Note: {what}.")
         session.print(f"Next: freqdp dataset build {name}")
 
     session.answer(added, show)
 
 
 @command(app, "set")
-def set_(session: Session, name: Name, region: Region = None, period: Period = None) -> None:
-    """Say what is public of a dataset: where and when its data may lie."""
-    row = freqdp_db.set_dataset(session.target, name, region=region, period=period)
-    session.answer(
-        row,
-        lambda: session.print(
-            f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both public. "
-            f"Next: freqdp dataset build {name}"
-        ),
+def set_(
+    session: Session,
+    name: Dataset,
+    region: Region = None,
+    period: Period = None,
+    max_exposure: MaxExposure = None,
+) -> None:
+    """Say what is public of a dataset: where and when its data may lie; or what releases may expose."""
+    row = freqdp_db.set_dataset(
+        session.target, name, region=region, period=period, max_exposure=max_exposure
     )
+
+    def show() -> None:
+        if max_exposure is not None:
+            session.print(f"Dataset {name}: {row.limit_in_words}.")
+        if region is not None or period is not None:
+            session.print(
+                f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
+                f"public. Next: freqdp dataset build {name}"
+            )
+
+    session.answer(row, show)
 
 
 @command(app, "build")
-def build(session: Session, name: Name) -> None:
+def build(session: Session, name: Dataset, engine: Engine = None, workers: Workers = None) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
-    built = freqdp_db.build_dataset(session.target, name, progress=session.progress())
+    built = freqdp_db.build_dataset(
+        session.target, name, engine=engine, workers=workers, progress=session.progress()
+    )
 
     def show() -> None:
         session.print_all(built.lines())
@@ -134,10 +172,7 @@ def list_(session: Session) -> None:
         lambda: (
             session.table(
                 ["name", "source", "snap", "build"],
-                [
-                    (r.name, f"{r.source_schema}.{r.source_relation}", r.snap, r.current_build)
-                    for r in rows
-                ],
+                [(r.name, r.source, r.snap, r.current_build) for r in rows],
             )
             if rows
             else session.print("No datasets yet. Next: freqdp dataset add, or freqdp load demo")
@@ -146,7 +181,7 @@ def list_(session: Session) -> None:
 
 
 @command(app, "show")
-def show(session: Session, name: Name) -> None:
+def show(session: Session, name: Dataset) -> None:
     """One dataset: its mapping, its current build and its budget."""
     row = freqdp_db.dataset(session.target, name)
 
@@ -155,12 +190,13 @@ def show(session: Session, name: Name) -> None:
         session.pairs(
             [
                 ("dataset", row.name),
-                ("source", f"{row.source_schema}.{row.source_relation}"),
+                ("source", row.source),
                 ("object", mapping.object),
                 ("time", f"{mapping.time} (zone {mapping.timezone})"),
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("limit", row.limit_in_words),
                 ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
             ]
         )
@@ -170,7 +206,7 @@ def show(session: Session, name: Name) -> None:
 
 
 @command(app, "drop")
-def drop(session: Session, name: Name) -> None:
+def drop(session: Session, name: Dataset) -> None:
     """Forget a dataset. Its source, its budget and its published releases stay."""
     session.answer(
         freqdp_db.drop_dataset(session.target, name),

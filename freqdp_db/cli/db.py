@@ -13,7 +13,11 @@ from freqdp_db.cli.console import Session, command
 if TYPE_CHECKING:
     from freqdp_db.server.embedded import EmbeddedServer, ServerStatus
 
-app = typer.Typer(name="db", help="The embedded server.", no_args_is_help=True)
+app = typer.Typer(
+    name="db",
+    help="The embedded server. FREQDP_DATA_DIR says where its files are.",
+    no_args_is_help=True,
+)
 
 # With these set, libpq would go to another server than the one that psql is told.
 _MISLEADING = ("PGHOSTADDR", "PGSERVICE")

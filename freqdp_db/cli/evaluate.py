@@ -10,7 +10,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import Dataset, Signature
+from freqdp_db.cli.request import Dataset, Signature, ThreadsOnly, released
 
 if TYPE_CHECKING:
     from freqdp_db.interface.evaluation import Evaluated
@@ -34,14 +34,21 @@ def register(app: typer.Typer) -> None:
     @command(app, "evaluate")
     def evaluate(
         session: Session,
-        release: Annotated[str, typer.Argument(help="Name of the release.", show_default=False)],
+        release: Annotated[str, released("published")],
         roads: RoadsOption = None,
         map_: MapOption = None,
         seed: SeedOption = 1,
+        engine: ThreadsOnly = None,
     ) -> None:
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
         found = freqdp_db.evaluate(
-            session.target, release, roads=roads, map=map_, seed=seed, progress=session.progress()
+            session.target,
+            release,
+            roads=roads,
+            map=map_,
+            seed=seed,
+            engine=engine,
+            progress=session.progress(),
         )
 
         session.answer(found, lambda: show_evaluation(session, found))
@@ -92,6 +99,7 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
         force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+        engine: ThreadsOnly = None,
     ) -> None:
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         found = freqdp_db.experiment(
@@ -109,6 +117,7 @@ def register(app: typer.Typer) -> None:
             each_trip=each_trip,
             out=out,
             force=force,
+            engine=engine,
             progress=session.progress(),
         )
         session.answer(
@@ -145,10 +154,13 @@ def register(app: typer.Typer) -> None:
 
 
 def show_evaluation(session: Session, found: Evaluated) -> None:
-    """The numbers, then the answers to three questions."""
-    session.table(
-        ["metric", "value", "may be published"],
-        [(n, f"{v:.4f}", n in found.publishable) for n, v in sorted(found.metrics.items())],
-    )
+    """The numbers, in words first, then the answers to three questions."""
+    for group, rows in found.in_words().items():
+        session.table(
+            [group.lower(), "value", "metric", "may be published"],
+            [(what, f"{value:.4f}", name, may) for what, value, name, may in rows],
+        )
+    if found.beside:
+        session.print(f"{found.beside} more numbers stand beside these: --json has them all.")
     for verdict in found.verdicts:
         session.print(f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}")

@@ -41,7 +41,7 @@ def register(root: typer.Typer) -> None:
         def show() -> None:
             for account in (found, *found.other_units):
                 session.print(
-                    f"{account.source_schema}.{account.source_relation} (objects: "
+                    f"{account.source} (objects: "
                     f"{account.object_column}), for one {account.unit}: {account.currency} "
                     f"{account.spent:f} of {account.granted:f} spent, {account.remaining:f} left."
                 )

@@ -24,6 +24,9 @@ def demo(
     roads_into: Annotated[
         str, typer.Option("--roads-into", help="Table of the city's roads.")
     ] = "demo.roads",
+    poi_into: Annotated[
+        str, typer.Option("--poi-into", help="Table of its points of interest, for klt.")
+    ] = "demo.poi",
     objects: Annotated[
         int, whole_number("--objects", "People and taxis, one in ten a taxi.")
     ] = 200,
@@ -31,10 +34,10 @@ def demo(
     seed: Annotated[int, whole_number("--seed", "The same seed gives the same city.")] = 1,
     replace: Replace = False,
 ) -> None:
-    """Make up a city: roads, and people and taxis that move along them."""
+    """Make up a city: roads, points of interest, and people and taxis that move."""
     session.show(
         freqdp_db.load_city(
-            session.target, into, roads_into,
+            session.target, into, roads_into, poi_into,
             objects=objects, days=days, seed=seed, replace=replace, progress=session.progress(),
         )
     )  # fmt: skip
@@ -45,10 +48,18 @@ def csv_(
     session: Session,
     files: Annotated[list[str], typer.Argument(help="Files, globs or folders; .gz is fine.")],
     into: Into,
-    object_: Annotated[str, typer.Option("--object", help="Column of the object's id.")],
     time: Annotated[str, typer.Option("--time", help="Column of the time.")],
     lon: Annotated[str, typer.Option("--lon", help="Column of the longitude (or x).")],
     lat: Annotated[str, typer.Option("--lat", help="Column of the latitude (or y).")],
+    object_: Annotated[
+        str | None, typer.Option("--object", help="Column of the object's id.")
+    ] = None,
+    object_from_file: Annotated[
+        bool,
+        typer.Option(
+            "--object-from-file", help="Each file's name, without its ending, is the object."
+        ),
+    ] = False,
     delimiter: Annotated[str, typer.Option(help="One character, or tab.")] = ",",
     header: Annotated[
         bool, typer.Option("--header/--no-header", help="Without: columns are numbers from 1.")
@@ -71,6 +82,7 @@ def csv_(
             files,
             into,
             object=object_,
+            object_from_file=object_from_file,
             time=time,
             lon=lon,
             lat=lat,
@@ -111,7 +123,9 @@ def tdrive(
 @command(app, "geolife")
 def geolife(
     session: Session,
-    folder: Annotated[str, typer.Argument(help="Folder that contains Data/000/Trajectory.")],
+    folder: Annotated[
+        str, typer.Argument(help="Folder that contains Data/000/Trajectory; or Data itself.")
+    ],
     into: Into,
     replace: Replace = False,
     append: Append = False,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import signal
 import sys
 from collections.abc import Sequence
+from functools import cache
 from types import FrameType
 from typing import Annotated, Any
 
@@ -33,6 +35,7 @@ from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
+_SHOWN_OF_PATH = 60
 
 app = typer.Typer(
     name=console.PROGRAM,
@@ -79,12 +82,27 @@ def _require_text(arguments: Sequence[str]) -> None:
             ) from None
 
 
+@cache
+def _tree() -> Any:
+    """The commands, with flags that are shown as flags: without the type of a value."""
+    tree = typer.main.get_command(app)
+    waiting: list[Any] = [tree]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        helps = command.get_help_option(typer.Context(command, help_option_names=["-h", "--help"]))
+        for parameter in (*command.params, helps):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+    return tree
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 refused, 2 usage, 3 not verified."""
     as_json = "--json" in arguments
     try:
         _require_text(arguments)
-        result: Any = app(args=list(arguments), standalone_mode=False)
+        result: Any = _tree()(args=list(arguments), standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FreqdpError as error:
         _show_error(error.as_options(), as_json)
@@ -92,7 +110,14 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
         _show_error(Interrupted().as_options(), as_json)
         return Interrupted.exit_code
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _show_error(_too_long(str(error.filename)).as_options(), as_json)
+        return EXIT_REFUSED
     except console.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # it has shown the help
+            return 0
         unacceptable = (
             isinstance(error, typer.BadParameter) and "Missing" not in type(error).__name__
         )
@@ -117,6 +142,14 @@ jobs.register(app)
 app.add_typer(schedule.app)
 app.add_typer(bench.app)
 demo.register(app, run)
+
+
+def _too_long(path: str) -> BadInput:
+    begin = path if len(path) <= _SHOWN_OF_PATH else path[:_SHOWN_OF_PATH] + "..."
+    return BadInput(
+        f"the file name {begin!r} is too long ({len(path.encode()):,} bytes)",
+        remedy="give a shorter one: file systems take 255 bytes for each part of a path",
+    )
 
 
 def _show_error(document: dict[str, Any], as_json: bool) -> None:

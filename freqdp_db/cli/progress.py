@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import rich.progress as bars
 from rich.console import Console
 
+from freqdp_db.cli.time_left import TimeLeft, in_words
 from freqdp_db.progress import Progress, Stage
 
 _SECONDS_BETWEEN_LINES = 10.0
+_BYTES = "bytes"
+
+
+def _shown(amount: float, unit: str) -> str:
+    """A number of the unit; bytes are shown as megabytes."""
+    return f"{amount / 1e6:,.1f}" if unit == _BYTES else f"{amount:,.0f}"
+
+
+def _name_of(unit: str) -> str:
+    return "MB" if unit == _BYTES else unit
 
 
 class TerminalProgress(Progress):
@@ -21,11 +33,10 @@ class TerminalProgress(Progress):
         self._bars = bars.Progress(
             bars.TextColumn("{task.description:<22}"),
             bars.BarColumn(bar_width=28),
-            bars.MofNCompleteColumn(),
-            bars.TextColumn("{task.fields[unit]}"),
+            bars.TextColumn("{task.fields[amount]}"),
             bars.TextColumn("{task.fields[rate]}"),
             bars.TimeElapsedColumn(),
-            bars.TimeRemainingColumn(),
+            bars.TextColumn("{task.fields[left]}"),
             console=console,
             transient=False,
         )
@@ -35,7 +46,7 @@ class TerminalProgress(Progress):
         if self._open == 0:
             self._bars.start()
         self._open += 1
-        return _Bar(self._bars, self._bars.add_task(name, total=total, unit=unit, rate=""))
+        return _Bar(self._bars, name, total, unit)
 
     def close(self, stage: Stage) -> None:
         if isinstance(stage, _Bar):
@@ -49,15 +60,15 @@ class TerminalProgress(Progress):
 
 
 class _Bar:
-    def __init__(self, progress: bars.Progress, task: bars.TaskID) -> None:
+    def __init__(self, progress: bars.Progress, name: str, total: int | None, unit: str) -> None:
         self._progress = progress
-        self._task = task
+        self._task = progress.add_task(name, total=total, amount="", rate="", left="")
+        self._unit = unit
+        self._left = TimeLeft()
 
     def advance(self, amount: int) -> None:
         self._progress.advance(self._task, amount)
-        speed = self._progress.tasks[self._task].speed
-        if speed:
-            self._progress.update(self._task, rate=f"{speed:,.0f}/s")
+        self._show()
 
     def total(self, amount: int) -> None:
         self._progress.update(self._task, total=amount)
@@ -65,22 +76,51 @@ class _Bar:
     def finish(self) -> None:
         done = self._progress.tasks[self._task].completed
         total = self._progress.tasks[self._task].total
-        self._progress.update(self._task, total=total or done or 1, completed=total or done or 1)
+        self._progress.update(
+            self._task, total=total or done or 1, completed=total or done or 1, left=""
+        )
+
+    def _show(self) -> None:
+        task = self._progress.tasks[self._task]
+        of = "" if task.total is None else f"/{_shown(task.total, self._unit)}"
+        left = self._left.seconds(task.completed, task.total, task.elapsed or 0.0)
+        self._progress.update(
+            self._task,
+            amount=f"{_shown(task.completed, self._unit)}{of} {_name_of(self._unit)}",
+            rate=f"{_shown(task.speed, self._unit)}/s" if task.speed else "",
+            left="" if left is None else in_words(left),
+        )
 
 
 class PlainProgress(Progress):
-    """One line when a stage ends, and one every ten seconds while it runs."""
+    """One line when a stage ends, and one every ten seconds while any runs, however it gets on."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
+        self._open: list[_Line] = []
+        self._ended = threading.Event()
 
     def open(self, name: str, total: int | None, unit: str) -> Stage:
-        return _Line(self._console, name, total, unit)
+        line = _Line(self._console, name, total, unit)
+        self._open.append(line)
+        if len(self._open) == 1:
+            self._ended = threading.Event()
+            threading.Thread(target=self._tell, args=(self._ended,), daemon=True).start()
+        return line
 
     def close(self, stage: Stage) -> None:
         if isinstance(stage, _Line):
+            self._open.remove(stage)
+            if not self._open:
+                self._ended.set()
             stage.finish()
+
+    def _tell(self, ended: threading.Event) -> None:
+        """Say how far the innermost stage is, until the last one has ended."""
+        while not ended.wait(_SECONDS_BETWEEN_LINES):
+            for line in self._open[-1:]:
+                line.tell()
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -93,29 +133,34 @@ class _Line:
         self._total = total
         self._unit = unit
         self._done = 0
-        self._start = self._last = time.monotonic()
+        self._left = TimeLeft()
+        self._start = time.monotonic()
 
     def advance(self, amount: int) -> None:
         self._done += amount
-        now = time.monotonic()
-        if now - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = now
-            self._print(now, running=True)
+        self._left.seconds(self._done, self._total, time.monotonic() - self._start)
 
     def total(self, amount: int) -> None:
         self._total = amount
 
-    def finish(self) -> None:
-        self._print(time.monotonic(), running=False)
+    def tell(self) -> None:
+        elapsed = time.monotonic() - self._start
+        self._print(elapsed, self._so_far(elapsed))
 
-    def _print(self, now: float, *, running: bool) -> None:
-        elapsed = now - self._start
+    def finish(self) -> None:
+        self._print(time.monotonic() - self._start, "")
+
+    def _so_far(self, elapsed: float) -> str:
+        left = self._left.seconds(self._done, self._total, elapsed)
+        of = f" of {_shown(self._total, self._unit)}" if self._total and self._done else ""
+        said = "still at it" if left is None else in_words(left)
+        return f"{of}, {said}" if self._done else f" {said}"
+
+    def _print(self, elapsed: float, so_far: str) -> None:
         text = f"{self._name:<22}"
         if self._done:
-            rate = self._done / max(elapsed, 1e-9)
-            text += f" {self._done:>12,} {self._unit} {rate:>12,.0f}/s"
-            if running and self._total:
-                left = (self._total - self._done) / max(rate, 1e-9)
-                text += f" of {self._total:,}, about {left:.0f} s left"
-        text += f" {elapsed:8.2f} s"
+            done, rate = self._done, self._done / max(elapsed, 1e-9)
+            text += f" {_shown(done, self._unit):>12} {_name_of(self._unit)}"
+            text += f" {_shown(rate, self._unit):>12}/s"
+        text += f"{so_far} {elapsed:8.2f} s"
         self._console.print(text, markup=False, soft_wrap=True)

@@ -33,7 +33,13 @@ _FILES = (*_GEOJSON, ".wkt", ".txt")
 _TABLE = re.compile(r'[^\W\d]\w*\.[^\W\d]\w*|".+"\.".+"')
 
 
-def parse_region(connection: Connection, text: str) -> str:
+def check_region(text: str) -> None:
+    """Refuse what is no region; a table is looked at when it is read."""
+    if not _TABLE.fullmatch(text):
+        parse_region(None, text)
+
+
+def parse_region(connection: Connection | None, text: str) -> str:
     """As it is kept: a box or an outline; from a file or a table of polygons, too."""
     try:
         return LonLatArea().show(_area(connection, text))
@@ -45,7 +51,7 @@ def parse_region(connection: Connection, text: str) -> str:
         ) from None
 
 
-def _area(connection: Connection, text: str) -> Box | Outline:
+def _area(connection: Connection | None, text: str) -> Box | Outline:
     path = Path(text)
     if path.suffix.lower() in _FILES:
         try:
@@ -58,6 +64,7 @@ def _area(connection: Connection, text: str) -> Box | Outline:
             return outline_in_geojson(inside)
         return LonLatArea().from_text(inside)
     if _TABLE.fullmatch(text):
+        assert connection is not None, "a table is read from a database"
         return outline_in_geojson(read_area(connection, parse_relation(text, "--region")))
     return LonLatArea().from_text(text)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
+from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.records.datasets import DatasetRow, insert_dataset
 from freqdp_db.storage.schema.upgrade import find_postgis, names_of
 from freqdp_db.storage.source.reference import definition_of
@@ -21,6 +21,7 @@ from freqdp_db.storage.source.relations import (
     check_mapping,
     find_relation,
     geometry_srid,
+    named_relation,
 )
 from freqdp_db.storage.source.rows import SourceReader
 from freqdp_db.storage.source.timezones import require_timezone
@@ -42,6 +43,9 @@ class Registration:
     geom: str | None = None
     lon: str | None = None
     lat: str | None = None
+    x: str | None = None
+    y: str | None = None
+    """Projected, in the system of `srid`."""
     snap: str = DEFAULT_SNAP
     srid: int | None = None
     timezone: str = "UTC"
@@ -49,6 +53,7 @@ class Registration:
     budget: str | None = None
     region: str | None = None
     period: str | None = None
+    max_exposure: str | None = None
 
 
 def positive_decimal(option: str, text: str) -> Decimal:
@@ -91,26 +96,20 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         "--budget", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
     )
     snap = Snap.parse(wanted.snap)
-    if (wanted.geom is None) == (wanted.lon is None and wanted.lat is None) or (
-        (wanted.lon is None) != (wanted.lat is None)
-    ):
-        raise BadInput(
-            "a position is needed: one of --geom, or --lon with --lat",
-            remedy="name the geometry column with --geom, or two number columns",
-        )
-    schema, name = parse_relation(wanted.source, "--from")
+    limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
+    _require_position(wanted)
     with database.begin() as connection:
         names_of(connection, database)
         postgis = find_postgis(connection) or "public"
         require_timezone(connection, wanted.timezone)
-        relation = find_relation(connection, schema, name)
+        relation = named_relation(connection, wanted.source)
         mapping = _mapping(relation, wanted)
-        check_mapping(relation, mapping)
+        check_mapping(relation, mapping, projected=wanted.x is not None)
         if wanted.srid is not None:
             system = ReferenceSystem.parse(
                 wanted.srid, definition_of(connection, postgis, wanted.srid, "--srid")
             )
-            if not system.metric:
+            if wanted.x is None and not system.metric:
                 raise BadInput(
                     f"--srid {wanted.srid} is not a projected system in metres",
                     remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
@@ -120,20 +119,43 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="--snap anchors:")
-        source_srid = _source_srid(connection, relation, mapping, postgis)
+        source_srid = _source_srid(connection, relation, mapping, postgis, wanted)
         definition_of(connection, postgis, source_srid, "the SRID of the source")
+    # the system of x and y is the source's: metres are counted in it only if it is in metres
+    srid = wanted.srid if wanted.x is None else None
     return insert_dataset(
         database,
         name=wanted.name,
-        source=(schema, name),
+        source=(relation.schema, relation.name),
         mapping=mapping,
         source_srid=source_srid,
-        srid=srid_of(region) if wanted.srid is None and region is not None else wanted.srid,
+        srid=srid_of(region) if srid is None and region is not None else srid,
         snap=wanted.snap,
         budget=budget,
         region=region,
         period=period,
+        max_exposure=limit,
     )
+
+
+def _require_position(wanted: Registration) -> None:
+    """One of the three ways to say where, and it whole."""
+    ways = [
+        [wanted.geom],
+        [wanted.lon, wanted.lat],
+        [wanted.x, wanted.y],
+    ]
+    given = [way for way in ways if any(part is not None for part in way)]
+    if len(given) != 1 or None in given[0]:
+        raise BadInput(
+            "a position is needed: one of --geom, --lon with --lat, or --x with --y and --srid",
+            remedy="name the geometry column with --geom, or two number columns",
+        )
+    if wanted.x is not None and wanted.srid is None:
+        raise BadInput(
+            f"--x {wanted.x} and --y {wanted.y} need --srid",
+            remedy="say which system they are in, for example --srid 32631",
+        )
 
 
 def _mapping(relation: Relation, wanted: Registration) -> Mapping:
@@ -149,17 +171,25 @@ def _mapping(relation: Relation, wanted: Registration) -> Mapping:
         object=column(wanted.object) or "",
         time=column(wanted.time) or "",
         geom=column(wanted.geom),
-        lon=column(wanted.lon),
-        lat=column(wanted.lat),
+        lon=column(wanted.lon if wanted.x is None else wanted.x),
+        lat=column(wanted.lat if wanted.y is None else wanted.y),
         timezone=wanted.timezone,
         filter=wanted.filter,
     )
 
 
-def _source_srid(connection: Connection, relation: Relation, mapping: Mapping, postgis: str) -> int:
-    """The SRID that the column declares, else the one that all its rows have."""
+def _source_srid(
+    connection: Connection,
+    relation: Relation,
+    mapping: Mapping,
+    postgis: str,
+    wanted: Registration,
+) -> int:
+    """The SRID that was said or that the column declares, else the one that all its rows have."""
     reader = SourceReader(connection, relation, mapping, postgis)
     reader.check_filter()
+    if wanted.x is not None and wanted.srid is not None:
+        return wanted.srid
     if mapping.geom is None:
         return _WGS84
     declared = geometry_srid(relation.columns[mapping.geom])

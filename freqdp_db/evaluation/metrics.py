@@ -79,13 +79,22 @@ def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dic
         if kind == "edited"
         else measure(case.pair, seed, progress, _FOR_EVERY_KIND)
     )
-    with progress.stage("exposure"):
-        found |= exposure.measure_exposure(case, seed)
+    found |= exposure.measure_exposure(case, seed, progress=progress)
     with progress.stage("usefulness"):
         rng = np.random.default_rng([seed, len(_MEASURES)])
         found |= usefulness(replace(case.pair, released=case.release.trajectories),
                             case.release.places, rng)  # fmt: skip
     return found
+
+
+def measure_published(pair: Pair, kind: str, seed: int) -> dict[str, float]:
+    """What may be published, counted in a release alone: `pair` has it on both sides."""
+    names = [n for n in ("unicity", "plausibility") if kind == "edited" or n in _FOR_EVERY_KIND]
+    found: dict[str, float] = {}
+    for number, (name, metric) in enumerate(_MEASURES.items()):
+        if name in names:
+            found |= metric(pair, np.random.default_rng([seed, number]))
+    return {name: value for name, value in found.items() if name in PUBLISHABLE}
 
 
 def worst_linking(found: Mapping[str, float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +16,36 @@ from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.clock import numbers, parser, time_zone
+from freqdp_db.loading.csvformat import (
+    LONG_OBJECT,
+    LONGEST_ID,
+    NO_OBJECT,
+    NO_SUCH_COORDINATE,
+    NO_SUCH_TIME,
+    OPENING,
+    UNEVEN,
+    CsvFormat,
+    misfit,
+    object_of,
+)
 from freqdp_db.loading.files import BadRows
 from freqdp_db.loading.rows import NO_TIME, SourceSamples
 
-_BLOCK_BYTES = 1 << 24
-_LONGEST_ID = 200
+_BLOCK_BYTES = 1 << 19  # small: the reader runs some 30 blocks ahead of what is done
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _NAME = re.compile(r"[^\W\d][\w .()\[\]/-]*")
-ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz")
-
-
-@dataclass(frozen=True)
-class CsvFormat:
-    """Where the columns are (names, or numbers from 1 without a header) and how to read them."""
-
-    object: str
-    time: str
-    lon: str
-    lat: str
-    delimiter: str = ","
-    header: bool = True
-    time_format: str = "iso"
-    timezone: str = "UTC"
-
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        return (
-            ("--object", self.object),
-            ("--time", self.time),
-            ("--lon", self.lon),
-            ("--lat", self.lat),
-        )
 
 
 def read_csv(
     paths: Sequence[Path],
     layout: CsvFormat,
     bad: BadRows,
-    on_file: Callable[[int], None] | None = None,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[SourceSamples]:
     """Yield the readable rows; `bad` learns about the others, by line and reason.
 
-    The header is line 1; blank lines and line breaks within quotes do not count.
+    The header is line 1; blank lines and line breaks within quotes do not count. Where not one of
+    the first rows can be read, all for one reason, the option that does not fit is refused.
     """
     times = parser(layout.time_format, time_zone(layout.timezone))
     delimiter = {"\\t": "\t", "tab": "\t"}.get(layout.delimiter, layout.delimiter)
@@ -65,9 +54,26 @@ def read_csv(
             f"--delimiter {layout.delimiter!r} is not one character", remedy="give , or ; or tab"
         )
     for path in paths:
-        yield from _read_file(path, layout, delimiter, times, bad)
-        if on_file is not None:
-            on_file(1)
+        yield from _read_file(path, layout, delimiter, times, bad, on_bytes)
+    _refuse_misfit(layout, bad)
+
+
+def _refuse_misfit(layout: CsvFormat, bad: BadRows) -> None:
+    error = misfit(layout, bad)
+    if error is not None:
+        raise error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[pa.NativeFile, Callable[[], int]]]:
+    """The text of a file, and a function that says how many of the file's bytes were taken."""
+    with pa.OSFile(str(path)) as raw:
+        codec = _COMPRESSED.get(path.suffix)
+        if codec is None:
+            yield raw, raw.tell
+        else:
+            with pa.CompressedInputStream(raw, codec) as text:
+                yield text, raw.tell
 
 
 def _read_file(
@@ -76,13 +82,17 @@ def _read_file(
     delimiter: str,
     times: Callable[[pa.Array], NDArray[np.int64]],
     bad: BadRows,
+    on_bytes: Callable[[int], None],
 ) -> Iterator[SourceSamples]:
     names = _names(path, layout, delimiter)
+    ours = None if layout.object is not None else object_of(path).encode()
+    header = 1 if layout.header else 0
     skipped: list[int] = []
 
     def uneven(row: Any) -> str:
         skipped.append(row.number)
-        return "skip"
+        hopeless = not bad.good and len(skipped) == row.number - header
+        return "error" if hopeless and bad.total + len(skipped) >= OPENING else "skip"
 
     options: dict[str, Any] = {
         "read_options": pa.csv.ReadOptions(
@@ -97,18 +107,26 @@ def _read_file(
             include_columns=names, column_types=dict.fromkeys(names, pa.string())
         ),
     }
-    last_line = 1 if layout.header else 0
-    reported = 0
+    last_line, reported, taken = header, 0, 0
     try:
-        with pa.input_stream(str(path)) as stream, pa.csv.open_csv(stream, **options) as reader:
+        with _opened(path) as (text, position), pa.csv.open_csv(text, **options) as reader:
             for block in reader:
                 # Rows with another number of columns are gone: the others' lines jump over them.
                 lines = _line_numbers(last_line, block.num_rows, skipped[reported:])
                 last_line = max([last_line, *lines[-1:], *skipped[reported:]])
-                yield _convert(path, block, lines, names, times, bad)
-                bad.add(path, "another number of columns", skipped[reported:])
+                for part in _parts(block.num_rows, bad):
+                    some = block.slice(part.start, part.stop - part.start)
+                    yield _convert(path, some, lines[part], names, ours, times, bad)
+                    if bad.total >= OPENING:
+                        _refuse_misfit(layout, bad)
+                bad.add(path, UNEVEN, skipped[reported:])
                 reported = len(skipped)
+                now = position()
+                on_bytes(now - taken)
+                taken = now
     except pa.ArrowInvalid:
+        bad.add(path, UNEVEN, skipped[reported:])
+        _refuse_misfit(layout, bad)
         # Arrow's own message quotes the row.
         raise BadInput(
             f"{path} cannot be read as CSV: it is not UTF-8 text, or a quote is left open",
@@ -116,11 +134,23 @@ def _read_file(
         ) from None
     except OSError:
         raise _unreadable(path) from None
-    bad.add(path, "another number of columns", skipped[reported:])
+    bad.add(path, UNEVEN, skipped[reported:])
+    if bad.total >= OPENING:
+        _refuse_misfit(layout, bad)
+    on_bytes(path.stat().st_size - taken)
+
+
+def _parts(rows: int, bad: BadRows) -> Iterator[slice]:
+    """The rows of a block; the first ones by themselves, as long as none could be read."""
+    first = min(rows, OPENING) if not bad.good else 0
+    if first:
+        yield slice(0, first)
+    if rows > first:
+        yield slice(first, rows)
 
 
 def _names(path: Path, layout: CsvFormat, delimiter: str) -> list[str]:
-    """The four columns as Arrow will call them; refuses those that the file does not have."""
+    """The columns as Arrow will call them; refuses those that the file does not have."""
     try:
         with pa.input_stream(str(path)) as stream:
             head = stream.read(1 << 16)
@@ -181,22 +211,27 @@ def _convert(
     block: pa.RecordBatch,
     lines: NDArray[np.int64],
     names: Sequence[str],
+    ours: bytes | None,
     times: Callable[[pa.Array], NDArray[np.int64]],
     bad: BadRows,
 ) -> SourceSamples:
-    who, when, lon, lat = (block.column(name) for name in names)
-    ids, lengths = text_bytes(who)
+    *who, when, lon, lat = (block.column(name) for name in names)
+    if ours is None:
+        ids, lengths = text_bytes(who[0])
+    else:
+        ids, lengths = np.full(len(when), ours), np.full(len(when), len(ours))
     at = times(when)
     x, y = numbers(lon), numbers(lat)
     fine = np.ones(len(at), bool)
     for reason, wrong in (
-        ("no object", lengths == 0),
-        (f"object of more than {_LONGEST_ID} bytes", lengths > _LONGEST_ID),
-        ("no such time", at == NO_TIME),
-        ("no such coordinate", np.isnan(x) | np.isnan(y)),
+        (NO_OBJECT, lengths == 0),
+        (LONG_OBJECT, lengths > LONGEST_ID),
+        (NO_SUCH_TIME, at == NO_TIME),
+        (NO_SUCH_COORDINATE, np.isnan(x) | np.isnan(y)),
     ):
         bad.add(path, reason, lines[wrong & fine].tolist())
         fine &= ~wrong
+    bad.good += int(fine.sum())
     samples = SourceSamples(ids, at, x, y)
     return samples if fine.all() else samples.take(fine)
 
@@ -207,7 +242,7 @@ def text_bytes(column: pa.Array) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]
     _, offset_buffer, data = column.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + count + 1]
     lengths = np.diff(offsets).astype(np.int64)
-    width = max(1, int(min(lengths.max(initial=0), _LONGEST_ID)))
+    width = max(1, int(min(lengths.max(initial=0), LONGEST_ID)))
     kept = np.minimum(lengths, width)
     padded = np.zeros((count, width), np.uint8)
     if data is not None and kept.any():

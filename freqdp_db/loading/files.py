@@ -77,6 +77,8 @@ class BadRows:
     """Rows that could not be read, by file and reason: how many, and the first line numbers."""
 
     def __init__(self) -> None:
+        self.good = 0
+        """Rows that could be read."""
         self.counts: dict[str, int] = {}
         self._where: dict[tuple[str, str], tuple[int, list[int]]] = {}
 
@@ -107,6 +109,11 @@ class BadRows:
             + (f"; and {more} more" if more > 0 else ""),
             remedy=remedy,
         )
+
+
+def total_bytes(files: Iterable[Path]) -> int:
+    """How much there is to read."""
+    return sum(file.stat().st_size for file in files)
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -16,7 +16,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
-from freqdp_db.loading.files import batches, folder, read_bytes
+from freqdp_db.loading.files import batches, folder, read_bytes, total_bytes
 from freqdp_db.loading.rows import SourceSamples
 
 _BATCH_BYTES = 1 << 25
@@ -55,7 +55,7 @@ def tdrive_files(path: str, limit: int | None = None, min_samples: int = 0) -> l
 
 
 def read_tdrive(
-    files: list[Path], on_files: Callable[[int], None] | None = None
+    files: list[Path], on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[SourceSamples]:
     """Rows `id,YYYY-mm-dd HH:MM:SS,lon,lat` in Beijing time, many files at a time."""
     for paths, parts in batches(files, _BATCH_BYTES):
@@ -67,14 +67,14 @@ def read_tdrive(
             _numpy(table, "lon"),
             _numpy(table, "lat"),
         )
-        if on_files is not None:
-            on_files(len(paths))
+        on_bytes(total_bytes(paths))
 
 
 def geolife_files(path: str) -> list[Path]:
-    """All Trajectory/*.plt files under `Data` (or under a folder that holds users directly)."""
+    """All Trajectory/*.plt files under `Data` or `data` (or a folder that holds users directly)."""
     top = folder(path)
-    base = top / "Data" if (top / "Data").is_dir() else top
+    below = sorted(p for p in top.iterdir() if p.name.lower() == "data" and p.is_dir())
+    base = below[0] if below else top
     files = sorted(base.glob("*/Trajectory/*.plt"))
     if not files:
         raise BadInput(
@@ -85,7 +85,7 @@ def geolife_files(path: str) -> list[Path]:
 
 
 def read_geolife(
-    files: list[Path], on_files: Callable[[int], None] | None = None
+    files: list[Path], on_bytes: Callable[[int], None] = lambda _: None
 ) -> Iterator[SourceSamples]:
     """Six header lines, then `lat,lon,0,altitude,days,date,time` in GMT; altitude in feet."""
     for paths, parts in batches(files, _BATCH_BYTES, skip_lines=_GEOLIFE_HEADER):
@@ -108,8 +108,7 @@ def read_geolife(
             _numpy(table, "lat"),
             {"altitude": np.where(altitude == _NO_ALTITUDE, np.nan, altitude)},
         )
-        if on_files is not None:
-            on_files(len(paths))
+        on_bytes(total_bytes(paths))
 
 
 def _parse(

@@ -66,11 +66,14 @@ class Binaries:
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory that is ours by default. Not root's home: the server does not run as root."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/freqdp")
+    """The directory that is ours by default: in XDG_DATA_HOME, for root as for anybody.
+
+    Without it not root's home: the server does not run as root.
+    """
     base = environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local/share") / "freqdp"
+    if base:
+        return Path(base) / "freqdp"
+    return Path("/var/lib" if os.geteuid() == 0 else Path.home() / ".local/share") / "freqdp"
 
 
 def software_dir(environ: Mapping[str, str] = os.environ) -> Path:

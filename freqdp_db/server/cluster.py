@@ -154,7 +154,7 @@ class ClusterLayout:
         if root and account.run(["/bin/sh", "-c", 'cd "$1"', "sh", str(self.data_dir)]).returncode:
             raise ServerFailed(
                 f"the server runs as {account.name}, who cannot enter {self.data_dir}",
-                remedy="set FREQDP_DATA_DIR to a directory outside root's home",
+                remedy="set FREQDP_DATA_DIR (or XDG_DATA_HOME) to a directory outside root's home",
             )
 
     def prepare_start(self, account: Account) -> None:

@@ -66,6 +66,11 @@ class EmbeddedServer:
             host=str(self.layout.socket_dir), port=PORT, user=SUPERUSER, dbname=database
         )
 
+    def exists(self) -> bool:
+        """Whether it was made; it need not be running."""
+        self.layout.account()
+        return self.layout.major() is not None
+
     def ensure_running(self) -> str:
         """Create and start the server where that has not been done; the connection string.
 

@@ -9,7 +9,7 @@ DECLARE
     asked jsonb := ${private}.request_document(
         request_release.method, request_release.epsilon, request_release.options
     );
-    wanted jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep'];
+    wanted jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep', 'hold'];
     declared jsonb := ${private}.find_method(asked ->> 'method');
     rebuild boolean := (asked ->> 'rebuild')::boolean;
     known record;
@@ -62,5 +62,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) IS
-'Asks for a release and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep). Bad requests are refused here (SQLSTATE class QF).';
+'Asks for a release and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep), hold (for curators only, until it is approved). Bad requests are refused here (SQLSTATE class QF).';
 REVOKE ALL ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) FROM PUBLIC;

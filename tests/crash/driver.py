@@ -79,8 +79,8 @@ def amid_copy(owner: ModuleType, relation: str, chunks: int) -> Patch:
         ) -> None:
             name = target.as_string(None).rpartition(".")[2].strip('"')
             wanted = name.rstrip("0123456789").rstrip("_") == relation or name == relation
-            given = _stop_after(rows, chunks, pause) if wanted else rows
-            real(connection, target, columns, given, **more)
+            chosen = _stop_after(rows, chunks, pause) if wanted else rows
+            real(connection, target, columns, chosen, **more)
 
         owner.write_records = stopping  # type: ignore[attr-defined]
 
@@ -133,7 +133,8 @@ MOMENTS: dict[str, Patch] = {
     "copy: first rows": amid_copy(staging, "staging", 1),
     "copy: more rows": amid_copy(staging, "staging", 5),
     "copy: lines": amid_copy(staging, "staging_1_line", 1),
-    "publish: before verifying": before(pipeline, "verify"),
+    "publish: before verifying": before(pipeline, "compare_rows"),
+    "publish: verified": after(pipeline, "compare_rows"),
     "publish: before": before(staging, "publish"),
     "published: still locked": after(staging, "publish"),
     "published: before sweeping": before(pipeline, "sweep_builds"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from servers import SharedServer, cloned
 from world import ADD_CITY, city_template, fingerprint, freqdp, query, value
 
+from freqdp_db.cli import main
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
@@ -652,3 +655,148 @@ def _wait_for(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def _brussels(url: str, lon: str = "lon", lat: str = "lat", time: str = "t") -> None:
+    query(
+        url,
+        f"CREATE TABLE vans AS SELECT o AS who, {time} AS at, 4.35 + 0.001 * i AS {lon}, "
+        f"50.85 + 0.001 * o AS {lat} FROM generate_series(1, 6) o, generate_series(1, 40) i, "
+        "LATERAL (SELECT timestamptz '2024-05-01 08:00+00' + make_interval(secs => 30 * i) AS t) x",
+    )
+
+
+def test_a_build_says_where_and_when(database_url: str) -> None:
+    _brussels(database_url, time="(1000 * extract(epoch FROM t))::bigint")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    found = _build(database_url)["findings"]
+    assert found["extent"]["west"] == pytest.approx(4.351, abs=0.002)
+    assert found["extent"]["north"] == pytest.approx(50.856, abs=0.002)
+    assert found["near"] == "Europe/Brussels"
+    assert found["epoch_unit"] == "milliseconds"
+    assert found["first_at"].startswith("2024-05-01 08:00:30")
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "said"),
+    [
+        # the columns say what they hold, and were given the wrong way round
+        (("lon", "lat"), ("--lon", "lat", "--lat", "lon"), "called the other way round"),
+        # the data themselves are swapped
+        (("b", "a"), ("--lon", "a", "--lat", "b"), "look swapped"),
+        (("b", "a"), ("--lon", "a", "--lat", "b", "--timezone", "Europe/Paris"), "Europe/Paris"),
+        (("b", "a"), ("--lon", "a", "--lat", "b", "--region", "4,50,5,51"), "outside --region"),
+        (("a", "b"), ("--lon", "a", "--lat", "b", "--region", "4,50,4.37,51"), "outside --region"),
+    ],
+)
+def test_a_build_warns_of_swapped_positions(
+    database_url: str, columns: tuple[str, str], more: tuple[str, ...], said: str
+) -> None:
+    _brussels(database_url, *columns)
+    _add(database_url, *more, source="public.vans")
+    assert any(said in warning for warning in _build(database_url)["findings"]["warnings"])
+
+
+def test_a_build_warns_of_what_a_projection_bends(database_url: str) -> None:
+    _brussels(database_url)
+    query(database_url, "UPDATE vans SET lon = lon + 20 WHERE who = 1 AND lon > 4.38")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    (warning,) = _build(database_url)["findings"]["warnings"]
+    assert warning.startswith("10 samples (4.2%) lie more than 6 degrees of longitude")
+    assert "up to 21: distances there are up to 3% too long" in warning
+
+
+def test_a_build_warns_of_times_that_cannot_be(database_url: str) -> None:
+    _brussels(database_url)
+    query(database_url, "UPDATE vans SET at = at + interval '90 years' WHERE lon > 4.38")
+    query(database_url, "UPDATE vans SET at = at - interval '50 years' WHERE lon < 4.355")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    late, early = _build(database_url)["findings"]["warnings"]
+    assert late.startswith("60 samples lie in the future")
+    assert early.startswith("24 samples are older than 1980")
+
+
+@pytest.mark.parametrize(
+    ("source", "column"),
+    [
+        ('"Fleet"."Ping"', '"When"'),
+        ("Fleet.Ping", "When"),
+        # as SQL reads them
+        ("FLEET.OTHER", "WHEN"),
+        ("fleet.other", "when"),
+    ],
+)
+def test_names_fold_by_one_rule(database_url: str, source: str, column: str) -> None:
+    for schema, table, when in (('"Fleet"', '"Ping"', '"When"'), ("fleet", "other", '"when"')):
+        query(
+            database_url,
+            f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table} AS SELECT 1 AS who, now() AS "
+            f"{when}, 4.5 AS lon, 50.5 AS lat",
+        )
+    _add(database_url, "--lon", "LON", "--lat", "lat", "--time", column, source=source)
+    listed = freqdp_lines(database_url, "dataset", "list")[1].split()[1]
+    assert listed == ('"Fleet"."Ping"' if "Ping" in source else "fleet.other")
+    freqdp(database_url, "dataset", "drop", "d").succeeded()
+    _add(database_url, "--lon", "lon", "--lat", "lat", "--time", column, source=listed)
+    assert f"source    {listed}" in freqdp_lines(database_url, "dataset", "show", "d")
+    assert freqdp_lines(database_url, "budget", "d")[0].startswith(f"{listed} (objects: who)")
+
+
+def freqdp_lines(url: str, *arguments: str) -> list[str]:
+    """What a person reads."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        assert main.run([*arguments, "--dsn", url]) == 0
+    return out.getvalue().splitlines()
+
+
+def test_a_name_that_differs_in_capitals_is_offered(database_url: str) -> None:
+    query(database_url, 'CREATE SCHEMA "Fleet"; CREATE TABLE "Fleet"."Ping" (who int)')
+    more = ("--object", "who", "--time", "at", "--geom", "g")
+    add = freqdp(database_url, "dataset", "add", "d", "--from", "fleet.ping", *more)
+    assert add.refused()["remedy"] == 'there is "Fleet"."Ping": write it so'
+
+
+@pytest.mark.parametrize("srid", [32650, 3857])
+def test_projected_columns(database_url: str, srid: int) -> None:
+    for column, function in (("x", "ST_X"), ("y", "ST_Y")):
+        query(database_url, f"CREATE FUNCTION p_{column}(lon float8, lat float8) RETURNS float8 "
+              f"RETURN {function}(ST_Transform({POINT}, {srid}))")  # fmt: skip
+    _walks(database_url, position="p_x(lon, lat) AS east, p_y(lon, lat) AS north")
+    _walks(database_url, table="degrees")
+    freqdp(
+        database_url, "dataset", "add", "d", "--from", "walks", "--object", "who", "--time", "at",
+        "--x", "east", "--y", "north", "--srid", str(srid),
+    ).succeeded()  # fmt: skip
+    built = _build(database_url)
+    assert (built["source_srid"], built["srid"]) == (srid, 32650)
+    assert built["findings"]["extent"]["west"] == pytest.approx(116.3, abs=0.01)
+    freqdp(
+        database_url, "dataset", "add", "e", "--from", "degrees", "--object", "who", "--time", "at",
+        "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    same = _build(database_url, "e")
+    assert (built["locations"], built["samples"]) == (same["locations"], same["samples"])
+    made = freqdp(database_url, "anonymize", "d", "--method", "swap").succeeded()
+    assert value(database_url, f"SELECT ST_SRID(geom) FROM {made['table']} LIMIT 1") == srid
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--x", "lon", "--y", "lat"), "--srid"),
+        (("--x", "lon", "--srid", "32650"), "position"),
+        (
+            ("--x", "lon", "--y", "lat", "--lon", "lon", "--lat", "lat", "--srid", "32650"),
+            "position",
+        ),
+        (("--x", "at", "--y", "lat", "--srid", "32650"), "--x 'at' is of type"),
+        (("--x", "nix", "--y", "lat", "--srid", "32650"), "--x 'nix'"),
+        (("--x", "lon", "--y", "lat", "--srid", "999999"), "--srid 999999"),
+    ],
+)
+def test_projected_columns_refused(database_url: str, more: tuple[str, ...], said: str) -> None:
+    _walks(database_url, position="lon, lat")
+    add = ("dataset", "add", "d", "--from", "walks", "--object", "who", "--time", "at")
+    freqdp(database_url, *add, *more).refused(said)

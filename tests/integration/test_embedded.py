@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from freqdp_db.errors import ServerFailed, ServerNotFound
 from freqdp_db.server import binaries
+from freqdp_db.server.cluster import default_data_dir
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
 ROOT = Path(__file__).parents[2]
@@ -353,3 +354,20 @@ def test_commands(server: EmbeddedServer) -> None:
 def _owner(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_uid, found.st_gid
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_where_the_files_are(monkeypatch: pytest.MonkeyPatch, root: bool) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
+    monkeypatch.setenv("HOME", "/home/ann")
+    named = {"FREQDP_DATA_DIR": "/srv/one", "XDG_DATA_HOME": "/srv/data"}
+    assert default_data_dir(named) == Path("/srv/one")
+    del named["FREQDP_DATA_DIR"]
+    assert default_data_dir(named) == Path("/srv/data/freqdp")
+    # its account cannot read root's home
+    by_default = "/var/lib/freqdp" if root else "/home/ann/.local/share/freqdp"
+    assert default_data_dir({}) == Path(by_default)
+    # and the README says so
+    text = (Path(__file__).parent.parent.parent / "README.md").read_text("utf-8")
+    for word in ("FREQDP_DATA_DIR", "XDG_DATA_HOME", "~/.local/share/freqdp", "/var/lib/freqdp"):
+        assert f"`{word}`" in text

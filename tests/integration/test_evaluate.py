@@ -15,6 +15,7 @@ from freqdp_db.columns.edits import Edits
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
+from freqdp_db.evaluation.report.words import meaning_of
 from freqdp_db.progress import Progress
 from freqdp_db.storage.records.draws import load_columns
 from freqdp_db.storage.records.releases import find_release
@@ -70,6 +71,24 @@ def test_metrics_are_stored_and_marked(released: str) -> None:
     again = freqdp(released, "evaluate", "r").succeeded()
     assert again["metrics"] == document["metrics"], "the same seed measures the same"
     assert len(query(released, "SELECT name FROM freqdp.metric")) == len(stored)
+
+
+def test_words_come_before_codes(released: str) -> None:
+    measured = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
+    unsaid = [name for name in measured if meaning_of(name).what == name]
+    assert unsaid == [], "every metric has words"
+    shown = freqdp(released, "evaluate", "r", in_words=True)
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    line = next(line for line in lines if " la " in line)
+    assert line.startswith("linked to the right trajectory by the best attacker ")
+    assert lines[0].split() == ["what", "an", "attacker", "learns", "value", "metric",
+                                "may", "be", "published"]  # fmt: skip
+    assert any(
+        line.endswith("more numbers stand beside these: --json has them all.") for line in lines
+    )
+    # no attacker leaves who waits without a line
+    assert " 25 attackers" in shown.err
 
 
 def test_a_withdrawn_release_shows_and_measures_nothing(released: str) -> None:

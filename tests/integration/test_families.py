@@ -12,6 +12,7 @@ from library import load_city, opened
 from servers import SharedServer, cloned
 from world import freqdp, query, value
 
+from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 
 _REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
@@ -149,7 +150,7 @@ def test_asked_for_in_sql(url: str) -> None:
     ):
         query(url, "SELECT freqdp.request_release('city', %s, NULL, %s::jsonb)", method, options)
     with opened(url) as database:
-        assert Worker(database).serve(once=True).done == 3
+        assert Worker(database, approve_within_limit).serve(once=True).done == 3
     kinds = query(url, "SELECT kind FROM freqdp_release.catalog ORDER BY published_at")
     assert kinds == [("unlinked",), ("unlinked",), ("synthetic",)]
 

@@ -49,6 +49,7 @@ def test_demo(run: Run, query: Query) -> None:
     answer = run(*small).succeeded()
     assert query("SELECT count(*) FROM demo.city") == [(answer["rows"],)]
     assert query("SELECT count(*) FROM demo.roads") == [(answer["roads"],)]
+    assert query("SELECT count(*) FROM demo.poi") == [(answer["points"],)]
     ((nulls, no_time, objects),) = query(
         "SELECT count(*) FILTER (WHERE geom IS NULL), count(*) FILTER (WHERE at IS NULL),"
         " count(DISTINCT object_id) FROM demo.city"
@@ -65,7 +66,10 @@ def test_demo(run: Run, query: Query) -> None:
     assert query(fingerprint) == before
     assert query("SELECT obj_description('demo.city'::regclass) LIKE 'Made-up%'") == [(True,)]
     indexes = query("SELECT indexname FROM pg_indexes WHERE schemaname = 'demo' ORDER BY 1")
-    assert indexes == [("roads_geom_idx",), ("roads_pkey",)]
+    expected = ["poi_geom_idx", "poi_pkey", "roads_geom_idx", "roads_pkey"]
+    assert [name for (name,) in indexes] == expected
+    same = ("--into", "demo.b", "--roads-into", "demo.c", "--poi-into", "demo.b")
+    assert "--poi-into" in run("load", "demo", *same).refused()["message"]
 
 
 def test_demo_roads_are_a_graph_of_their_lines(run: Run, query: Query) -> None:
@@ -78,6 +82,28 @@ def test_demo_roads_are_a_graph_of_their_lines(run: Run, query: Query) -> None:
         "SELECT max(abs(length_m / ST_Length(geom::geography) - 1)) FROM demo.roads"
     )
     assert worst < 0.002
+
+
+def test_demo_points_of_interest_serve_klt(run: Run, query: Query) -> None:
+    run("load", "demo", "--objects", "12", "--days", "1").succeeded()
+    ((points, categories, roadside),) = query(
+        "SELECT count(*), count(DISTINCT category), count(*) FILTER (WHERE EXISTS (SELECT FROM "
+        "demo.roads r WHERE ST_DWithin(r.geom, p.geom, 0.01))) FROM demo.poi p"
+    )
+    assert (points, categories) == (roadside, 8)
+    run("init").succeeded()
+    run(
+        "dataset", "add", "city", "--from", "demo.city", "--object", "object_id", "--time", "at",
+        "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    run("dataset", "build", "city").succeeded()
+    made = run("anonymize", "city", "--method", "klt", "--k", "3", "--poi", "demo.poi").succeeded()
+    ((few,),) = query(
+        "SELECT count(*) FROM (SELECT count(DISTINCT p.category) AS kinds FROM "
+        f"{made['table']} r LEFT JOIN demo.poi p ON ST_Intersects(r.area, p.geom) "
+        "GROUP BY r.trajectory_id, r.seq) a WHERE kinds < 3"
+    )
+    assert few == 0
 
 
 def test_csv(run: Run, query: Query, cars: Path) -> None:
@@ -138,6 +164,31 @@ def test_a_refused_replacement_keeps_the_old_table(run: Run, query: Query, cars:
 def test_csv_refusals(run: Run, cars: Path, extra: tuple[str, ...], said: str) -> None:
     done = run("load", "csv", str(cars), *CSV_COLUMNS, *extra)
     assert said in done.refused()["message"]
+
+
+def test_the_object_from_the_file_or_a_column(run: Run, query: Query, tmp_path: Path) -> None:
+    (tmp_path / "bus 7.csv").write_text("when,x,y\n2024-01-01 12:00:00,4.5,50.5\n")
+    load = ("load", "csv", str(tmp_path), "--into", "mine.t", "--time", "when", "--lon", "x",
+            "--lat", "y")  # fmt: skip
+    run(*load).refused("--object", "--object-from-file")
+    run(*load, "--object", "x", "--object-from-file").refused("--object-from-file")
+    run(*load, "--object-from-file").succeeded()
+    assert query("SELECT object_id FROM mine.t") == [("bus 7",)]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "y/" * 3_000, "x" * 300 + "*.csv"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("load", "csv", "{}", *CSV_COLUMNS, "--into", "mine.t"),
+        ("load", "tdrive", "{}", "--into", "mine.t"),
+        ("load", "geolife", "{}", "--into", "mine.t"),
+        ("load", "roads", "{}", "{}", "--into", "mine.t"),
+    ],
+)
+def test_a_name_that_is_too_long(run: Run, command: tuple[str, ...], name: str) -> None:
+    answer = run(*(part.format(name) for part in command))
+    assert len(answer.refused("too long")["message"]) < 150
 
 
 def test_append_to_a_strange_table(run: Run, query: Query, cars: Path) -> None:

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value
 
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.report.contents import box_of_release
-
+KINDS = {"swapped": "lg+swap", "pieces": "cut", "areas": "glove", "made_up": "strict"}
+"""Releases of the other kinds, and their methods."""
+_ASKED = {
+    "swapped": ("--beside", "r"),
+    "pieces": ("--beside", "r"),
+    "areas": ("--k", "3"),
+    "made_up": ("--region", "4.2,50.75,4.5,50.95", "--period", "2024-03-04/2024-03-06"),
+}
 _VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
@@ -28,10 +32,19 @@ def reported(
     """A database with a measured release and one to compare it with, and its two reports."""
     folder = tmp_path_factory.mktemp("report")
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        # what `strict` needs to be public, and a projection that is not read from the data
+        freqdp(url, "dataset", "set", "city", *_ASKED["made_up"]).succeeded()
+        freqdp(url, "dataset", "build", "city").succeeded()
         freqdp(url, "anonymize", "city", "--as", "r").succeeded()
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
         freqdp(url, "anonymize", "city", "--method", "sc", "--as", "closed").succeeded()
         freqdp(url, "evaluate", "closed").succeeded()
+        for name, method in KINDS.items():
+            asked = ("--method", method, "--as", name, *_ASKED[name])
+            freqdp(url, "anonymize", "city", *asked).succeeded()
+            freqdp(url, "evaluate", name).succeeded()
+            written = ("--roads", "demo.roads", "--out", str(folder / f"{name}.html"))
+            freqdp(url, "release", "report", name, *written).succeeded()
         report = ("release", "report", "r")
         freqdp(url, *report, "--roads", "demo.roads", "--out", str(folder / "own.html")).succeeded()
         freqdp(url, *report, "--public", "--out", str(folder / "public.html")).succeeded()
@@ -68,7 +81,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-@pytest.mark.parametrize("name", ["own", "public"])
+@pytest.mark.parametrize("name", ["own", "public", *KINDS])
 def test_nothing_is_fetched_and_everything_has_words(reported: tuple[str, Path], name: str) -> None:
     text = (reported[1] / f"{name}.html").read_text()
     page = Page(text)
@@ -96,13 +109,62 @@ def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Pa
         "freqdp release verify r",
     ):
         assert words in page.text, words
-    # two heat maps and two of edits; three trajectories and three charts
+    # two heat maps and two of edits; seven attackers, a follower's map and how far it came; three
+    # trajectories and three charts
     assert len(page.all("img")) == 4
-    assert len(page.all("svg")) == 6
+    assert len(page.all("svg")) == 7 + 2 + 6
+    assert "The worst is one who knows" in page.text
+    assert "A typical person. The attacker knows one sample" in page.text
+    assert "freqdp recommend city" in page.text, "the way out"
     linked = value(url, "SELECT value FROM freqdp.metric WHERE release_id = 1 AND name = 'la'")
     assert f"{linked:.3f}" in page.text
     head = value(url, "SELECT ledger_head FROM freqdp_release.catalog WHERE name = 'r'")
     assert head in page.text
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "pictures"),
+    [
+        ("swapped", "Two that meet and exchange tails", 1),
+        ("pieces", "A day in pieces", 1),
+        ("areas", "Areas and intervals of one group", 2),
+        ("made_up", "Made-up trips", 1),
+    ],
+)
+def test_each_kind_has_the_picture_that_explains_it(
+    reported: tuple[str, Path], name: str, title: str, pictures: int
+) -> None:
+    page = Page((reported[1] / f"{name}.html").read_text())
+    assert title in page.text
+    assert len(page.all("svg")) == 7 + 2 + pictures
+    assert len(page.all("img")) == 2
+
+
+def test_no_key_of_an_object_is_on_any_page(reported: tuple[str, Path]) -> None:
+    url, folder = reported
+    keys = [key for (key,) in query(url, "SELECT DISTINCT object_id::text FROM demo.city")]
+    assert len(keys) > 10
+    for page in folder.glob("*.html"):
+        text = page.read_text()
+        assert [key for key in keys if key in text] == [], page.name
+
+
+def test_a_bad_yes_does_not_look_like_a_good_one(reported: tuple[str, Path]) -> None:
+    text = (reported[1] / "own.html").read_text()
+    cards = dict(re.findall(r'<li class="(\w+)">\s*<h3>([^<]+)</h3>', text))
+    assert cards["bad"] == "Could someone be found in it?"
+    assert "✗ bad" in text and ".bad .answer b { color: var(--accent); }" in text
+
+
+def test_a_phone_shows_every_column(reported: tuple[str, Path]) -> None:
+    text = (reported[1] / "own.html").read_text()
+    assert "display: none" not in text
+    page = Page(text)
+    # words first, then which way is good and the metric's own name, in one cell
+    assert re.search(r"Linked to the right trajectory by the best attacker\s*lower is more private · la\b",
+                     page.text)  # fmt: skip
+    named = [a["data-name"] for a in page.all("td") if "data-name" in a]
+    assert {"r", "closed", *KINDS} < set(named)
 
 
 def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]) -> None:
@@ -118,6 +180,9 @@ def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]
         "before",
         "linked",
         "whole user costs",
+        "attacker",
+        "follower",
+        "exchange tails",
     ):
         assert secret not in page.text, secret
     metrics = query(url, "SELECT name, publishable FROM freqdp.metric WHERE release_id = 1")
@@ -126,17 +191,25 @@ def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]
     assert "unicity" in codes
 
 
-def test_the_public_map_is_framed_by_the_release(reported: tuple[str, Path]) -> None:
-    """A sample of D that was taken out everywhere must not stretch the public map."""
-    spots = Locations(np.array([0.0, 1_000.0, 900_000.0]), np.array([0.0, 500.0, 900_000.0]))
-
-    def side(*places: int) -> Trajectories:
-        at = np.arange(len(places), dtype=np.int64)
-        return Trajectories(np.array([0, len(places)]), np.array(places, np.int32), at, at[:1])
-
-    far = box_of_release(side(0, 1), Pair(side(0, 1, 2), side(0, 1), spots))
-    near = box_of_release(side(0, 1), Pair(side(0, 1), side(0, 1), spots))
-    assert far == near
+def test_the_public_report_shows_what_was_released_not_what_it_came_from(
+    reported: tuple[str, Path], tmp_path: Path
+) -> None:
+    """Made-up places stay where they were made up: the nearest original ones would tell of people."""
+    url, _ = reported
+    asked = ("release", "report", "made_up", "--public", "--out", str(tmp_path / "made_up.html"))
+    freqdp(url, *asked).succeeded()
+    public = (tmp_path / "made_up.html").read_text()
+    (alt,) = [a["alt"] or "" for a in Page(public).all("img")]
+    ((rows, in_the_middle),) = query(
+        url,
+        "SELECT count(*), count(*) FILTER (WHERE ST_X(geom) BETWEEN w.x[1] AND w.x[2] AND ST_Y(geom) "
+        "BETWEEN w.y[1] AND w.y[2]) FROM freqdp_release.made_up, (SELECT percentile_cont('{0.01,0.99}'"
+        "::float8[]) WITHIN GROUP (ORDER BY ST_X(geom)) AS x, percentile_cont('{0.01,0.99}'::float8[]) "
+        "WITHIN GROUP (ORDER BY ST_Y(geom)) AS y FROM freqdp_release.made_up) AS w",
+    )
+    shown = int(re.search(r"([\d,]+) samples", alt)[1].replace(",", ""))  # type: ignore[index]
+    assert in_the_middle <= shown <= rows
+    assert "attacker" not in Page(public).text
 
 
 def test_refusals(reported: tuple[str, Path], tmp_path: Path) -> None:
@@ -152,3 +225,30 @@ def test_refusals(reported: tuple[str, Path], tmp_path: Path) -> None:
     assert not (tmp_path / "c.html").exists()
     freqdp(url, "release", "report", "r", "--out", str(there), "--force").succeeded()
     assert "Release r" in there.read_text()
+
+
+def test_an_analyst_writes_the_public_report(reported: tuple[str, Path], tmp_path: Path) -> None:
+    url, folder = reported
+    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    for name in ("r", *KINDS):
+        out = tmp_path / f"{name}.html"
+        freqdp(analyst, "release", "report", name, "--public", "--out", str(out)).succeeded()
+        page = Page(out.read_text())
+        assert len(page.all("img")) == 1
+        assert "this report by freqdp" in page.text
+    # the same numbers and the same picture as the curator's
+    mine, theirs = ((place).read_text() for place in (tmp_path / "r.html", folder / "public.html"))
+    assert mine == theirs
+    freqdp(analyst, "release", "report", "r", "--out", str(tmp_path / "no.html")).refused(
+        "permission denied"
+    )
+
+
+def test_the_public_numbers_are_those_of_evaluate(reported: tuple[str, Path]) -> None:
+    url, folder = reported
+    text = (folder / "public.html").read_text()
+    for metric in ("unicity", "plausibility.fast", "plausibility.length_km"):
+        known = value(
+            url, f"SELECT value FROM freqdp.metric WHERE release_id = 1 AND name = '{metric}'"
+        )
+        assert f"{known:.3f}" in text, metric

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from freqdp_db.errors import BadInput
 from freqdp_db.loading import clock, published, roadfile
-from freqdp_db.loading.csvfile import CsvFormat, read_csv, text_bytes
+from freqdp_db.loading.csvfile import read_csv, text_bytes
+from freqdp_db.loading.csvformat import OPENING, CsvFormat
 from freqdp_db.loading.files import BadRows, expand
 from freqdp_db.loading.rows import NO_TIME, SourceSamples
 from freqdp_db.storage.connection.names import format_relation, parse_relation
@@ -190,6 +191,60 @@ def test_no_header_delimiter_and_gzip(tmp_path: Path) -> None:
     assert samples.y.tolist() == [50, 51]
 
 
+@pytest.mark.parametrize(
+    ("row", "option"),
+    [
+        ("a,01/02/2024 10:00,4,50", "--time-format iso does not fit --time when"),
+        ("a,2024-01-01,four,50", "--lon x and --lat y"),
+        (",2024-01-01,4,50", "--object car"),
+        ("a,2024-01-01,4,50,6", "--delimiter ,"),
+    ],
+)
+def test_reading_ends_where_the_first_thousands_fail(tmp_path: Path, row: str, option: str) -> None:
+    good = "a,2024-01-01,4,50\n"
+    for number in range(3):
+        # less than the opening in each file: it is counted over all of them
+        (tmp_path / f"{number}.csv").write_text("car,when,x,y\n" + (row + "\n") * (OPENING // 2))
+    (tmp_path / "3.csv").write_text("car,when,x,y\n" + good * 10)
+    bad = BadRows()
+    with pytest.raises(BadInput) as refused:
+        list(read_csv(sorted(tmp_path.iterdir()), CSV, bad))
+    assert option in str(refused.value.as_options()["message"])
+    assert bad.total <= 1.5 * OPENING
+    assert "01/02" not in refused.value.message
+
+    # one good row among them: they are bad rows, not a wrong option
+    (tmp_path / "0.csv").write_text("car,when,x,y\n" + good + (row + "\n") * (2 * OPENING))
+    bad = BadRows()
+    assert sum(map(len, read_csv(sorted(tmp_path.iterdir()), CSV, bad))) == 11
+    assert bad.total == 3 * OPENING
+
+
+def test_the_first_thousands_of_a_long_file_are_enough(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("car,when,x,y\n" + "a,1709294400,4,50\n" * 500_000)
+    bad = BadRows()
+    with pytest.raises(BadInput, match="time_format iso"):
+        list(read_csv([path], CSV, bad))
+    assert bad.total == OPENING
+
+
+def test_the_object_is_the_name_of_its_file(tmp_path: Path) -> None:
+    for name in ("car 1.csv", "é2.CSV.gz", "b.c.txt"):
+        data = b"2024-01-01,4,50\n"
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    layout = CsvFormat(None, "1", "2", "3", header=False)
+    taken: list[int] = []
+    files = sorted(tmp_path.iterdir())
+    rows = list(read_csv(files, layout, BadRows(), taken.append))
+    assert [r.object_id[0].decode() for r in rows] == ["b.c", "car 1", "é2"]
+    assert sum(taken) == sum(file.stat().st_size for file in files)
+    long = tmp_path / ("x" * 201 + ".csv")
+    long.write_text("2024-01-01,4,50\n")
+    with pytest.raises(BadInput, match="200 bytes"):
+        list(read_csv([long], layout, BadRows()))
+
+
 def test_expand(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv.gz", "c.pdf"):
         (tmp_path / name).touch()
@@ -224,9 +279,10 @@ def test_tdrive_names_file_and_line_of_what_it_cannot_read(tmp_path: Path, line:
     assert "secret" not in refused.value.message
 
 
-def test_geolife(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", ["Data", "data"])
+def test_geolife(tmp_path: Path, data: str) -> None:
     for user, blank in (("000", ""), ("010", "\n")):
-        place = tmp_path / "Data" / user / "Trajectory"
+        place = tmp_path / data / user / "Trajectory"
         place.mkdir(parents=True)
         rows = "39.9,116.3,0,492,40097.5,2009-10-11,14:04:30\r\n" + blank
         rows += "39.8,116.4,0,-777,40097.5,2009-10-11,14:04:35\r\n"

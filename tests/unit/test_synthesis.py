@@ -196,7 +196,7 @@ def test_baselines_give_possible_trips() -> None:
 # --- who sees what --------------------------------------------------------------------------------
 
 FOLDER = Path(freqdp_db.__file__).parent / "methods" / "synthesis"
-DECLARE = {"kinds", "places_and_times", "parameters"}
+DECLARE = {"areas", "kinds", "places_and_times", "parameters"}
 SEE_DATA = {"trips", "vectors", "measuring", "baseline", "adatrace", "dpt"}
 PUBLIC_SIDE = (
     "strict", "estimation", "lengths", "smoothing", "fitting", "walks", "lines", "sampling",

@@ -6,29 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.evaluation.pair import DAY_US, Box, Pair, local_times
-from freqdp_db.evaluation.report.drawing import (
-    Curve,
-    Path,
-    bar_chart,
-    heat_png,
-    line_chart,
-    trajectory_map,
-)
+from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.report.charts import Curve, bar_chart, line_chart
+from freqdp_db.evaluation.report.drawing import Raster, heat_png
+from freqdp_db.evaluation.report.maps import Path, Roads, trajectory_map
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.methods.frequency.editing import reached_pf
+from freqdp_db.methods.frequency.possible import reached_pf
 
-_HEAT_SIDE = 120
 _EDGE_PERCENT = 0.5
-_SHOWN = 3
 _MOST_SAMPLES = 600
+_MINUTE_US = 60_000_000
+_SPANS_MIN = (720, 480, 360, 240, 180, 120, 90, 60, 45, 30, 20, 10, 5, 2, 1)
+"""Half of a window, in minutes: as much of a day as can be drawn."""
 _LOSSES_M = (0, 50, 100, 200, 500, 1_000, 2_000)
 _RANKS = 20
 
@@ -42,20 +38,23 @@ class Heat:
     alt: str
 
 
-def heat_maps(sides: Sequence[tuple[str, Ids]], box: Box, pair: Pair) -> tuple[list[Heat], int]:
-    """Samples by cell for each named column of locations, all on one scale; and its upper end."""
-    cells = box.cells(pair.locations, _HEAT_SIDE)
-    inside = (
-        (pair.locations.x >= box.west)
-        & (pair.locations.x <= box.east)
-        & (pair.locations.y >= box.south)
-        & (pair.locations.y <= box.north)
-    )
-    grids = []
-    for _, places in sides:
-        shown = places[inside[places]]
-        counts = np.bincount(cells[shown], minlength=_HEAT_SIDE * _HEAT_SIDE)
-        grids.append(counts.reshape(_HEAT_SIDE, _HEAT_SIDE))
+@dataclass(frozen=True)
+class Heats:
+    """Pictures on one scale."""
+
+    pictures: list[Heat]
+    most: int
+    """The upper end of the scale."""
+    cell_m: float
+
+
+def heat_maps(sides: Sequence[tuple[str, Metres, Metres]], box: Box, pitch: float | None) -> Heats:
+    """Samples by cell for each named column of positions.
+
+    `pitch`: positions lie on a grid of so many metres; None: anywhere.
+    """
+    raster = Raster.over(box, pitch)
+    grids = [raster.counts(x, y) for _, x, y in sides]
     most = int(max((grid.max(initial=0) for grid in grids), default=0))
     pictures = [
         Heat(
@@ -63,22 +62,18 @@ def heat_maps(sides: Sequence[tuple[str, Ids]], box: Box, pair: Pair) -> tuple[l
             heat_png(grid, most),
             f"Heat map, {name}: {int(grid.sum()):,} samples, busiest cell {int(grid.max()):,}",
         )
-        for (name, _), grid in zip(sides, grids, strict=True)
+        for (name, *_), grid in zip(sides, grids, strict=True)
     ]
-    return pictures, most
+    return Heats(pictures, most, raster.cell)
 
 
-def map_box(pair: Pair) -> Box:
-    """The area that maps show: a square around D's 0.5 to 99.5 percentiles."""
-    box = Box.of(pair, _EDGE_PERCENT)
-    side = max(box.east - box.west, box.north - box.south, 100.0)
-    x, y = (box.west + box.east) / 2, (box.south + box.north) / 2
-    return Box(x - side / 2, y - side / 2, x + side / 2, y + side / 2)
-
-
-def box_of_release(released: Trajectories, pair: Pair) -> Box:
-    """The same, but of what was released: a public report may not show where D was."""
-    return map_box(Pair(released, released, pair.locations))
+def box_of(x: Metres, y: Metres) -> Box:
+    """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
+    if not len(x):
+        return Box(0.0, 0.0, 0.0, 0.0)
+    ends = (_EDGE_PERCENT, 100.0 - _EDGE_PERCENT)
+    (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
+    return Box(float(west), float(south), float(east), float(north))
 
 
 @dataclass(frozen=True)
@@ -103,48 +98,84 @@ def edited_samples(pair: Pair) -> EditedSamples:
     return EditedSamples(~np.isin(before, after), ~np.isin(after, before))
 
 
-def trajectory_maps(
-    pair: Pair, edited: EditedSamples, roads: Sequence[NDArray[np.float64]]
-) -> list[tuple[str, str]]:
+def trajectory_maps(pair: Pair, edited: EditedSamples, roads: Roads) -> list[tuple[str, str]]:
     """A busy day of three objects: of the few, middling and many samples."""
-    deleted, inserted = edited.deleted, edited.inserted
     lengths = np.where(pair.on_both_sides, pair.original.lengths, 0)
     order = np.argsort(lengths, kind="stable")
     order = order[lengths[order] > 1]
     pictures = []
-    for number, share in enumerate((0.25, 0.5, 0.75)[:_SHOWN]):
+    for letter, share in zip("ABC", (0.25, 0.5, 0.75), strict=True):
         if not len(order):
             break
         t = int(order[int(share * (len(order) - 1))])
-        window = _busiest_day(pair, t)
-        mine = _within(pair.original, t, window, pair.timezone)
-        theirs = _within(pair.released, t, window, pair.timezone)
+        window = busy_window(pair, t)
+        mine, theirs = (
+            rows_within(side, t, window, pair) for side in (pair.original, pair.released)
+        )
         if len(mine) < 2 or len(theirs) < 1:
             continue
         x, y = pair.locations.x, pair.locations.y
         old, new = pair.original.location[mine], pair.released.location[theirs]
-        path = Path(x[old], y[old], x[new], y[new], deleted[mine], inserted[theirs])
+        deleted, inserted = edited.deleted[mine], edited.inserted[theirs]
         title = (
-            f"Object {'ABC'[number]}, its busiest day: {len(mine):,} samples before, "
-            f"{len(theirs):,} after; {int(deleted[mine].sum()):,} deleted, "
-            f"{int(inserted[theirs].sum()):,} inserted"
+            f"Object {letter}, {window.words}: {len(mine):,} samples before, {len(theirs):,} after; "
+            f"{int(deleted.sum()):,} deleted, {int(inserted.sum()):,} inserted"
         )
+        path = Path(x[old], y[old], x[new], y[new], deleted, inserted)
         pictures.append((title, trajectory_map(title, path, roads)))
     return pictures
 
 
-def _busiest_day(pair: Pair, t: int) -> int:
+@dataclass(frozen=True)
+class Window:
+    """A part of an object's time, by its local clock: the same before and after."""
+
+    begin: int
+    end: int
+    """Not in it."""
+    words: str
+
+
+def busy_window(pair: Pair, t: int) -> Window:
+    """The day on which an object moves most; of a day with too many samples to draw, the hours
+    around the middle of its moves, and the words say so."""
     lo, hi = pair.original.offsets[t], pair.original.offsets[t + 1]
     moving = np.append(True, np.diff(pair.original.location[lo:hi]) != 0)
-    days = local_times(pair.original.at[lo:hi][moving], pair.timezone) // DAY_US
-    known, counts = np.unique(days, return_counts=True)
-    return int(known[np.argmax(counts)])
+    moves = local_times(pair.original.at[lo:hi][moving], pair.timezone)
+    known, counts = np.unique(moves // DAY_US, return_counts=True)
+    day = int(known[np.argmax(counts)])
+    whole = Window(day * DAY_US, (day + 1) * DAY_US, "its busiest day")
+    in_all = _most_samples(pair, t, whole)
+    if in_all <= _MOST_SAMPLES:
+        return whole
+    today = moves[moves // DAY_US == day]
+    middle = int(np.median(today)) // _MINUTE_US * _MINUTE_US
+    for minutes in _SPANS_MIN:
+        begin = max(middle - minutes * _MINUTE_US, whole.begin)
+        end = min(middle + minutes * _MINUTE_US, whole.end)
+        words = f"{clock(begin)} to {clock(end)} of its busiest day (which has {in_all:,} samples)"
+        window = Window(begin, end, words)
+        if _most_samples(pair, t, window) <= _MOST_SAMPLES:
+            break
+    return window
 
 
-def _within(side: Trajectories, t: int, day: int, timezone: str) -> Ints:
+def clock(local_us: int) -> str:
+    """Hours and minutes of a local time."""
+    minutes = local_us % DAY_US // _MINUTE_US
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _most_samples(pair: Pair, t: int, window: Window) -> int:
+    return max(len(rows_within(side, t, window, pair)) for side in (pair.original, pair.released))
+
+
+def rows_within(side: Trajectories, t: int, window: Window, pair: Pair) -> Ints:
+    """An object's samples in a window."""
     rows = np.arange(side.offsets[t], side.offsets[t + 1])
-    today: Ints = rows[local_times(side.at[rows], timezone) // DAY_US == day]
-    return today[:_MOST_SAMPLES]
+    local = local_times(side.at[rows], pair.timezone)
+    inside: Ints = rows[(local >= window.begin) & (local < window.end)]
+    return inside
 
 
 def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
@@ -199,5 +230,6 @@ def loss_chart(edits: Sequence[Edits]) -> tuple[str, str]:
         metres = np.concatenate([r.loss_mm for r in runs]) / MM_PER_M if runs else np.zeros(0)
         bucket = np.searchsorted(_LOSSES_M, metres, side="left")
         sides.append((name, np.bincount(bucket, minlength=len(_LOSSES_M) + 1).tolist()))
-    names = ["0", *(f"≤{m:,}" for m in _LOSSES_M[1:]), f">{_LOSSES_M[-1]:,}"]
+    short = [f"{m / 1_000:g} k" if m >= 1_000 else str(m) for m in _LOSSES_M]
+    names = ["0", *(f"≤{m}" for m in short[1:]), f">{short[-1]}"]
     return title, bar_chart(title, names, sides, "metres", "edits")

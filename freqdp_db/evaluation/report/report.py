@@ -1,37 +1,41 @@
 """The report of a release: one HTML file that needs nothing else.
 
-For the curator it shows originals beside the release. The public one leaves out whatever reads
-originals: it has the catalogue's words and what can be counted in the released table alone.
+It is for the curator and shows originals beside the release. `public_report` writes the one for the public,
+from the catalogue and the released table alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.columns.edits import Edits
+from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
-from freqdp_db.evaluation.metrics import PUBLISHABLE
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.contents import (
-    box_of_release,
+    box_of,
     edited_samples,
     frequency_charts,
     heat_maps,
     loss_chart,
-    map_box,
     trajectory_maps,
 )
-from freqdp_db.evaluation.report.verdicts import verdicts
+from freqdp_db.evaluation.report.explained import explained
+from freqdp_db.evaluation.report.exposures import Panel, exposures
+from freqdp_db.evaluation.report.followed import followed_map
+from freqdp_db.evaluation.report.maps import Roads
+from freqdp_db.evaluation.report.verdicts import Tone, verdicts
+from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
@@ -46,31 +50,15 @@ from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_s
 from freqdp_db.storage.source.roads import read_roads
 
 _SIGNATURE = 10
-# The metrics table: what each is, in words, and which way is good.
-WORDS = {
-    "la": ("linked by the best attacker", "lower is more private"),
-    "la_s.a.10": ("linked by the 10 strongest places", "lower is more private"),
-    "la_s.a.full": ("linked by all places", "lower is more private"),
-    "la_st.a.full": ("linked by places and hours", "lower is more private"),
-    "la_sq.a.full": ("linked by movements", "lower is more private"),
-    "la_t.a": ("linked by times of day", "lower is more private"),
-    "la_s.b.full": ("linked by places of other days", "lower is more private"),
-    "la_x.1": ("found by 1 known sample", "lower is more private"),
-    "la_x.4": ("found by 4 known samples", "lower is more private"),
-    "mi": ("mutual information of positions", "lower is more private"),
-    "unicity": ("pinned down by 4 samples of the release", "lower is more private"),
-    "unicity.place": ("has a place of its own left", "lower is more private"),
-    "recovery.f": ("roads recovered (F)", "lower is more private"),
-    "recovery.rmf": ("route mismatch fraction", "higher is more private"),
-    "inf": ("samples lost", "lower is more useful"),
-    "de": ("change of diameters (JSD)", "lower is more useful"),
-    "te.trip": ("change of trips (JSD)", "lower is more useful"),
-    "ffp": ("frequent patterns kept (F1)", "higher is more useful"),
-    "query_error": ("error of area counts", "lower is more useful"),
-    "hotspot": ("order of hotspots (Kendall)", "higher is more useful"),
-    "plausibility.fast": ("segments over 120 km/h", "lower is more plausible"),
-    "plausibility.length_ratio": ("length against the original", "1 is as before"),
+_SEED = 1
+"""Picks the examples that are shown."""
+_NEWS: dict[Tone, str] = {
+    "good": "✓ good",
+    "middling": "~ middling",
+    "bad": "✗ bad",
+    "unknown": "? unknown",
 }
+"""Beside an answer: a yes may be good or bad."""
 
 
 @dataclass(frozen=True)
@@ -83,44 +71,42 @@ class Reported(Document):
     bytes: int
 
 
-def write_report(
-    database: Database,
-    release: ReleaseRow,
-    progress: Progress,
-    *,
-    public: bool,
-    out: Path | None,
-    overwrite: bool,
-    roads: RoadTable | None,
-) -> Reported:
-    """Write the report; all of it or nothing."""
-    path = out or Path(f"{release.name}.{'public' if public else 'report'}.html")
+def target(path: Path, overwrite: bool) -> Path:
+    """The file to write, or a refusal."""
     if path.exists() and not overwrite:
         raise BadInput(
             f"{path} is there already", remedy="name another file with --out, or say --force"
         )
     if not path.resolve().parent.is_dir():
         raise BadInput(f"--out {path}: there is no such folder", remedy="create it first")
-    if public and not release.grantable:
-        raise BadInput(
-            f"release {release.name!r} may not be granted: there is nothing to tell the public",
-            remedy="leave --public out",
-        )
+    return path
+
+
+def write_report(
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    *,
+    out: Path | None,
+    overwrite: bool,
+    roads: RoadTable | None,
+) -> Reported:
+    """Write the curator's report; all of it or nothing."""
+    path = target(out or Path(f"{release.name}.report.html"), overwrite)
     case, build = load_case(database, release, progress)
-    pair = case.pair
-    with progress.stage("draw"):
-        context = _facts(database, release, public)
-        if public:
-            context |= _public_pictures(pair)
-        else:
-            lines = _road_lines(database, roads, build.srid)
-            context |= _curator_pictures(database, release, pair, lines)
-        text = _render(context)
+    snap = Snap.parse(find_build(database, release.build_id).snap)
+    pitch = snap.metres if snap.kind == "grid" else None
+    lines = _road_lines(database, roads, build.srid)
+    context = _facts(database, release) | _curator_pictures(
+        database, release, case, lines, pitch, progress
+    )
+    text = render(context)
     path.write_text(text, "utf-8")
-    return Reported(release.name, path.resolve(), public, len(text.encode()))
+    return Reported(release.name, path.resolve(), False, len(text.encode()))
 
 
-def _render(context: dict[str, Any]) -> str:
+def render(context: dict[str, Any]) -> str:
+    """The page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -133,21 +119,19 @@ def _render(context: dict[str, Any]) -> str:
     return environment.get_template("report.html").render(**context)
 
 
-def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, Any]:
+def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     """Everything that is text and numbers."""
     request = Request.of(release)
     dataset = get_dataset(database, release.dataset_id)
     build = find_build(database, release.build_id)
     measured = {m.name: m.value for m in load_metrics(database, release.release_id)}
-    if public:
-        measured = {n: v for n, v in measured.items() if n in PUBLISHABLE}
     account = entries(database, dataset.account_id)
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
     return {
         "name": release.name,
-        "public": public,
+        "public": False,
         "table": format_relation(database.settings.release_schema, release.name),
         "dataset": dataset.name,
         "method": release.method,
@@ -158,23 +142,26 @@ def _facts(database: Database, release: ReleaseRow, public: bool) -> dict[str, A
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "rows": release.rows,
-        "granted": release.grantable,
+        "granted": release.granted,
         "guarantee": release.guarantee,
         "parameters": dict(request.shown()),
-        "verdicts": verdicts(measured) if not public else [],
+        "verdicts": verdicts(measured),
         "metrics": measured,
-        "words": WORDS,
-        "comparison": [] if public else _comparison(database, release, measured),
+        "groups": by_group(_in_the_table(measured)),
+        "meaning_of": meaning_of,
+        "exposures": _exposures(measured),
+        "comparison": _comparison(database, release, measured),
+        "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
-        "ledger_entry": None if public or entry is None else entry,
+        "ledger_entry": entry,
         "software": release.software,
         "drawn_by": freqdp_db.__version__,
-        "samples": None if public else build.samples,
-        "objects": None if public else build.trajectories,
-        "build": None if public else build,
-        "steps": [] if public else _steps(database, release, request),
-        "user_level": None if public else release.user_level,
-        "timings": {} if public else dict(release.timings or {}),
+        "samples": build.samples,
+        "objects": build.trajectories,
+        "build": build,
+        "steps": _steps(database, release, request),
+        "user_level": release.user_level,
+        "timings": dict(release.timings or {}),
         "command": f"freqdp anonymize {dataset.name} {request.command()}",
     }
 
@@ -203,47 +190,86 @@ def _comparison(
     return columns
 
 
-def _road_lines(
-    database: Database, roads: RoadTable | None, srid: int
-) -> Sequence[NDArray[np.float64]]:
+def _in_the_table(measured: Mapping[str, float]) -> list[str]:
+    """What the table shows: single attackers' exposures are in the panels above it."""
+    return [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
+
+
+def _exposures(measured: dict[str, float]) -> dict[str, Any] | None:
+    found = exposures(measured)
+    if found is None:
+        return None
+
+    def shown(panel: Panel) -> tuple[str, Markup]:
+        # drawn here, from numbers; names in it are escaped
+        return panel.title, Markup(panel.svg)
+
+    return {
+        "worst": found.worst,
+        "panels": [shown(panel) for panel in found.panels],
+        "horizons": None if found.horizons is None else shown(found.horizons),
+        "beside": found.beside,
+    }
+
+
+def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> Roads:
     if roads is None:
-        return []
+        return Roads.none()
     with database.begin(snapshot=True) as connection:
         rows = read_roads(connection, roads.relation, srid, roads.mapping)
-    points = np.column_stack([rows.x, rows.y])
-    return np.split(points, rows.offsets[1:-1])
+    return Roads(rows.x, rows.y, rows.offsets)
 
 
-def _public_pictures(pair: Pair) -> dict[str, Any]:
-    box = box_of_release(pair.released, pair)
-    heats, most = heat_maps([("the release", pair.released.location)], box, pair)
-    return {"heats": heats, "heat_most": most, "edit_heats": [], "charts": [], "maps": []}
+NO_PICTURES: dict[str, Any] = {
+    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
+    "on_roads": False,
+}  # fmt: skip
 
 
 def _curator_pictures(
     database: Database,
     release: ReleaseRow,
-    pair: Pair,
-    roads: Sequence[NDArray[np.float64]],
+    case: Case,
+    roads: Roads,
+    pitch: float | None,
+    progress: Progress,
 ) -> dict[str, Any]:
-    box = map_box(pair)
-    heats, most = heat_maps(
-        [("before", pair.original.location), ("after", pair.released.location)], box, pair
-    )
+    box = box_of(case.x, case.y)
+    with progress.stage("draw maps"):
+        after = "after" if case.release.areas is None else "after: the middle of each area"
+        sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
+        heats = heat_maps(sides, box, pitch)
+        example = explained(case, release.kind, box, roads, _SEED)
+    with progress.stage("follow somebody"):
+        followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
-        "heats": heats, "heat_most": most, "edit_heats": [], "charts": [], "maps": [],
-    }  # fmt: skip
+        **NO_PICTURES,
+        "heats": heats,
+        "followed": None if followed is None else (followed[0], Markup(followed[1])),
+        "explained": None
+        if example is None
+        else replace(example, pictures=_marked(example.pictures)),
+        "on_roads": bool(len(roads)),
+    }
     if release.kind != "edited":
         return shown
+    with progress.stage("draw edits"):
+        return shown | _edit_pictures(database, release, case.pair, roads, box, pitch)
+
+
+def _edit_pictures(
+    database: Database,
+    release: ReleaseRow,
+    pair: Pair,
+    roads: Roads,
+    box: Box,
+    pitch: float | None,
+) -> dict[str, Any]:
+    """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
-    edits, edit_most = heat_maps(
-        [
-            ("samples taken out", pair.original.location[edited.deleted]),
-            ("samples put in", pair.released.location[edited.inserted]),
-        ],
-        box,
-        pair,
-    )
+    out, put_in = pair.original.location[edited.deleted], pair.released.location[edited.inserted]
+    x, y = pair.locations.x, pair.locations.y
+    sides = [("samples taken out", x[out], y[out]), ("samples put in", x[put_in], y[put_in])]
     request = Request.of(release)
     with database.begin() as connection:
         logs = [
@@ -255,12 +281,12 @@ def _curator_pictures(
     if logs:
         charts.append(loss_chart(logs))
     return {
-        "heats": heats,
-        "heat_most": most,
-        "edit_heats": edits,
-        "edit_most": edit_most,
-        # drawn here, from numbers; names in them are escaped
-        "charts": [(title, Markup(svg)) for title, svg in charts if svg],
-        "maps": [(title, Markup(svg)) for title, svg in trajectory_maps(pair, edited, roads)],
-        "on_roads": bool(len(roads)),
+        "edit_heats": heat_maps(sides, box, pitch),
+        "charts": _marked([(title, svg) for title, svg in charts if svg]),
+        "maps": _marked(trajectory_maps(pair, edited, roads)),
     }
+
+
+def _marked(pictures: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pictures that were drawn here, from numbers; names in them are escaped."""
+    return [(title, Markup(svg)) for title, svg in pictures]

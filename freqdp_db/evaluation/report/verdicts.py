@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.metrics import EXPOSED, LINKED
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
 _SIGNATURES = {"s": "places", "st": "places by the hour", "sq": "movements between places"}
-_LITTLE, _MUCH = 0.05, 0.3
+Tone = Literal["good", "middling", "bad", "unknown"]
+"""Whether the answer is good news: a yes may be either."""
+_Scale = tuple[tuple[float, str, Tone], ...]
+"""Below this value; the answer; and how that is."""
+_ENDLESS = float("inf")
+_FOUND: _Scale = ((0.05, "hardly", "good"), (0.3, "in part", "middling"), (_ENDLESS, "yes", "bad"))
+_USEFUL: _Scale = (
+    (0.1, "yes", "good"),
+    (0.3, "for coarse questions", "middling"),
+    (_ENDLESS, "hardly", "bad"),
+)
+_RECOVERED: _Scale = (
+    (0.2, "hardly", "good"),
+    (0.6, "in part", "middling"),
+    (_ENDLESS, "mostly", "bad"),
+)
 _PROTOCOLS = {"a": "over the whole period", "b": "from other days"}
 
 
@@ -23,6 +39,13 @@ class Verdict:
     metric: str
     value: float | None
     meaning: str
+    tone: Tone = "unknown"
+
+
+def _judge(value: float, scale: _Scale) -> tuple[str, Tone]:
+    """By the number as it is shown, to a thousandth: no two answers to the same number."""
+    shown = round(value, 3)
+    return next((answer, tone) for below, answer, tone in scale if shown < below)
 
 
 def verdicts(values: Mapping[str, float]) -> list[Verdict]:
@@ -58,19 +81,21 @@ def _found(values: Mapping[str, float]) -> Verdict:
         return Verdict(question, "not measured", EXPOSED, None, "Run freqdp evaluate.")
     learnt = values[EXPOSED]
     best = strongest(values, filter(is_exposure, values))
-    answer = "hardly" if learnt < _LITTLE else "in part" if learnt < _MUCH else "yes"
-    meaning = (
-        f"The best of all attackers learns {learnt:.1%} of a person's samples on average: one "
-        f"{attack_in_words(best)}."
-    )
-    half = values.get(f"{best}.half")
-    if half is not None:
-        meaning += f" Of {half:.1%} of the persons it is more than half."
+    answer, tone = _judge(learnt, _FOUND)
+    meaning = "No attacker that was tried learns anything of a person's samples."
+    if learnt > 0:
+        meaning = (
+            f"The best of all attackers learns {learnt:.1%} of a person's samples on average: one "
+            f"{attack_in_words(best)}."
+        )
+        half = values.get(f"{best}.half")
+        if half is not None:
+            meaning += f" Of {half:.1%} of the persons it is more than half."
     if LINKED in values:
         linking = (n for n in values if n.startswith("la_") and not n.endswith(".none"))
         by = strongest(values, linking)
         meaning += f" {values[LINKED]:.1%} are linked to the right trajectory by one {attack_in_words(by)}."
-    return Verdict(question, answer, best, learnt, meaning)
+    return Verdict(question, answer, best, learnt, meaning, tone)
 
 
 def _useful(values: Mapping[str, float]) -> Verdict:
@@ -80,7 +105,7 @@ def _useful(values: Mapping[str, float]) -> Verdict:
     if "query_error" not in values:
         return Verdict(question, "not measured", "query_error", None, "Run freqdp evaluate.")
     error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
-    answer = "yes" if error < 0.1 else "for coarse questions" if error < 0.3 else "hardly"
+    answer, tone = _judge(error, _USEFUL)
     return Verdict(
         question,
         answer,
@@ -89,20 +114,22 @@ def _useful(values: Mapping[str, float]) -> Verdict:
         f"A count of objects in an area is off by {error:.1%} in the median, and the busiest areas "
         f"keep their order with a rank correlation of {hotspot:.2f}."
         + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
+        tone,
     )
 
 
 def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
     """Where released trajectories are not the objects': what is counted over all of them."""
-    answer = "yes" if density < 0.1 else "for coarse questions" if density < 0.3 else "hardly"
+    answer, tone = _judge(density, _USEFUL)
     return Verdict(
         question,
         answer,
         "density",
         density,
-        f"Where samples lie by the hour differs from the original by {density:.2f} (0: the same, 0.69: "
+        f"Where samples lie by the hour differs from the original by {density:.3f} (0: the same, 0.693: "
         f"nothing in common); the shares of the 100 largest flows are off by {flow:.1%} on average. "
         "Trajectories are not the objects': do not count objects by them.",
+        tone,
     )
 
 
@@ -117,12 +144,13 @@ def _recoverable(values: Mapping[str, float]) -> Verdict:
             "It takes roads: freqdp evaluate NAME --roads schema.table.",
         )
     f, precision, recall = (values[f"recovery.{n}"] for n in ("f", "precision", "recall"))
-    answer = "hardly" if f < 0.2 else "in part" if f < 0.6 else "mostly"
+    answer, tone = _judge(f, _RECOVERED)
     return Verdict(
         question,
         answer,
         "recovery.f",
         f,
         f"Matched to the roads, the release gives back {recall:.1%} of the road kilometres that were "
-        f"driven, and {precision:.1%} of what it gives were driven (F {f:.2f}).",
+        f"driven, and {precision:.1%} of what it gives were driven (F {f:.3f}).",
+        tone,
     )

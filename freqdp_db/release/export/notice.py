@@ -42,7 +42,12 @@ _TERMS = (
 
 
 def why_not_granted(guarantee: dict[str, Any]) -> str:
-    """Why a release is never granted to analysts."""
+    """Why a release is not granted to analysts."""
+    if not guarantee["seeded"] and find_method(guarantee["method"]).grantable:
+        return (
+            "This release is held: its curator has not approved it yet. Do not hand it out before "
+            "(freqdp release approve)."
+        )
     if guarantee["seeded"]:
         return (
             "What this release drew was seeded: whoever knows the seed can undo it. It was made for "
@@ -76,7 +81,7 @@ def readme(document: dict[str, Any]) -> str:
                 if areas
                 else "Two layers: `samples`, "
             )
-            + "and `lines` with one line for each trajectory of at least two "
+            + "and `lines` with one line for each day of a trajectory that has at least two "
             "samples; the M of a line's points is the time in seconds since 1970-01-01 UTC."
         )
     if areas:

@@ -11,12 +11,14 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
 
 from freqdp_db import errors
 from freqdp_db.settings import Settings, libpq_is_configured
+from freqdp_db.storage.connection.rights import remedy_for
 
 __all__ = ["Connection", "Database", "connect", "driver", "translate", "translated"]
 
@@ -66,22 +68,26 @@ class Database:
             hide_parameters=True,
         )
         self._at_work: set[psycopg.Connection[Any]] = set()
+        self.user: str | None = None
+        """Who is logged in, once somebody is."""
 
     def open_connection(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
         """A connection beside the pool's; whoever asks for it closes it."""
         # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
-        return psycopg.connect(
+        connection = psycopg.connect(
             self.conninfo,
             autocommit=autocommit,
             application_name=self.application_name,
             prepare_threshold=None,
             **_bounds(self.conninfo),
         )
+        self.user = connection.info.user
+        return connection
 
     @contextmanager
-    def begin(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
-        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY."""
-        with translated(), self.engine.connect() as connection:
+    def begin(self, *, snapshot: bool | str = False) -> Iterator[sa.Connection]:
+        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY; a name, for an exported one."""
+        with translated(self), self.engine.connect() as connection:
             if snapshot:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -90,6 +96,8 @@ class Database:
             self._at_work.add(raw)
             try:
                 with connection.begin():
+                    if isinstance(snapshot, str):
+                        raw.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
                     yield connection
             finally:
                 self._at_work.discard(raw)
@@ -189,30 +197,32 @@ def _require_readable(conninfo: str) -> None:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(database: Database | None = None) -> Iterator[None]:
     """Turn driver errors into ours; DETAIL and CONTEXT may hold rows and are dropped."""
     try:
         yield
     except sa.exc.DBAPIError as error:
         if isinstance(error.orig, psycopg.Error):
-            raise translate(error.orig) from None
+            raise translate(error.orig, database) from None
         raise
     except (sa.exc.PendingRollbackError, sa.exc.ResourceClosedError):
         # what SQLAlchemy says of a connection that broke under an open transaction
         raise _unreachable("connection lost") from None
     except psycopg.Error as error:
-        raise translate(error) from None
+        raise translate(error, database) from None
 
 
-def translate(error: psycopg.Error) -> errors.FreqdpError:
+def translate(error: psycopg.Error, database: Database | None = None) -> errors.FreqdpError:
+    """The error in our words; the database knows who asked."""
     state = error.sqlstate or ""
     text = (error.diag.message_primary or str(error)).strip()
     if state in _OWN_STATES:
         return _OWN_STATES[state](text, remedy=error.diag.message_hint)
     if state == "42501":
-        return errors.PermissionMissing(
-            text, remedy="ask the owner or an administrator to GRANT it; see `freqdp doctor`"
+        settings, user = (
+            (Settings(), None) if database is None else (database.settings, database.user)
         )
+        return errors.PermissionMissing(text, remedy=remedy_for(text, settings, user))
     if state == "55P03":
         return errors.Busy(text, remedy="wait for the other session, or try again")
     if state == "57014":

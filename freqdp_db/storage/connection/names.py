@@ -13,11 +13,11 @@ _PART = re.compile(r'"((?:[^"\x00]|"")*)"|([^\W\d][\w$]*)')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
 
 
-def parse_relation(text: str, option: str = "the name") -> tuple[str, str]:
+def parse_relation(text: str, option: str = "the name", *, fold: bool = True) -> tuple[str, str]:
     """Split `table`, `schema.table` or `"My Schema"."t.x"` into (schema, name).
 
-    Unquoted parts are folded to lower case, as PostgreSQL does. The schema is `public` only when
-    it is left out. Raises BadInput, naming `option`.
+    Unquoted parts are folded to lower case, as PostgreSQL does; without `fold` they stay as typed.
+    The schema is `public` only when it is left out. Raises BadInput, naming `option`.
     """
     parts: list[str] = []
     position = 0
@@ -26,7 +26,8 @@ def parse_relation(text: str, option: str = "the name") -> tuple[str, str]:
         if match is None:
             raise _malformed(text, option)
         quoted, plain = match.groups()
-        parts.append(_fold(plain) if quoted is None else quoted.replace('""', '"'))
+        unquoted = _fold(plain) if plain is not None and fold else plain
+        parts.append(unquoted if quoted is None else quoted.replace('""', '"'))
         position = match.end()
         if position == len(text):
             break

@@ -8,11 +8,13 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, NotFound
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.records.accounts import account_for, other_accounts
 from freqdp_db.storage.schema.tables import Names, metadata_for
+from freqdp_db.storage.source.lineage import untraced
 from freqdp_db.storage.source.relations import Mapping
 
 
@@ -33,6 +35,13 @@ class DatasetRow:
     region: str | None = None
     period: str | None = None
     """Public facts, as their owner says them."""
+    max_exposure: float | None = None
+    """The largest measured exposure with which a release is granted; None: any."""
+
+    @property
+    def source(self) -> str:
+        """The relation, as it can be typed again."""
+        return format_relation(self.source_schema, self.source_relation)
 
     def require_build(self) -> int:
         """The build that serves, or a refusal."""
@@ -73,6 +82,7 @@ def _row(row: Any) -> DatasetRow:
         current_build=row.current_build,
         region=row.region,
         period=row.period,
+        max_exposure=row.max_exposure,
     )
 
 
@@ -132,32 +142,15 @@ def insert_dataset(
     budget: Decimal,
     region: str | None = None,
     period: str | None = None,
+    max_exposure: float | None = None,
 ) -> tuple[DatasetRow, bool]:
-    """Register a dataset; opens its source's budget unless it has one. True: the budget is new."""
+    """Register a dataset; opens a budget unless its source, or what that reads, has one.
+
+    True: the budget is new.
+    """
     datasets, accounts = table(database, "dataset"), table(database, "account")
     with database.begin() as connection:
-        account = {
-            "source_schema": source[0],
-            "source_relation": source[1],
-            "object_column": mapping.object,
-            "unit": "occurrence",
-        }
-        created = connection.execute(
-            sa.dialects.postgresql.insert(accounts)
-            .values(**account)
-            .on_conflict_do_nothing()
-            .returning(accounts.c.account_id)
-        ).scalar()
-        if created is not None:
-            driver(connection).execute(
-                sql.SQL("SELECT {}(%s, %s, %s)").format(
-                    sql.Identifier(database.settings.schema, "grant_budget")
-                ),
-                [created, budget, "opening budget"],
-            )
-        account_id = connection.execute(
-            sa.select(accounts.c.account_id).filter_by(**account)
-        ).scalar_one()
+        account_id, is_new = account_for(connection, database, accounts, source, mapping, budget)
         try:
             row = connection.execute(
                 sa.insert(datasets)
@@ -178,6 +171,7 @@ def insert_dataset(
                     filter=mapping.filter,
                     region=region,
                     period=period,
+                    max_exposure=max_exposure,
                 )
                 .returning(datasets)
             ).one()
@@ -188,7 +182,55 @@ def insert_dataset(
                     remedy=f"choose another name, or drop it: freqdp dataset drop {name}",
                 ) from None
             raise
-    return _row(row), created is not None
+    return _row(row), is_new
+
+
+def other_budgets(database: Database, dataset: DatasetRow) -> list[str]:
+    """Budgets of what the dataset's source reads now that are not its own, in words."""
+    source = dataset.source_schema, dataset.source_relation
+    with database.begin() as connection:
+        return [
+            f"{dataset.source} reads what {format_relation(row.source_schema, row.source_relation)} "
+            "reads, which has a budget of its own: the two do not know of each other"
+            for row in other_accounts(connection, table(database, "account"), source)
+            if row.account_id != dataset.account_id
+        ]
+
+
+def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
+    """What a new budget cannot know of, in words: sources that lead nowhere, and likely copies."""
+    datasets, mapping = table(database, "dataset"), dataset.mapping
+    source = dataset.source_schema, dataset.source_relation
+    same_columns = (
+        datasets.c.object_column == mapping.object,
+        datasets.c.time_column == mapping.time,
+        datasets.c.geom_column.is_not_distinct_from(mapping.geom),
+        datasets.c.lon_column.is_not_distinct_from(mapping.lon),
+        datasets.c.lat_column.is_not_distinct_from(mapping.lat),
+    )
+    others = (
+        datasets.c.account_id != dataset.account_id,
+        sa.tuple_(datasets.c.source_schema, datasets.c.source_relation) != source,
+    )
+    with database.begin() as connection:
+        nowhere = untraced(connection, *source)
+        alike = connection.execute(
+            sa.select(datasets.c.source_schema, datasets.c.source_relation)
+            .distinct()
+            .where(*same_columns, *others)
+        ).all()
+    return [
+        *(
+            f"what {what} reads cannot be traced: if it is a source with a budget, the two do not "
+            "know of each other"
+            for what in nowhere
+        ),
+        *(
+            f"its columns are called as those of {format_relation(*other)}: if it is a copy of that, "
+            "which nothing here can know, the two budgets protect the same objects"
+            for other in alike
+        ),
+    ]
 
 
 def open_account(connection: Connection, database: Database, account_id: int, unit: str) -> int:
@@ -210,21 +252,22 @@ def set_facts(
     database: Database, dataset_id: int, region: str | None, period: str | None, srid: int | None
 ) -> None:
     """Say what is public of a dataset."""
-    datasets = table(database, "dataset")
-    with database.begin() as connection:
-        connection.execute(
-            sa.update(datasets)
-            .where(datasets.c.dataset_id == dataset_id)
-            .values(region=region, period=period, srid=srid)
-        )
+    _change(database, dataset_id, region=region, period=period, srid=srid)
+
+
+def set_limit(database: Database, dataset_id: int, max_exposure: float | None) -> None:
+    """With which measured exposure its releases are granted at most; None: with any."""
+    _change(database, dataset_id, max_exposure=max_exposure)
 
 
 def mark_dropped(database: Database, dataset_id: int) -> None:
     """Forget a dataset's name; the record stays."""
+    _change(database, dataset_id, dropped_at=sa.func.now())
+
+
+def _change(database: Database, dataset_id: int, **values: Any) -> None:
     datasets = table(database, "dataset")
     with database.begin() as connection:
         connection.execute(
-            sa.update(datasets)
-            .where(datasets.c.dataset_id == dataset_id)
-            .values(dropped_at=sa.func.now())
+            sa.update(datasets).where(datasets.c.dataset_id == dataset_id).values(**values)
         )

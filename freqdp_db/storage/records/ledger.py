@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.names import format_relation
 
 CURRENCIES = {"occurrence": "epsilon", "person": "rho"}
 MEANING = "The ledger limits draws; it does not bound what the tables reveal."
@@ -37,6 +38,11 @@ class Budget:
     @property
     def currency(self) -> str:
         return CURRENCIES[self.unit]
+
+    @property
+    def source(self) -> str:
+        """The relation, as it can be typed again."""
+        return format_relation(self.source_schema, self.source_relation)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from freqdp_db import errors
 from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.login import login_of
 from freqdp_db.storage.schema.grants import ROLES, grant_statements, role_statements
 from freqdp_db.storage.schema.objects import SqlObject, load_objects, quoted, render, resource
 from freqdp_db.storage.schema.tables import Names
@@ -122,17 +123,9 @@ def recorded_objects(connection: sa.Connection, schema: str) -> list[tuple[str, 
 
 def reads_private(database: Database) -> bool:
     """False for a login that may look into the release schema alone: an analyst's."""
-    settings = database.settings
     with database.begin() as connection:
-        analyst = connection.execute(
-            sa.text(
-                "SELECT bool_and(CASE nspname WHEN :private THEN NOT may ELSE may END) "
-                "FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS may FROM pg_namespace "
-                "WHERE nspname IN (:private, :released)) AS ours HAVING count(*) = 2"
-            ),
-            {"private": settings.schema, "released": settings.release_schema},
-        ).scalar()
-    return not analyst
+        login = login_of(connection, database.settings)
+    return not login.there or login.sees_private or not login.sees_released
 
 
 def require_current(database: Database) -> None:

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, PermissionMissing
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import driver, translated
+from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, Layout, point_bytes, write_records
 
@@ -76,7 +76,7 @@ def load_table(
             if on_rows is not None:
                 on_rows(count)
 
-    with filling(connection, settings, table, mode) as place, translated():
+    with filling(connection, settings, table, mode) as place:
         write_records(raw, identifier(place), [c.name for c in table.columns], encoded())
     return rows
 
@@ -106,26 +106,24 @@ def filling(
     the new one renamed only at the end, so the exclusive lock is short.
     """
     raw = driver(connection)
-    with translated():
-        exists = check_target(connection, settings, table, mode)
-        gis = postgis_schema(connection)
-        _check_srid(raw, gis, table.srid)
-        if mode == "append" and exists:
-            _check_columns(raw, table)
+    exists = check_target(connection, settings, table, mode)
+    gis = postgis_schema(connection)
+    _check_srid(raw, gis, table.srid)
+    if mode == "append" and exists:
+        _check_columns(raw, table)
+        place = table.relation
+    else:
+        _create_schema(raw, table.relation[0])
+        place = (table.relation[0], f".freqdp loading {raw.info.backend_pid}")
+        if not exists:
             place = table.relation
-        else:
-            _create_schema(raw, table.relation[0])
-            place = (table.relation[0], f".freqdp loading {raw.info.backend_pid}")
-            if not exists:
-                place = table.relation
-            _create(raw, place, table, gis)
+        _create(raw, place, table, gis)
     yield place
-    with translated():
-        if place != table.relation:
-            _swap(raw, place, table)
-        if not (mode == "append" and exists):
-            _describe(raw, table)
-        raw.execute(sql.SQL("ANALYZE {}").format(identifier(table.relation)))
+    if place != table.relation:
+        _swap(raw, place, table)
+    if not (mode == "append" and exists):
+        _describe(raw, table)
+    raw.execute(sql.SQL("ANALYZE {}").format(identifier(table.relation)))
 
 
 def check_target(

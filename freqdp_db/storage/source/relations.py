@@ -8,10 +8,13 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+from freqdp_db.storage.connection.names import format_name, format_relation, parse_relation
 
 INTEGERS = {"int2", "int4", "int8"}
 NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
 _TIMES = {"timestamptz", "timestamp", "date"}
+
+_DEGREES = ("--lon", "--lat"), "a number of degrees"
 
 _COLUMNS = sa.text(
     """
@@ -25,6 +28,15 @@ _RELATION = sa.text(
     """
     SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    """
+)
+
+_ALIKE = sa.text(
+    """
+    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE lower(n.nspname) = lower(:schema) AND lower(c.relname) = lower(:name)
+        AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    ORDER BY 1, 2
     """
 )
 
@@ -54,14 +66,14 @@ class Relation:
         if name not in self.columns:
             raise BadInput(
                 f"{option} {name!r}: {self.schema}.{self.name} has no such column",
-                remedy="its columns are: " + ", ".join(self.columns),
+                remedy="its columns are: " + ", ".join(map(format_name, self.columns)),
             )
         return self.columns[name]
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """Which columns hold what."""
+    """Which columns hold what; `lon` and `lat` hold x and y where the source's SRID is projected."""
 
     object: str
     time: str
@@ -72,6 +84,13 @@ class Mapping:
     filter: str | None
 
 
+def named_relation(connection: sa.Connection, text: str, option: str = "--from") -> Relation:
+    """The relation as it was typed, if there is one, else as PostgreSQL would read it: as columns are."""
+    typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
+    there = connection.execute(_RELATION, {"schema": typed[0], "name": typed[1]}).first()
+    return find_relation(connection, *(folded if there is None else typed), option=option)
+
+
 def find_relation(
     connection: sa.Connection, schema: str, name: str, *, option: str = "--from"
 ) -> Relation:
@@ -80,7 +99,8 @@ def find_relation(
     if found is None:
         raise NotFound(
             f"{option}: there is no table or view {name!r} in schema {schema!r}",
-            remedy=f"check the name given with {option}; quote parts that hold capitals or dots",
+            remedy=_alike(connection, schema, name)
+            or f"check the name given with {option}; quote parts that hold capitals or dots",
         )
     may_use = connection.execute(
         sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
@@ -108,8 +128,19 @@ def find_relation(
     return Relation(schema, name, columns)
 
 
-def check_mapping(relation: Relation, mapping: Mapping) -> None:
-    """Refuse columns that are missing or of a type that cannot hold what they are said to hold."""
+def _alike(connection: sa.Connection, schema: str, name: str) -> str | None:
+    """Relations of that name but for capitals, as they have to be typed."""
+    found = connection.execute(_ALIKE, {"schema": schema, "name": name}).all()
+    if not found:
+        return None
+    return "there is " + " and ".join(format_relation(*row) for row in found) + ": write it so"
+
+
+def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = False) -> None:
+    """Refuse columns that are missing or of a type that cannot hold what they are said to hold.
+
+    projected: `lon` and `lat` were given as x and y.
+    """
     relation.column("--object", mapping.object)
     time = relation.column("--time", mapping.time)
     if time.type not in _TIMES | NUMBERS:
@@ -130,11 +161,12 @@ def check_mapping(relation: Relation, mapping: Mapping) -> None:
                 f"--geom {mapping.geom!r} is of type {geom.shown}",
                 remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
             )
-    for option, name in (("--lon", mapping.lon), ("--lat", mapping.lat)):
+    options, unit = (("--x", "--y"), "a number") if projected else _DEGREES
+    for option, name in zip(options, (mapping.lon, mapping.lat), strict=True):
         if name is not None and relation.column(option, name).type not in NUMBERS:
             raise BadInput(
                 f"{option} {name!r} is of type {relation.columns[name].shown}",
-                remedy="it must be a number of degrees",
+                remedy=f"it must be {unit}",
             )
 
 

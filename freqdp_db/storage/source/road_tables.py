@@ -11,7 +11,7 @@ from psycopg import sql
 
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import driver, translated
+from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, filling, postgis_schema
 
@@ -85,7 +85,7 @@ def load_roads(
 ) -> int:
     """Fill a roads table from rows in the order of its columns, the geometry as hex EWKB."""
     count = 0
-    with filling(connection, settings, table, mode) as place, translated():
+    with filling(connection, settings, table, mode) as place:
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
             identifier(place), sql.SQL(", ").join(sql.Identifier(c.name) for c in table.columns)
         )
@@ -129,7 +129,7 @@ def copy_roads(
     )
     if "length_m" in column:
         length = sql.SQL("{}::float8").format(column["length_m"])
-    with filling(connection, settings, table, mode) as place, translated():
+    with filling(connection, settings, table, mode) as place:
         total = raw.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(origin)))
         there = int((total.fetchone() or (0,))[0])
         taken = raw.execute(
@@ -169,7 +169,7 @@ def make_anchors(
     raw = driver(connection)
     gis = postgis_schema(connection)
     names = {name: sql.Identifier(gis, name) for name in _FUNCTIONS}
-    with filling(connection, settings, table, mode) as place, translated():
+    with filling(connection, settings, table, mode) as place:
         count = raw.execute(
             sql.SQL(
                 "INSERT INTO {place} (id, geom) SELECT DISTINCT ON (id) id, geom FROM ("
@@ -216,17 +216,16 @@ _FUNCTIONS = (
 
 
 def column_types(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict[str, str]:
-    with translated():
-        types = dict(
-            raw.execute(
-                "SELECT a.attname::text, t.typname::text FROM pg_catalog.pg_attribute a "
-                "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
-                "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
-                "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
-                origin,
-            ).fetchall()
-        )
+    types = dict(
+        raw.execute(
+            "SELECT a.attname::text, t.typname::text FROM pg_catalog.pg_attribute a "
+            "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
+            "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
+            origin,
+        ).fetchall()
+    )
     if not types:
         raise NotFound(
             f"there is no table {format_relation(*origin)}",

@@ -78,6 +78,25 @@ def is_near(ux, uy, ut, p, x, y, at, boxes, until):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
+def right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Which of the claimed positions, in order of time, tell where the object was."""
+    back = _LONGEST_US if len(boxes) else NEAR_US
+    right = np.zeros(len(claim), np.bool_)
+    low, hi = offsets[u], offsets[u + 1]
+    for k in range(len(claim)):
+        p = claim[k]
+        while low < hi and ut[low] < at[p] - NEAR_US:
+            low += 1
+        i = low
+        while i < hi and ut[i] <= at[p] + back:
+            if is_near(ux[i], uy[i], ut[i], p, x, y, at, boxes, until):
+                right[k] = True
+                break
+            i += 1
+    return right
+
+
+@njit(nogil=True, cache=True)
 def worth_of(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
     """Shares found and right of a claim of positions in order of time."""
     # an interval may begin so much before what it contains
@@ -97,18 +116,7 @@ def worth_of(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # t
                 found += 1
                 break
             k += 1
-    right = 0
-    low = lo
-    for k in range(len(claim)):
-        p = claim[k]
-        while low < hi and ut[low] < at[p] - NEAR_US:
-            low += 1
-        i = low
-        while i < hi and ut[i] <= at[p] + back:
-            if is_near(ux[i], uy[i], ut[i], p, x, y, at, boxes, until):
-                right += 1
-                break
-            i += 1
+    right = right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until).sum()
     return (
         found / left if left else np.nan,
         right / len(claim) if len(claim) else np.nan,

@@ -8,6 +8,8 @@ largest share found, over horizons, at which claims are right at even odds on av
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 
@@ -127,6 +129,60 @@ def sample_before(  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def follow_one(  # type: ignore[no-untyped-def]
+    u, known_offsets, where, x, y, at, begins, ends, trajectory, group, group_offsets, stop, after,
+    before, by_rhythm,
+):  # fmt: skip
+    """What the follower claims for an object, in order of time; and how far from a known sample."""
+    seen = where[known_offsets[u] : known_offsets[u + 1]].copy()
+    times = np.empty(len(seen), np.int64)
+    for k in range(len(seen)):
+        times[k] = at[seen[k]] if seen[k] >= 0 else _ENDLESS_US
+    order = stable_order(times)
+    claim, age, n = np.empty(256, np.int64), np.empty(256, np.int64), 0
+    for k in range(len(seen)):
+        p = seen[order[k]]
+        if p < 0:
+            continue
+        since, to = -_ENDLESS_US, _ENDLESS_US
+        if k > 0:
+            since = (times[order[k - 1]] + at[p]) // 2
+        if k + 1 < len(seen) and seen[order[k + 1]] >= 0:
+            to = (times[order[k + 1]] + at[p]) // 2
+        for way in range(2):
+            here, prior, earlier = p, -1, -1
+            if way == 0 and p != begins[trajectory[p]] and group[p - 1] < 0:
+                prior = p - 1
+            if way == 1 and not ends[p] and group[p] < 0:
+                prior = p + 1
+            while here >= 0 and since <= at[here] <= to:
+                if n == len(claim):
+                    wider, older = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+                    for i in range(n):
+                        wider[i], older[i] = claim[i], age[i]
+                    claim, age = wider, older
+                if way == 0 or here != p:
+                    claim[n], age[n] = here, abs(at[here] - at[p])
+                    n += 1
+                if way == 0:
+                    step = next_sample(
+                        here, prior, earlier, x, y, at, ends, trajectory, group, group_offsets,
+                        stop, after, by_rhythm,
+                    )  # fmt: skip
+                else:
+                    step = sample_before(
+                        here, prior, earlier, x, y, at, begins, trajectory, group,
+                        group_offsets, stop, before, by_rhythm,
+                    )  # fmt: skip
+                here, prior, earlier = step, here, prior
+    moment = np.empty(n, np.int64)
+    for i in range(n):
+        moment[i] = at[claim[i]]
+    in_time = stable_order(moment)
+    return claim[in_time], age[in_time]
+
+
+@njit(nogil=True, cache=True)
 def _follow_all(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, known_offsets, where, x, y, at, begins, ends,
     trajectory, group, group_offsets, stop, after, before, boxes, until, by_rhythm,
@@ -136,59 +192,13 @@ def _follow_all(  # type: ignore[no-untyped-def]
     found = np.empty((last - first, len(horizons)))
     right = np.empty((last - first, len(horizons)))
     for u in range(first, last):
-        seen = where[known_offsets[u] : known_offsets[u + 1]].copy()
-        times = np.empty(len(seen), np.int64)
-        for k in range(len(seen)):
-            times[k] = at[seen[k]] if seen[k] >= 0 else _ENDLESS_US
-        order = stable_order(times)
-        claim, age, n = np.empty(256, np.int64), np.empty(256, np.int64), 0
-        for k in range(len(seen)):
-            p = seen[order[k]]
-            if p < 0:
-                continue
-            since, to = -_ENDLESS_US, _ENDLESS_US
-            if k > 0:
-                since = (times[order[k - 1]] + at[p]) // 2
-            if k + 1 < len(seen) and seen[order[k + 1]] >= 0:
-                to = (times[order[k + 1]] + at[p]) // 2
-            for way in range(2):
-                here, prior, earlier = p, -1, -1
-                if way == 0 and p != begins[trajectory[p]] and group[p - 1] < 0:
-                    prior = p - 1
-                if way == 1 and not ends[p] and group[p] < 0:
-                    prior = p + 1
-                while here >= 0 and since <= at[here] <= to:
-                    if n == len(claim):
-                        wider, older = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
-                        for i in range(n):
-                            wider[i], older[i] = claim[i], age[i]
-                        claim, age = wider, older
-                    if way == 0 or here != p:
-                        claim[n], age[n] = here, abs(at[here] - at[p])
-                        n += 1
-                    if way == 0:
-                        step = next_sample(
-                            here, prior, earlier, x, y, at, ends, trajectory, group, group_offsets,
-                            stop, after, by_rhythm,
-                        )  # fmt: skip
-                    else:
-                        step = sample_before(
-                            here, prior, earlier, x, y, at, begins, trajectory, group,
-                            group_offsets, stop, before, by_rhythm,
-                        )  # fmt: skip
-                    here, prior, earlier = step, here, prior
-        moment = np.empty(n, np.int64)
-        for i in range(n):
-            moment[i] = at[claim[i]]
-        in_time = stable_order(moment)
+        claim, age = follow_one(
+            u, known_offsets, where, x, y, at, begins, ends, trajectory, group, group_offsets,
+            stop, after, before, by_rhythm,
+        )  # fmt: skip
         for h in range(len(horizons)):
-            chosen, c = np.empty(n, np.int64), 0
-            for i in range(n):
-                if age[in_time[i]] <= horizons[h]:
-                    chosen[c] = claim[in_time[i]]
-                    c += 1
             found[u - first, h], right[u - first, h] = worth_of(
-                u, offsets, ux, uy, ut, known, chosen[:c], x, y, at, boxes, until
+                u, offsets, ux, uy, ut, known, claim[age <= horizons[h]], x, y, at, boxes, until
             )
     return found, right
 
@@ -211,14 +221,21 @@ def follow(
 
 
 def following_exposures(
-    case: Case, joints: Joints, seen: dict[int, tuple[Known, Sighted]]
+    case: Case,
+    joints: Joints,
+    seen: dict[int, tuple[Known, Sighted]],
+    done: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """`exposure.follow.<p>` and `exposure.rhythm.<p>` with every horizon beside them."""
+    """`exposure.follow.<p>` and `exposure.rhythm.<p>` with every horizon beside them.
+
+    `done` is called after each of them.
+    """
     result: dict[str, float] = {}
     for attack, by_rhythm in FOLLOWERS.items():
         for count, (known, sighted) in seen.items():
             worths = follow(case, joints, known, sighted, by_rhythm=by_rhythm)
             result |= _at_even_odds(f"exposure.{attack}.{count}", worths)
+            done()
     return result
 
 

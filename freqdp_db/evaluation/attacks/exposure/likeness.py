@@ -6,6 +6,8 @@ of which there may be many more, or fewer, than objects.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -137,8 +139,17 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
     return pick
 
 
-def likeness_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
-    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all."""
+ATTACKS = len(PROTOCOLS) * (len(KINDS) * 2 + 1)
+"""So many attackers of this kind there are."""
+
+
+def likeness_exposures(
+    case: Case, rng: np.random.Generator, done: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all.
+
+    `done` is called after each of them.
+    """
     found: dict[str, float] = {}
     for protocol in PROTOCOLS:
         pair = case.pair if protocol == "a" else days_apart(case.pair)
@@ -153,5 +164,7 @@ def likeness_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]
                 )
                 name = f"exposure.{kind}.{protocol}.{length}"
                 found |= worth_of_picks(case, pick).named(name)
+                done()
         found |= worth_of_picks(case, pick_by_clock(pair, rng)).named(f"exposure.t.{protocol}")
+        done()
     return found

@@ -6,6 +6,7 @@ nearby (200 m, 5 min). Where samples were made areas, what fits is what contains
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -241,9 +242,15 @@ def draw_known(case: Case, count: int, rng: np.random.Generator) -> Known:
 
 
 def sighting_exposures(
-    case: Case, index: SightingIndex, rng: np.random.Generator
+    case: Case,
+    index: SightingIndex,
+    rng: np.random.Generator,
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[dict[str, float], dict[int, tuple[Known, Sighted]]]:
-    """`exposure.x.<k>`; and what was known and seen, for attackers who go on from there."""
+    """`exposure.x.<k>`; and what was known and seen, for attackers who go on from there.
+
+    `done` is called after each of them.
+    """
     found: dict[str, float] = {}
     seen: dict[int, tuple[Known, Sighted]] = {}
     for count in KNOWN_SAMPLES:
@@ -252,4 +259,5 @@ def sighting_exposures(
         worth = worth_of_picks(case, sighted.pick, known.flags(case.original.samples))
         found |= worth.named(f"exposure.x.{count}")
         seen[count] = known, sighted
+        done()
     return found, seen

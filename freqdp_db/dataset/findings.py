@@ -1,0 +1,225 @@
+"""What a build found in its source: where and when it lies, and what looks wrong. For the curator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.dataset.known_places import looks_swapped, nearest_town
+from freqdp_db.dataset.projection import degrees_from_meridian
+from freqdp_db.methods.areas import LonLatArea, Outline, box_of
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_FAR_DEGREES = 6.0
+_TAIL = 0.005
+"""Of the samples, so many may lie outside on each side of what is called most of them."""
+_NEAR_KM = 100.0
+_LATITUDE_NAMES = {"lat", "latitude", "y"}
+_LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
+
+
+@dataclass(frozen=True)
+class Box:
+    """Degrees of longitude and latitude."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    def much_wider(self, other: Box) -> bool:
+        """Whether it is more than twice as wide or as high."""
+        return self.east - self.west > 2 * (other.east - other.west) or (
+            self.north - self.south > 2 * (other.north - other.south)
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"longitude {self.west:.2f} to {self.east:.2f}, "
+            f"latitude {self.south:.2f} to {self.north:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a build found."""
+
+    extent: Box
+    most: Box
+    """Where all but one in a hundred lie, on each axis."""
+    near: str | None
+    """The time zone whose town is nearest to the middle, if the machine has a list of them."""
+    near_km: float | None
+    """How far it is."""
+    first_at: datetime
+    last_at: datetime
+    epoch_unit: str | None
+    """What numbers were read as: seconds, milliseconds, ... since 1970; None: times are times."""
+    warnings: list[str]
+
+    def lines(self) -> list[str]:
+        """In words."""
+        near = ""
+        if self.near is not None and self.near_km is not None:
+            far = f", {self.near_km:,.0f} km from {self.near}"
+            near = far if self.near_km > _NEAR_KM else f", near {self.near}"
+        where = f"Where: {self.extent}{near}."
+        if self.extent.much_wider(self.most):
+            where = (
+                f"Where: 99 of 100 samples at {self.most} (each by itself){near}; "
+                f"all: {self.extent}."
+            )
+        when = f"When: {self.first_at:%Y-%m-%d %H:%M} to {self.last_at:%Y-%m-%d %H:%M} UTC."
+        if self.epoch_unit is not None:
+            when += f" Numbers were read as {self.epoch_unit} since 1970."
+        return [where, when, *(f"Warning: {warning}" for warning in self.warnings)]
+
+
+@dataclass(frozen=True)
+class SeenTimes:
+    """Of some samples."""
+
+    first: int
+    last: int
+    """Microseconds since 2000-01-01."""
+    future: int
+    """How many lie more than a day after they were read."""
+    early: int
+    """How many are older than 1980."""
+
+    def __add__(self, other: SeenTimes) -> SeenTimes:
+        return SeenTimes(
+            min(self.first, other.first),
+            max(self.last, other.last),
+            self.future + other.future,
+            self.early + other.early,
+        )
+
+
+def seen_times(at: Ints, read_at: datetime) -> SeenTimes:
+    def moment(when: datetime) -> int:
+        return (when - _EPOCH) // timedelta(microseconds=1)
+
+    return SeenTimes(
+        int(at.min()),
+        int(at.max()),
+        int((at > moment(read_at + timedelta(days=1))).sum()),
+        int((at < moment(datetime(1980, 1, 1, tzinfo=UTC))).sum()),
+    )
+
+
+def look_at(
+    lon: Metres,
+    lat: Metres,
+    count: Ints,
+    times: SeenTimes,
+    *,
+    timezone: str,
+    epoch_unit: str | None,
+    columns: tuple[str, str] | None,
+    region: str | None,
+    utm_srid: int | None,
+) -> Findings:
+    """Look at the places of a build, how many samples each has, and when the samples are.
+
+    columns: those of longitude and latitude. utm_srid: the zone that was chosen from the data.
+    """
+    west, middle_lon, east = _quantiles(lon, count)
+    south, middle_lat, north = _quantiles(lat, count)
+    middle = middle_lon, middle_lat
+    town = nearest_town(middle)
+    first, last = (_EPOCH + timedelta(microseconds=us) for us in (times.first, times.last))
+    warnings = [
+        *_swapped(middle, timezone, columns),
+        *_outside(lon, lat, count, region),
+        *_far(lon, lat, count, utm_srid),
+        *_strange_times(times, epoch_unit),
+    ]
+    return Findings(
+        Box(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
+        Box(west, south, east, north),
+        None if town is None else town[0],
+        None if town is None else town[1],
+        first,
+        last,
+        epoch_unit,
+        warnings,
+    )
+
+
+def _quantiles(values: Metres, count: Ints) -> tuple[float, float, float]:
+    """Where most begin, the middle, and where most end; each value counts as often as it is met."""
+    order = np.argsort(values)
+    share = np.cumsum(count[order]) / count.sum()
+    at = [int(np.searchsorted(share, q)) for q in (_TAIL, 0.5, 1 - _TAIL)]
+    begin, middle, end = (float(values[order[min(i, len(order) - 1)]]) for i in at)
+    return begin, middle, end
+
+
+def _swapped(
+    middle: tuple[float, float], timezone: str, columns: tuple[str, str] | None
+) -> list[str]:
+    if columns is not None:
+        lon, lat = (name.lower() for name in columns)
+        if lon in _LATITUDE_NAMES and lat in _LONGITUDE_NAMES:
+            return [
+                f"--lon {columns[0]} and --lat {columns[1]} are called the other way round: are they "
+                "swapped?"
+            ]
+    why = looks_swapped(middle, timezone)
+    return [] if why is None else [f"longitude and latitude look swapped: {why}."]
+
+
+def _outside(lon: Metres, lat: Metres, count: Ints, region: str | None) -> list[str]:
+    if region is None:
+        return []
+    area = LonLatArea().from_text(region)
+    box = box_of(area)
+    west, south, east, north = (float(v) for v in (box.west, box.south, box.east, box.north))
+    out = (lon < west) | (lon > east) | (lat < south) | (lat > north)
+    there = int(count[out].sum())
+    if not there:
+        return []
+    named = (
+        "the box around the polygons of --region"
+        if isinstance(area, Outline)
+        else f"--region {region}"
+    )
+    said = f"{there:,} samples ({there / count.sum():.1%}) lie outside {named}"
+    back = (lat >= west) & (lat <= east) & (lon >= south) & (lon <= north)
+    if int(count[out & back].sum()) > there / 2:
+        said += ", most of them inside if longitude and latitude are swapped"
+    return [said + "."]
+
+
+def _far(lon: Metres, lat: Metres, count: Ints, utm_srid: int | None) -> list[str]:
+    if utm_srid is None:
+        return []
+    apart = degrees_from_meridian(lon, utm_srid)
+    far = apart > _FAR_DEGREES
+    there = int(count[far].sum())
+    if not there:
+        return []
+    # a transverse Mercator stretches by 1 + (distance from its meridian / radius)^2 / 2
+    stretch = np.radians(apart[far]) * np.cos(np.radians(lat[far]))
+    return [
+        f"{there:,} samples ({there / count.sum():.1%}) lie more than {_FAR_DEGREES:.0f} degrees of "
+        f"longitude from the middle of UTM zone {utm_srid}, up to {apart.max():.0f}: distances there "
+        f"are up to {float((stretch**2).max()) / 2:.0%} too long. Leave them out with --where, or give "
+        "a projection that covers them with --srid."
+    ]
+
+
+def _strange_times(times: SeenTimes, epoch_unit: str | None) -> list[str]:
+    found = []
+    read_as = "" if epoch_unit is None else f" (read as {epoch_unit} since 1970)"
+    if times.future:
+        found.append(
+            f"{times.future:,} samples lie in the future{read_as}: check --time and --timezone."
+        )
+    if times.early:
+        found.append(f"{times.early:,} samples are older than 1980{read_as}: check --time.")
+    return found

@@ -1,0 +1,331 @@
+"""The picture that explains a kind of release: a swap, pieces, areas that several share, made-up trips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.days import local_times
+from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.report.charts import Span, span_chart
+from freqdp_db.evaluation.report.contents import busy_window, clock, rows_within
+from freqdp_db.evaluation.report.maps import Map, Roads
+
+_MINUTE_US = 60_000_000
+_BESIDE_MIN = 40
+"""So much before and after a meeting is drawn."""
+_MOST_OF_A_WAY = 14
+"""Samples of one way: of more, a picture is a tangle."""
+_TRIED = 400
+_AREAS, _TRIPS, _PIECES = 7, 5, 12
+_TRIP_LINES = ("way ink", "way accent", "way ink dashed", "way accent dashed", "way ink dotted")
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Pictures of one thing, and what they show."""
+
+    title: str
+    words: str
+    pictures: list[tuple[str, str]]
+    """Caption and SVG of each."""
+
+
+def explained(case: Case, kind: str, box: Box, roads: Roads, seed: int) -> Explained | None:
+    """What the method did, on one example; None where there is no such thing to show."""
+    if kind == "unlinked":
+        return swap_explained(case, roads) or pieces_explained(case, roads)
+    if kind == "generalised":
+        return areas_explained(case, roads)
+    if kind == "synthetic":
+        return trips_explained(case, box, roads, seed)
+    return None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Two released trajectories that met and exchanged tails: the stops of both."""
+
+    first: int
+    second: int
+
+
+def exchanges(case: Case) -> list[Exchange]:
+    """Pairs of stops of one meeting after which two went on as each other."""
+    release = case.release
+    if release.groups is None or release.owner is None:
+        return []
+    stop, group = release.groups.stop, release.groups.of_members()
+    goes_on = ~release.ends[stop]
+    stop, group = stop[goes_on], group[goes_on]
+    before, after = release.owner[stop].astype(np.int64), release.owner[stop + 1].astype(np.int64)
+    changed = before != after
+    stop, group, before, after = stop[changed], group[changed], before[changed], after[changed]
+    partner = {
+        key: int(p) for key, p in zip(zip(group, before, after, strict=True), stop, strict=True)
+    }
+    return [
+        Exchange(int(p), partner[(g, b, a)])
+        for p, g, a, b in zip(stop, group, before, after, strict=True)
+        if a < b and (g, b, a) in partner
+    ]
+
+
+def _stretch(case: Case, stop: int) -> tuple[Ints, Ints]:
+    """What one person did up to a stop, and another one after it, within the time drawn."""
+    release = case.release
+    at, owner = release.trajectories.at, release.owners
+    t = release.trajectory[stop]
+    lo, hi = release.trajectories.offsets[t], release.trajectories.offsets[t + 1]
+    first, last = stop, stop + 1
+    lo, hi = max(lo, stop - _MOST_OF_A_WAY + 1), min(hi, stop + 1 + _MOST_OF_A_WAY)
+    while first > lo and owner[first - 1] == owner[stop] and _near(at[first - 1], at[stop]):
+        first -= 1
+    while last + 1 < hi and owner[last + 1] == owner[stop + 1] and _near(at[last + 1], at[stop]):
+        last += 1
+    return np.arange(first, stop + 1), np.arange(stop + 1, last + 1)
+
+
+def _near(at: int, other: int) -> bool:
+    return abs(int(at) - int(other)) <= _BESIDE_MIN * _MINUTE_US
+
+
+def _clarity(case: Case, pair: Exchange) -> float:
+    """How well a picture shows an exchange: all four ways long and straight, and apart at their ends."""
+    ways = [*_stretch(case, pair.first), *_stretch(case, pair.second)]
+    x, y = case.release.x, case.release.y
+    if min(len(way) for way in ways) < 3:
+        return 0.0
+    ends = [ways[0][0], ways[1][-1], ways[2][0], ways[3][-1]]
+    apart = min(
+        float(np.hypot(x[a] - x[b], y[a] - y[b])) for n, a in enumerate(ends) for b in ends[n + 1 :]
+    )
+    straight = 1.0
+    for way in ways:
+        along = float(np.hypot(np.diff(x[way]), np.diff(y[way])).sum())
+        straight = min(
+            straight,
+            float(np.hypot(x[way[-1]] - x[way[0]], y[way[-1]] - y[way[0]])) / max(along, 1.0),
+        )
+    return min(len(way) for way in ways) * min(apart, 3_000.0) * straight
+
+
+def swap_explained(case: Case, roads: Roads) -> Explained | None:
+    """Two that meet and exchange tails."""
+    found = exchanges(case)
+    if not found:
+        return None
+    some = found[:: max(1, len(found) // _TRIED)]
+    pair = max(some, key=lambda each: _clarity(case, each))
+    one, two = _stretch(case, pair.first), _stretch(case, pair.second)
+    x, y = case.release.x, case.release.y
+    rows = np.concatenate([*one, *two])
+    drawn = Map.around(x[rows], y[rows])
+    drawn.roads(roads)
+    # the way from a stop to what follows it belongs to who goes on
+    for before, after, line in ((one[0], one[1], ""), (two[0], two[1], " dashed")):
+        person = ("ink", "accent") if not line else ("accent", "ink")
+        drawn.way(x[before], y[before], f"way broad {person[0]}{line}")
+        tail = np.concatenate([before[-1:], after])
+        drawn.way(x[tail], y[tail], f"way broad {person[1]}{line}")
+    stops = np.array([pair.first, pair.second])
+    middle_x, middle_y = float(x[stops].mean()), float(y[stops].mean())
+    drawn.rings(np.array([middle_x]), np.array([middle_y]), 13, "meeting")
+    for row, name in ((one[0][0], "1: A"), (one[1][-1], "1: B"),
+                      (two[0][0], "2: B"), (two[1][-1], "2: A")):  # fmt: skip
+        drawn.rings(x[[row]], y[[row]])
+        drawn.name(float(x[row]), float(y[row]), name)
+    words = (
+        "Two persons met in the ring, and it was drawn who goes on as whom. The solid line is released "
+        "trajectory 1, the dashed one is 2; the colour is the person: B is red. Each trajectory "
+        "begins as one and ends as the other; no sample is moved for it."
+    )
+    return Explained("Two that meet and exchange tails", words, [(_CAPTION, drawn.picture(words))])
+
+
+_CAPTION = f"Up to {_BESIDE_MIN} minutes and {_MOST_OF_A_WAY} samples before and after the meeting"
+
+
+def pieces_explained(case: Case, roads: Roads) -> Explained | None:
+    """A day of one person, in pieces that have nothing to do with each other any more."""
+    release, lengths = case.release, case.original.lengths
+    if not release.pieces or not release.trajectories.samples:
+        return None
+    pieces = np.unique(release.owners.astype(np.int64) << 32 | release.trajectory) >> 32
+    each = np.bincount(pieces, minlength=len(case))
+    order = np.argsort(np.where(each > 1, lengths, 0), kind="stable")
+    order = order[each[order] > 1]
+    if not len(order):
+        return None
+    u = int(order[len(order) // 2])
+    window = busy_window(Pair(case.original, case.original, case.places, case.timezone), u)
+    truth = rows_within(case.original, u, window, case.pair)
+    mine = np.flatnonzero(release.owners == u)
+    local = local_times(release.trajectories.at[mine], case.timezone)
+    mine = mine[(local >= window.begin) & (local < window.end)]
+    if not len(mine) or not len(truth):
+        return None
+    drawn = Map.around(case.x[truth], case.y[truth])
+    drawn.roads(roads)
+    drawn.way(case.x[truth], case.y[truth], "truth")
+    numbers = np.unique(release.trajectory[mine])
+    firsts = sorted((int(mine[release.trajectory[mine] == t][0]), t) for t in numbers)
+    for n, (first, t) in enumerate(sorted(firsts, key=lambda f: release.trajectories.at[f[0]])):
+        rows = mine[release.trajectory[mine] == t]
+        line = "way ink" if n % 2 == 0 else "way accent dashed"
+        drawn.way(release.x[rows], release.y[rows], line)
+        drawn.rings(release.x[[first]], release.y[[first]])
+        if n < _PIECES:
+            drawn.name(float(release.x[first]), float(release.y[first]), str(n + 1))
+    words = (
+        f"Object A, {window.words}: released as {len(firsts):,} pieces, each with an id of its own "
+        "(numbered by time; now solid, now dashed). Broad grey: the original; where nothing is drawn "
+        "over it, it was left out."
+    )
+    return Explained(
+        "A day in pieces", words, [("A ring is where a piece begins", drawn.picture(words))]
+    )
+
+
+def areas_explained(case: Case, roads: Roads) -> Explained | None:
+    """Areas and intervals of one group, one after the other."""
+    release = case.release
+    if release.areas is None:
+        return None
+    lengths = release.trajectories.lengths
+    rows = _telling_areas(case)
+    if not len(rows):
+        return None
+    t = release.trajectory[rows[0]]
+    areas, begin = release.areas, release.trajectories.at
+    drawn = Map.over(
+        Box(
+            float(areas.x_min[rows].min()), float(areas.y_min[rows].min()),
+            float(areas.x_max[rows].max()), float(areas.y_max[rows].max()),
+        )
+    )  # fmt: skip
+    drawn.roads(roads)
+    inside, objects = _inside(case, rows)
+    drawn.rings(case.x[inside], case.y[inside], 2.2, "dot")
+    spans = []
+    for n, row in enumerate(rows, start=1):
+        x, y, until = (
+            (areas.x_min[row], areas.x_max[row]),
+            (areas.y_min[row], areas.y_max[row]),
+            areas.until[row],
+        )
+        drawn.box_of(float(x[0]), float(y[0]), float(x[1]), float(y[1]))
+        # beside each other where areas lie on each other
+        drawn.name(float(x[0]), float(y[1]), str(n), dx=3 + 13 * (n - 1), dy=13)
+        wide, high = (f"{(side[1] - side[0]) / 1000:.1f}" for side in (x, y))
+        spans.append(Span(str(n), float(begin[row]), float(until), f"{wide} × {high} km"))
+    ends = local_times(np.array([begin[rows].min(), areas.until[rows].max()]), case.timezone)
+    words = (
+        f"{len(rows)} of the {int(lengths[t]):,} areas of one released trajectory, in order of time. "
+        "All objects of the group were somewhere in area 1 at some time in interval 1, and so on: "
+        "the release says no more of any of them."
+    )
+    return Explained(
+        "Areas and intervals of one group",
+        words,
+        [
+            (
+                f"The areas. Dots: samples of {objects:,} object{'s' * (objects != 1)} inside throughout",
+                drawn.picture(f"Map: {words}"),
+            ),
+            (
+                "The intervals, and how wide each area is",
+                span_chart(f"Intervals: {words}", spans, (_when(ends[0]), _when(ends[1]))),
+            ),
+        ],
+    )
+
+
+def _telling_areas(case: Case) -> Ints:
+    """Areas of one group, one after the other: where they differ most for their size."""
+    release, areas = case.release, case.release.areas
+    assert areas is not None
+    size = np.hypot(areas.x_max - areas.x_min, areas.y_max - areas.y_min)
+    step = np.hypot(np.diff(release.x), np.diff(release.y)) / np.maximum(size[1:] + size[:-1], 1.0)
+    best, found = -1.0, np.zeros(0, np.int64)
+    for begin, end in pairwise(release.trajectories.offsets.tolist()):
+        count = min(_AREAS, end - begin)
+        if count < 1:
+            continue
+        sums = np.concatenate([[0.0], np.cumsum(step[begin : end - 1])])
+        moved = sums[count - 1 :] - sums[: len(sums) - count + 1]
+        first = int(np.argmax(moved))
+        # of shorter ones there is less to see
+        if count + moved[first] > best:
+            best, found = count + float(moved[first]), begin + first + np.arange(count)
+    return found
+
+
+def _when(local_us: int) -> str:
+    day = np.datetime64("2000-01-01") + np.timedelta64(int(local_us) // (1_440 * _MINUTE_US), "D")
+    return f"{day} {clock(int(local_us))}"
+
+
+def _inside(case: Case, rows: Ints) -> tuple[Flags, int]:
+    """Original samples of objects that were in these areas at these times throughout; how many."""
+    areas, begin = case.release.areas, case.release.trajectories.at
+    assert areas is not None
+    at, owner = case.original.at, case.original.owner
+    during = (at >= begin[rows].min()) & (at < areas.until[rows].max())
+    covered = np.zeros(len(at), np.bool_)
+    for row in rows:
+        covered |= (
+            (at >= begin[row]) & (at < areas.until[row])
+            & (case.x >= areas.x_min[row]) & (case.x <= areas.x_max[row])
+            & (case.y >= areas.y_min[row]) & (case.y <= areas.y_max[row])
+        )  # fmt: skip
+    strays = np.bincount(owner[during & ~covered], minlength=len(case)) > 0
+    theirs = during & covered & ~strays[owner]
+    return theirs, len(np.unique(owner[theirs]))
+
+
+def trips_explained(case: Case, box: Box, roads: Roads, seed: int) -> Explained | None:
+    """A few made-up trips over the city."""
+    release = case.release
+    lengths = release.trajectories.lengths
+    moving = np.flatnonzero(lengths > 2)
+    if not len(moving):
+        return None
+    # of middling length: the shortest hop about, the longest are everywhere
+    order = moving[np.argsort(lengths[moving], kind="stable")]
+    middle = order[len(order) // 4 : max(3 * len(order) // 4, len(order) // 4 + 1)]
+    chosen = np.random.default_rng([seed, 21]).permutation(middle)[:_TRIPS]
+    rows = [
+        np.arange(release.trajectories.offsets[t], release.trajectories.offsets[t + 1])
+        for t in chosen
+    ]
+    every = np.concatenate(rows)
+    drawn = Map.over(
+        Box(
+            min(box.west, float(release.x[every].min())),
+            min(box.south, float(release.y[every].min())),
+            max(box.east, float(release.x[every].max())),
+            max(box.north, float(release.y[every].max())),
+        )
+    )
+    behind = drawn.roads(roads)
+    if not behind:
+        places = np.unique(case.original.location)
+        some = places[:: max(1, len(places) // 4_000)]
+        drawn.rings(case.places.x[some], case.places.y[some], 1.1, "backdrop")
+    for n, trip in enumerate(rows):
+        x, y = release.x[trip], release.y[trip]
+        drawn.way(x, y, f"{_TRIP_LINES[n]} broad")
+        drawn.rings(x[:1], y[:1])
+        drawn.name(float(x[0]), float(y[0]), str(n + 1))
+    words = (
+        f"{len(chosen)} made-up trips over the city, each from its ring on. Nobody made them: places, "
+        "ways and lengths were drawn from noisy counts. Behind them, grey: "
+        f"{'the roads' if behind else 'places where somebody really was'}."
+    )
+    return Explained("Made-up trips", words, [("Chosen at random among those of middling length",
+                                                drawn.picture(words))])  # fmt: skip

@@ -1,0 +1,62 @@
+"""Which GRANT a login lacks when the server says that permission is denied."""
+
+from __future__ import annotations
+
+import re
+
+from freqdp_db.settings import Settings
+from freqdp_db.storage.connection.names import format_name
+
+_DENIED = re.compile(
+    r"permission denied for (?P<kind>schema|table|view|materialized view|foreign table|sequence|"
+    r"function|procedure|database|type|column) (?P<name>.+)"
+)
+_RIGHT = {
+    "sequence": "USAGE ON SEQUENCE", "function": "EXECUTE ON FUNCTION",
+    "procedure": "EXECUTE ON PROCEDURE", "database": "CONNECT, CREATE ON DATABASE",
+    "type": "USAGE ON TYPE",
+}  # fmt: skip
+_RELATIONS = {"table", "view", "materialized view", "foreign table"}
+# Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
+_FOR_ADMINISTRATORS = {"account", "dataset", "grant_budget"}
+_FOR_RUNNERS = {
+    "build", "release", "release_step", "step_column", "release_key", "tf_target", "pf_target",
+    "edit_run", "edit", "metric", "method", "job_queue", "job_progress", "job", "progress", "worker",
+    "schedule", "trajectory", "location", "sample", "segment", "grid_cell", "build_number",
+    "book_spend", "request_release", "cancel_job", "sql_object", "schema_version", "spend", "budget",
+    "catalog",
+}  # fmt: skip
+
+
+def remedy_for(denied: str, settings: Settings, user: str | None) -> str:
+    """What an administrator has to grant; `denied` is the server's message."""
+    login = format_name(user) if user else "your login"
+    found = _DENIED.fullmatch(denied)
+    if found is None:
+        return "ask the owner of the object, or a superuser, for that right"
+    kind, name = found["kind"], found["name"]
+    if kind == "schema" and name == settings.release_schema:
+        return f"an administrator can: GRANT {format_name(settings.role('analyst'))} TO {login}"
+    if (kind, name) == ("schema", settings.schema) or _stem(name) in _FOR_RUNNERS:
+        runner, admin = (format_name(settings.role(k)) for k in ("runner", "admin"))
+        return (
+            f"an administrator can: GRANT {runner} TO {login} (to build, publish and run workers), "
+            f"or GRANT {admin} TO {login} (to register datasets and raise budgets as well)"
+        )
+    if name in _FOR_ADMINISTRATORS:
+        return f"an administrator can: GRANT {format_name(settings.role('admin'))} TO {login}"
+    if kind == "schema":
+        schema = format_name(name)
+        return (
+            f"its owner can: GRANT USAGE ON SCHEMA {schema} TO {login}; to make tables there: "
+            f"GRANT CREATE ON SCHEMA {schema} TO {login}"
+        )
+    right = "SELECT ON" if kind in _RELATIONS else _RIGHT.get(kind)
+    if right is None:
+        return "ask the owner of the object, or a superuser, for that right"
+    return f"its owner can: GRANT {right} {format_name(name)} TO {login}"
+
+
+def _stem(name: str) -> str:
+    """A partition's table: sample_12 is of `sample`."""
+    return re.sub(r"_\d+$", "", name)

@@ -1,0 +1,107 @@
+"""`freqdp doctor` and refusals for want of a right: they name the server, the login and the GRANT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from conftest import RunCli
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from world import Answer, freqdp
+
+from freqdp_db.settings import Settings
+from freqdp_db.storage.connection.rights import remedy_for
+
+NO_SERVER = dict.fromkeys(("DATABASE_URL", "PGHOST", "PGSERVICE", "PGDATABASE"))
+
+
+@pytest.fixture
+def login(database_url: str) -> Iterator[str]:
+    """A login of no group; its name."""
+    name = f"somebody_{uuid4().hex[:8]}"
+    role = sql.Identifier(name)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
+        yield name
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
+        connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def _by(url: str, name: str, *arguments: str) -> Answer:
+    return freqdp(make_conninfo(url, options=f"-c role={name}"), *arguments)
+
+
+def _found(answer: Answer) -> dict[str, str | None]:
+    """What was said, and the remedy where something is missing."""
+    return {f["what"]: None if f["ok"] else f["remedy"] for f in answer.document["findings"]}
+
+
+def test_it_names_server_database_user_and_roles(database_url: str, login: str) -> None:
+    parts = conninfo_to_dict(database_url)
+    where = f"server at {parts['host']}, port {parts['port']}, database {parts['dbname']}, user "
+    said = _found(freqdp(database_url, "doctor"))
+    assert where + f"{parts['user']} (superuser)" in said
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"GRANT freqdp_admin TO {login}".encode())
+    said = _found(_by(database_url, login, "doctor"))
+    assert where + f"{login} (freqdp_admin, freqdp_runner)" in said
+
+
+def test_it_makes_no_server(run_cli: RunCli, tmp_path: Path) -> None:
+    place = tmp_path / "server"
+    done = run_cli("doctor", env={**NO_SERVER, "FREQDP_DATA_DIR": str(place)})
+    assert done.returncode == 1
+    assert f"no embedded one in {place} yet" in done.stdout
+    assert "freqdp db start" in done.stdout
+    assert not place.exists()
+
+
+def test_postgis_without_usage_is_not_ok(database_url: str, login: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"GRANT freqdp_analyst TO {login}".encode())
+        connection.execute("REVOKE USAGE ON SCHEMA public FROM PUBLIC")
+    answer = _by(database_url, login, "doctor")
+    assert answer.code == 1
+    said = _found(answer)
+    assert said[f"PostGIS is in schema public, which {login} may not use"] == (
+        f"its owner can: GRANT USAGE ON SCHEMA public TO {login}"
+    )
+
+
+def test_an_analyst_is_well(database_url: str, login: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"GRANT freqdp_analyst TO {login}".encode())
+    answer = _by(database_url, login, "doctor")
+    assert answer.succeeded()["ok"]
+    assert any("freqdp_release can be read" in what for what in _found(answer))
+
+
+def test_a_stranger_is_told_what_to_be_granted(database_url: str, login: str) -> None:
+    answer = _by(database_url, login, "doctor")
+    assert answer.code == 1
+    assert "see `freqdp doctor`" not in answer.out
+    said = _found(answer)[f"{login} may use neither schema freqdp nor freqdp_release"]
+    assert said is not None and f"GRANT freqdp_analyst TO {login}" in said
+    refused = _by(database_url, login, "dataset", "list").refused("permission denied")
+    assert "GRANT freqdp_runner TO " in refused["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("denied", "remedy"),
+    [
+        ("permission denied for schema freqdp_release", "GRANT freqdp_analyst TO ann"),
+        ("permission denied for table sample_12", "GRANT freqdp_runner TO ann"),
+        ("permission denied for function grant_budget", "GRANT freqdp_admin TO ann"),
+        ("permission denied for table dataset", "GRANT freqdp_admin TO ann"),
+        ("permission denied for table ping", "GRANT SELECT ON ping TO ann"),
+        ("permission denied for schema fleet", "GRANT USAGE ON SCHEMA fleet TO ann"),
+        ("permission denied for database x", "GRANT CONNECT, CREATE ON DATABASE x TO ann"),
+        ("Berechtigung fehlt", "superuser"),
+    ],
+)
+def test_remedies(denied: str, remedy: str) -> None:
+    assert remedy in remedy_for(denied, Settings(), "ann")

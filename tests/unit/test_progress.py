@@ -1,0 +1,81 @@
+"""What a person who waits is told."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from rich.console import Console
+
+from freqdp_db.cli import progress as shown
+from freqdp_db.cli.time_left import TimeLeft, in_words
+
+
+def _said(shares: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The guesses of the whole duration, with when they were said."""
+    left = TimeLeft()
+    found = ((elapsed, left.seconds(share, 1.0, elapsed)) for elapsed, share in shares)
+    return [(elapsed, elapsed + rest) for elapsed, rest in found if rest is not None]
+
+
+def test_even_work_is_guessed_well() -> None:
+    said = _said((t, t / 100) for t in range(1, 100))
+    assert len(said) > 90
+    assert all(abs(guess - 100) < 1e-6 for _, guess in said)
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        lambda t: (t / 100) ** 3,  # slow first
+        lambda t: 1 - (1 - t / 100) ** 3,  # fast first
+        lambda t: t // 10 / 10,  # in bursts
+        lambda t: 0.9 * t / 10 if t < 10 else 0.9 + 0.1 * (t - 10) / 90,  # one long end
+    ],
+)
+def test_uneven_work_gives_no_guess_that_jumps(share: object) -> None:
+    assert callable(share)
+    said = _said((t, share(t)) for t in range(1, 100))
+    for (then, earlier), (now, later) in pairwise(said):
+        # it falls silent before it changes its mind
+        assert now > then + 1 or max(later / earlier, earlier / later) < 1.2
+
+
+def test_there_is_never_less_than_nothing_left() -> None:
+    left = TimeLeft()
+    assert left.seconds(5, 10, 10.0) is None
+    assert left.seconds(10, 10, 20.0) is None
+    assert left.seconds(11, 10, 21.0) is None
+    assert left.seconds(3, None, 21.0) is None
+    assert in_words(0.2) == "a few seconds left"
+    assert (in_words(44), in_words(130), in_words(9000)) == (
+        "about 40 s left", "about 2 min left", "about 2.5 h left",
+    )  # fmt: skip
+
+
+def test_long_work_that_says_nothing_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "_SECONDS_BETWEEN_LINES", 0.05)
+    out = io.StringIO()
+    progress = shown.PlainProgress(Console(file=out, width=200))
+    with progress.stage("metrics", 3, "metrics") as stage:
+        stage.advance(1)
+        with progress.stage("exposure"):
+            time.sleep(0.3)
+    lines = out.getvalue().splitlines()
+    still = [line for line in lines if re.match(r"exposure +still at it +0\.\d\d s", line)]
+    assert len(still) >= 2, lines
+    assert [line.split()[0] for line in lines[-2:]] == ["exposure", "metrics"]
+    time.sleep(0.15)
+    assert out.getvalue().splitlines() == lines
+
+
+def test_a_quick_stage_has_one_line() -> None:
+    out = io.StringIO()
+    progress = shown.PlainProgress(Console(file=out, width=200))
+    with progress.stage("quick") as stage:
+        stage.advance(1)
+    assert len(out.getvalue().splitlines()) == 1

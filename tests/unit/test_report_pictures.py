@@ -1,0 +1,336 @@
+"""Pictures of the report: nothing cut off, no stripes, no silent cuts, and examples that are true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from freqdp_db.columns.groups import Groups
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
+from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.report.charts import (
+    Curve,
+    Share,
+    Span,
+    bar_chart,
+    line_chart,
+    share_panel,
+    span_chart,
+    ticks,
+)
+from freqdp_db.evaluation.report.contents import (
+    EditedSamples,
+    busy_window,
+    edited_samples,
+    rows_within,
+    trajectory_maps,
+)
+from freqdp_db.evaluation.report.drawing import Raster
+from freqdp_db.evaluation.report.explained import exchanges, explained
+from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
+from freqdp_db.evaluation.report.maps import Map, Roads
+from freqdp_db.evaluation.report.report import _public_pictures
+from freqdp_db.methods.contract import Areas
+from freqdp_db.progress import Progress, Stage
+
+MINUTE = 60_000_000
+SECOND = 1_000_000
+_SVG = "{http://www.w3.org/2000/svg}"
+_LETTER = 7.3
+"""Width of a letter of 12 pixels of a wide font, on average."""
+
+
+def texts(svg: str) -> list[tuple[float, float, float, str]]:
+    """Left and right end, height and words of every text that is not turned."""
+    found = []
+    for element in ElementTree.fromstring(svg).iter(f"{_SVG}text"):
+        words = element.text or ""
+        if "transform" in element.attrib:
+            continue
+        x, wide = float(element.attrib["x"]), len(words) * _LETTER
+        left = {"start": x, "middle": x - wide / 2, "end": x - wide}[element.attrib["text-anchor"]]
+        found.append((left, left + wide, float(element.attrib["y"]), words))
+    return found
+
+
+def require_readable(svg: str) -> None:
+    """No text over the edge, none over another one."""
+    _, _, width, height = (float(v) for v in ElementTree.fromstring(svg).attrib["viewBox"].split())
+    there = texts(svg)
+    for left, right, y, words in there:
+        assert left >= 0 and right <= width, words
+        assert 8 <= y <= height, words
+    for n, (left, right, y, words) in enumerate(there):
+        for other_left, other_right, other_y, other in there[n + 1 :]:
+            apart = abs(y - other_y) >= 10 or left >= other_right or other_left >= right
+            assert apart, (words, other)
+
+
+@pytest.mark.parametrize("top", [0.004, 3, 8, 97, 1_234, 54_321, 987_654, 12_345_678, 3e9])
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_and_legends_of_any_data_stay_readable(top: float, log: bool) -> None:
+    x = list(np.geomspace(1, max(top, 2), 30))
+    falling = [top * 30 / (30 + 29 * k) for k in range(30)]
+    svg = line_chart("t", [Curve("before", x, falling), Curve("after", x, falling[::-1], True)],
+                     "rank of the place", "objects", log=log)  # fmt: skip
+    require_readable(svg)
+    # two values of each axis at least can be read off, and the legend is above every curve
+    numbers = [words for *_, words in texts(svg) if re.match(r"[\d.,]+( M)?$", words)]
+    assert len(numbers) >= 4
+    curves = re.findall(r'<polyline points="([^"]+)"', svg)
+    highest = min(float(p.split(",")[1]) for points in curves for p in points.split())
+    assert max(y for *_, y, words in texts(svg) if words in ("before", "after")) < highest
+    bars = bar_chart("t", ["0", "≤50", "≤100", "≤200", "≤500", "≤1 k", "≤2 k", ">2 k"],
+                     [("deleted", [top, 0, top / 3, 1e-9] * 2), ("inserted", [top / 2] * 8)],
+                     "metres", "edits")  # fmt: skip
+    require_readable(bars)
+
+
+def test_a_log_scale_within_one_decade_has_more_than_one_tick() -> None:
+    assert len(ticks(1, 8, log=True)) >= 3
+    assert len(ticks(130, 780, log=True)) >= 3
+    assert len(ticks(1, 1e12, log=True)) <= 13
+
+
+def test_panels_and_intervals_are_readable() -> None:
+    shares = [
+        Share("the 10 strongest, whole period", v, m) for v, m in ((0, 1), (1, 0), (0.5, None))
+    ]
+    require_readable(share_panel("t", shares))
+    spans = [Span(str(n), n * 60.0, n * 60.0 + 5, "12.3 × 145.6 km") for n in range(1, 8)]
+    require_readable(span_chart("t", spans, ("2008-02-02 23:59", "2008-02-08 00:01")))
+
+
+@pytest.mark.parametrize(
+    ("pitch", "side"),
+    [(10.0, 3_650.0), (100.0, 3_650.0), (100.0, 13_337.0), (100.0, 61_001.0), (250.0, 61_001.0),
+     (333.0, 13_337.0), (333.0, 61_001.0)],
+)  # fmt: skip
+def test_a_heat_map_of_an_even_grid_is_even(pitch: float, side: float) -> None:
+    """Every place of a snap grid once: each cell holds as many of them, or there are stripes."""
+    lines = (np.arange(np.floor(side / pitch)) + 0.5) * pitch
+    x, y = (v.ravel() for v in np.meshgrid(lines + pitch * 7, lines))
+    raster = Raster.over(Box(x.min(), y.min(), x.max(), y.max()), pitch)
+    counts = raster.counts(x, y)
+    assert counts.sum() == len(x)
+    assert max(counts.shape) <= 142
+    # but for the cells at the border, which may hold a part
+    assert len(np.unique(counts[1:-1, 1:-1])) == 1
+
+
+def test_the_public_map_reads_nothing_but_the_release() -> None:
+    """Neither an original far away nor where originals were changes it."""
+    spots = Locations(np.array([0.0, 1_000.0]), np.array([0.0, 500.0]))
+    where = np.repeat(np.array([0, 1], np.int32), 500)
+    released = Trajectories(np.array([0, 1_000]), where, np.arange(1_000), np.zeros(1, np.int64))
+    shown = _public_pictures(Release(released, spots), 100.0)["heats"]
+    assert "1,000 samples, busiest cell 500" in shown.pictures[0].alt
+    assert shown.cell_m == 100.0
+
+
+def test_a_long_thin_coast_is_not_drawn_as_a_line() -> None:
+    raster = Raster.over(Box(0.0, 0.0, 60_000.0, 900.0), 100.0)
+    assert 0.35 < raster.rows / raster.columns < 0.5
+    assert raster.south < 0 < raster.south + raster.rows * raster.cell
+
+
+def wanderer(samples: int, seconds: float, seed: int = 0) -> tuple[Trajectories, Locations]:
+    """One object that moves with every sample, from 6 in the morning of a day on."""
+    at = 6 * 60 * MINUTE + (np.arange(samples) * seconds * SECOND).astype(np.int64)
+    places = Locations(
+        10.0 * np.arange(samples, dtype=np.float64),
+        np.random.default_rng(seed).uniform(0, 900, samples),
+    )
+    where = np.arange(samples, dtype=np.int32)
+    return Trajectories(np.array([0, samples]), where, at, at[:1]), places
+
+
+def test_a_busy_day_is_shown_whole_or_said_to_be_cut_and_cut_alike_on_both_sides() -> None:
+    few, places = wanderer(500, 60)
+    window = busy_window(Pair(few, few, places), 0)
+    assert window.words == "its busiest day"
+    many, places = wanderer(8_000, 6)
+    half = many.where(np.arange(8_000) % 2 == 0)
+    pair = Pair(many, half, places)
+    window = busy_window(pair, 0)
+    assert "of its busiest day (which has 8,000 samples)" in window.words
+    before, after = (rows_within(side, 0, window, pair) for side in (many, half))
+    assert 100 < len(before) <= 600
+    # both sides begin and end together: no trail seems to vanish
+    assert abs(int(many.at[before[0]] - half.at[after[0]])) <= 6 * SECOND
+    assert abs(int(many.at[before[-1]] - half.at[after[-1]])) <= 6 * SECOND
+    nothing = EditedSamples(np.zeros(8_000, np.bool_), np.zeros(4_000, np.bool_))
+    ((title, _),) = trajectory_maps(pair, nothing, Roads.none())[:1]
+    assert "of its busiest day" in title and f"{len(before):,} samples before" in title
+
+
+def test_roads_are_drawn_where_they_are() -> None:
+    roads = Roads(np.array([0.0, 10.0, 5e6, 6e6]), np.array([0.0, 10.0, 5e6, 6e6]),
+                  np.array([0, 2, 4]))  # fmt: skip
+    drawn = Map.around(np.array([0.0, 900.0]), np.array([0.0, 900.0]))
+    assert drawn.roads(roads)
+    assert "".join(drawn.parts).count("M") == 1
+
+
+def side_of(rows: list[list[tuple[int, float]]]) -> Trajectories:
+    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
+    location = np.array([p for r in rows for p, _ in r], np.int32)
+    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
+    return Trajectories(offsets, location, at, at[offsets[:-1]])
+
+
+def crossing() -> Case:
+    """Two that go through one place at one time, at right angles, and exchange their tails there."""
+    way = 300.0 * np.arange(-8, 9)
+    places = Locations(np.append(way, np.full(17, 30.0)), np.append(np.zeros(17), way))
+    east = [(k, float(k)) for k in range(17)]
+    north = [(17 + k, k + 0.3) for k in range(17)]
+    released = side_of([east[:9] + north[9:], north[:9] + east[9:]])
+    owner = np.repeat(np.array([0, 1, 1, 0], np.int32), [9, 8, 9, 8])
+    groups = Groups(np.array([0, 2]), np.array([8, 25]), np.zeros(1, np.int32))
+    release = Release(released, places, owner, groups=groups)
+    return Case(side_of([east, north]), places, release)
+
+
+def test_a_swap_is_two_that_exchange_tails() -> None:
+    case = crossing()
+    (pair,) = exchanges(case)
+    assert (pair.first, pair.second) == (8, 25)
+    shown = explained(case, "unlinked", Box(-1e4, -1e4, 1e4, 1e4), Roads.none(), 1)
+    assert shown is not None
+    ((_, svg),) = shown.pictures
+    assert svg.count('class="way broad ink"') == svg.count('class="way broad accent"') == 1
+    assert svg.count(' dashed"') == 2
+    assert [w for *_, w in texts(svg)][:4] == ["1: A", "1: B", "2: B", "2: A"]
+    require_readable(svg)
+
+
+def test_no_exchange_is_made_up() -> None:
+    """Whoever met and went on as themselves has exchanged nothing."""
+    case = crossing()
+    same = Release(case.original, case.places, case.original.owner, groups=case.release.groups)
+    kept = Case(case.original, case.places, same)
+    assert exchanges(kept) == []
+    assert explained(kept, "unlinked", Box(0, 0, 1, 1), Roads.none(), 1) is None
+
+
+def test_the_followers_example_tells_right_from_wrong() -> None:
+    case = crossing()
+    own = Case(case.original, case.places, Release(case.original, case.places))
+    found = follow_somebody(own, 1)
+    assert found is not None and found[1].share == 1.0
+    # straight on through a crossing where identities were exchanged is the person's own way
+    found = follow_somebody(case, 1)
+    assert found is not None and found[1].share == 1.0
+    # but who does not know of the exchange follows the wrong one
+    blind = Case(case.original, case.places, Release(case.release.trajectories, case.places))
+    found = follow_somebody(blind, 1)
+    assert found is not None
+    looked_at, one = found
+    for position, right in zip(one.claim, one.right, strict=True):
+        away = np.hypot(
+            looked_at.x - blind.release.x[position], looked_at.y - blind.release.y[position]
+        )
+        apart = np.abs(looked_at.original.at - blind.release.trajectories.at[position])
+        mine = looked_at.original.owner == one.person
+        assert right == bool((mine & (away <= 200) & (apart <= 5 * MINUTE)).any())
+    assert 0 < one.share < 1
+    drawn = followed_map(blind, 1, Roads.none())
+    assert drawn is not None
+    words, svg = drawn
+    assert f"{int(one.right.sum())} tell where the person was" in words
+    assert svg.count('class="star"') == 1 and 'class="way accent dashed"' in svg
+    assert svg.count('class="cross"') == int((~one.right).sum())
+    require_readable(svg)
+
+
+def test_nobody_is_followed_where_nobody_is_found() -> None:
+    case = crossing()
+    far = Locations(case.places.x + 1e6, case.places.y)
+    lost = Case(case.original, case.places, Release(case.original, far))
+    assert follow_somebody(lost, 1) is None
+    no_rows, no_times = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    empty = Trajectories(np.zeros(3, np.int64), no_rows, no_times, np.zeros(2, np.int64))
+    assert (
+        followed_map(Case(case.original, case.places, Release(empty, far)), 1, Roads.none()) is None
+    )
+
+
+def test_areas_of_a_group_hold_whom_they_say() -> None:
+    case = crossing()
+    boxes = Areas(
+        np.full(2, -2_500.0), np.full(2, -2_500.0), np.full(2, 2_500.0), np.array([2_500.0, 100.0]),
+        np.array([8 * MINUTE, 17 * MINUTE]),
+    )  # fmt: skip
+    released = Trajectories(np.array([0, 2]), np.array([0, 1], np.int32),
+                            np.array([0, 8 * MINUTE]), np.zeros(1, np.int64))  # fmt: skip
+    middle = Locations(np.zeros(2), np.array([0.0, -1_200.0]))
+    nobody = np.full(2, -1, np.int32)
+    grouped = Case(case.original, case.places, Release(released, middle, nobody, boxes))
+    shown = explained(grouped, "generalised", Box(0, 0, 1, 1), Roads.none(), 1)
+    assert shown is not None
+    (caption, areas), (_, intervals) = shown.pictures
+    # the one who goes north leaves the second area
+    assert "samples of 1 object " in caption
+    assert areas.count('class="area"') == 2
+    assert "5.0 × 2.6 km" in intervals
+    require_readable(intervals)
+
+
+def test_made_up_trips_and_pieces_are_drawn() -> None:
+    case = crossing()
+    nobody = np.full(case.original.samples, -1, np.int32)
+    made_up = Case(case.original, case.places, Release(case.original, case.places, nobody))
+    shown = explained(made_up, "synthetic", Box(-2_500, -2_500, 2_500, 2_500), Roads.none(), 1)
+    assert shown is not None and "made-up trip" in shown.words
+    pieces = side_of([[(k, float(k)) for k in range(a, a + 4)] for a in range(0, 16, 4)])
+    cut = Release(pieces, case.places, np.zeros(16, np.int32), pieces=True)
+    shown = explained(Case(case.original, case.places, cut), "unlinked", Box(0, 0, 1, 1),
+                      Roads.none(), 1)  # fmt: skip
+    assert shown is not None and "released as 4 pieces" in shown.words
+    assert explained(case, "edited", Box(0, 0, 1, 1), Roads.none(), 1) is None
+
+
+def test_what_was_edited_is_found() -> None:
+    case = crossing()
+    pair = Pair(case.original, case.release.trajectories, case.places)
+    edited = edited_samples(pair)
+    assert edited.deleted.sum() == edited.inserted.sum() == 16
+
+
+class _Told(Progress):
+    """Keeps what it is told of each stage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: dict[str, list[int]] = {}
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "rows") -> Iterator[Stage]:
+        self.heard[name] = [total or 0, 0]
+        told = self.heard[name]
+
+        class Heard:
+            def advance(self, amount: int) -> None:
+                told[1] += amount
+
+            def total(self, amount: int) -> None:
+                told[0] = amount
+
+        yield Heard()
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_every_attacker_is_told_to_who_waits(held_out: bool) -> None:
+    case, told = crossing(), _Told()
+    measure_exposure(case, 1, case.original if held_out else None, progress=told)
+    total, done = told.heard["exposure"]
+    assert total == done > 20

@@ -1,0 +1,159 @@
+"""Verdicts around each threshold, and metrics in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from freqdp_db.evaluation.report.exposures import exposures
+from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
+from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+
+FOUND = {
+    "exposure.x.4": 0.0,
+    "exposure.follow.10": 0.0,
+    "exposure.follow.10.half": 0.25,
+    "exposure.follow.10.precision": 0.9,
+}
+
+
+def found(value: float) -> Verdict:
+    return verdicts({**FOUND, "exposure.follow.10": value, "exposure": value})[0]
+
+
+def useful(value: float) -> Verdict:
+    return verdicts({"query_error": value, "hotspot": 0.8, "inf": 0.4})[1]
+
+
+def useful_in_all(value: float) -> Verdict:
+    return verdicts({"density": value, "flow": 0.2, "query_error": 0.0, "hotspot": 1.0})[1]
+
+
+def recovered(value: float) -> Verdict:
+    values = {"recovery.f": value, "recovery.precision": 0.5, "recovery.recall": 0.25}
+    return verdicts(values)[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "tone"),
+    [
+        (0.0, "hardly", "good"),
+        (0.0494, "hardly", "good"),
+        (0.0496, "in part", "middling"),
+        (0.05, "in part", "middling"),
+        (0.2994, "in part", "middling"),
+        (0.2996, "yes", "bad"),
+        (0.3, "yes", "bad"),
+        (1.0, "yes", "bad"),
+    ],
+)
+def test_could_someone_be_found(value: float, answer: str, tone: str) -> None:
+    verdict = found(value)
+    assert (verdict.answer, verdict.tone, verdict.value) == (answer, tone, value)
+    if value == 0:
+        assert "No attacker that was tried learns anything" in verdict.meaning
+    else:
+        assert f"learns {value:.1%} of a person's samples" in verdict.meaning
+        assert "knows 10 exact samples of somebody and follows the trace" in verdict.meaning
+        assert "Of 25.0% of the persons it is more than half." in verdict.meaning
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "tone"),
+    [
+        (0.0, "yes", "good"),
+        (0.0994, "yes", "good"),
+        (0.0996, "for coarse questions", "middling"),
+        (0.1, "for coarse questions", "middling"),
+        (0.2994, "for coarse questions", "middling"),
+        (0.2996, "hardly", "bad"),
+        (0.3, "hardly", "bad"),
+        (0.69, "hardly", "bad"),
+    ],
+)
+def test_is_it_still_good_for_analysis(value: float, answer: str, tone: str) -> None:
+    by_objects, by_all = useful(value), useful_in_all(value)
+    assert (by_objects.answer, by_objects.tone) == (by_all.answer, by_all.tone) == (answer, tone)
+    assert f"off by {value:.1%} in the median" in by_objects.meaning
+    assert "40.0% of each object's samples are gone" in by_objects.meaning
+    assert f"differs from the original by {value:.3f}" in by_all.meaning
+    assert "do not count objects by them" in by_all.meaning
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "tone"),
+    [
+        (0.0, "hardly", "good"),
+        (0.1994, "hardly", "good"),
+        (0.1996, "in part", "middling"),
+        (0.5994, "in part", "middling"),
+        (0.5996, "mostly", "bad"),
+        (1.0, "mostly", "bad"),
+    ],
+)
+def test_could_it_be_put_back_together(value: float, answer: str, tone: str) -> None:
+    verdict = recovered(value)
+    assert (verdict.answer, verdict.tone) == (answer, tone)
+    assert "gives back 25.0% of the road kilometres" in verdict.meaning
+    assert f"(F {value:.3f})" in verdict.meaning
+
+
+def test_what_was_not_measured_is_neither_good_nor_bad() -> None:
+    for verdict in verdicts({}):
+        assert (verdict.answer, verdict.tone, verdict.value) == ("not measured", "unknown", None)
+
+
+def test_the_bad_yes_is_not_the_good_yes() -> None:
+    bad, good = found(0.9), useful(0.01)
+    assert bad.answer == good.answer == "yes"
+    assert (bad.tone, good.tone) == ("bad", "good")
+
+
+def test_the_worst_attacker_is_named() -> None:
+    values = {**FOUND, "exposure": 0.4, "exposure.follow.10": 0.4, "exposure.s.a.full": 0.3}
+    shown = exposures(values)
+    assert shown is not None
+    assert shown.worst == (
+        "The worst is one who knows 10 exact samples of somebody and follows the trace by its speed "
+        "and direction: it learns 40.0% of a person's other samples on average, and more than half "
+        "of 25.0% of the persons. Of what it claims, 90.0% is right."
+    )
+    assert [panel.title for panel in shown.panels] == [
+        "Knows a few exact samples",
+        "Follows the trace by speed and direction",
+        "Compares places",
+    ]
+    assert [panel.svg.count("bar worst") for panel in shown.panels] == [0, 1, 0]
+    assert exposures({"la": 1.0}) is None
+    nothing = exposures({**FOUND, "exposure": 0.0})
+    assert nothing is not None and nothing.worst.startswith("None of these attackers")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("exposure", "learnt of a person by the best of all attackers"),
+        ("exposure.s.b.10", "learnt by one who compares places, the 10 strongest of them, from other"
+         " days"),
+        ("exposure.follow.1.3h.precision", "learnt by one who knows 1 exact sample of somebody and "
+         "follows the trace by its speed and direction: followed for 3 h: of what is claimed, the "
+         "share that is right"),
+        ("la_t.b", "linked by one who compares times of day from other days"),
+        ("density.busiest.shares", "change of where samples lie by the hour (JSD): error of the 100 "
+         "busiest, as shares"),
+        ("profile.st.cosine", "taken for the right person by places and hours of other days, by "
+         "likeness"),
+        ("of.another.version", "of.another.version"),
+    ],
+)  # fmt: skip
+def test_metrics_in_words(name: str, what: str) -> None:
+    assert meaning_of(name).what == what
+
+
+def test_metrics_are_shown_in_the_order_people_read() -> None:
+    groups = by_group(["inf", "la", "exposure.x.1", "exposure", "exposure.x.1.half", "mi.nats"])
+    assert list(groups.items()) == [
+        ("What an attacker learns", ["exposure", "exposure.x.1"]),
+        ("Who is linked", ["la"]),
+        ("What analysts keep", ["inf"]),
+        (BESIDE, ["mi.nats", "exposure.x.1.half"]),
+    ]
