@@ -18,10 +18,11 @@ from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
 from freqdp_db.mechanisms.noise import RandomSource, SeededSource
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.synthesis import fitting, measuring
-from freqdp_db.methods.synthesis.measuring import with_noise
+from freqdp_db.methods.synthesis.measuring import measured, with_noise
+from freqdp_db.methods.synthesis.noisy import Draw
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import Plan, Statistic
+from freqdp_db.methods.synthesis.plan import SCALE, Plan, Statistic
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import vectors_of
 from tests.synthetic_world import PERIOD, REGION, small_city
@@ -102,13 +103,21 @@ def test_released_trips_show_no_more_than_is_claimed(world: World) -> None:
     assert all(bound.lower <= 1 for bound in seen.values())
 
 
-@pytest.mark.parametrize(
-    "broken", [exact("trips"), lambda total, *_: total], ids=["an exact count", "no noise"]
-)
-def test_released_trips_give_a_broken_mechanism_away(
-    world: World, broken: Any, monkeypatch: pytest.MonkeyPatch
+def test_an_exact_count_in_a_release_is_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring, "with_noise", broken)
+    """As many trips as there are, and not their noisy number."""
+
+    def leaking(trips: Trips, *more: Any) -> Draw:
+        return replace(measured(trips, *more), trips=np.array([len(trips) * SCALE]))
+
+    monkeypatch.setattr(persons, "measured", leaking)
+    seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
+    assert seen["number of trips"].lower > 1
+
+
+def test_releases_without_noise_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "with_noise", lambda total, *_: total)
     seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
     assert max(bound.lower for bound in seen.values()) > 1
 

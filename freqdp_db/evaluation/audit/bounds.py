@@ -48,9 +48,12 @@ def log_ratio(
     """Interval for ln((p - delta) / q) from hits; each proportion may miss with half of alpha."""
     p_low, p_high = proportion(often, runs, alpha / 2)
     q_low, q_high = proportion(seldom, runs, alpha / 2)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         low = np.log(np.maximum(p_low - delta, 0.0)) - np.log(q_high)
-        return low, np.log(np.maximum(p_high - delta, 0.0)) - np.log(q_low)
+        high = np.log(np.maximum(p_high - delta, 0.0)) - np.log(q_low)
+        return low, np.where(
+            np.isnan(high), np.inf, high
+        )  # of nothing over nothing nothing is known
 
 
 @dataclass(frozen=True)
