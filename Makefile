@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench wheel clean
+.PHONY: demo test lint bench wheel docs clean
 
 demo: $(VENV)/.installed server
 	$(BIN)/freqdp demo
@@ -25,6 +25,10 @@ bench: $(VENV)/.installed server
 
 wheel: $(VENV)/.installed-dev
 	$(BIN)/python -m build --wheel
+
+# The documents as a site, in build/site: guide, every command, every SQL function.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 # A PostGIS server on this machine: found, or installed where that is allowed.
 .PHONY: server

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from freqdp_db.errors import FreqdpError as FreqdpError
+    from freqdp_db.interface.applying import apply as apply
+    from freqdp_db.interface.approving import approve as approve
     from freqdp_db.interface.budgets import budget as budget
     from freqdp_db.interface.budgets import raise_budget as raise_budget
     from freqdp_db.interface.budgets import verify_ledger as verify_ledger
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from freqdp_db.interface.installation import init as init
     from freqdp_db.interface.installation import init_script as init_script
     from freqdp_db.interface.installation import methods as methods
+    from freqdp_db.interface.installation import uninstall_script as uninstall_script
     from freqdp_db.interface.jobs import cancel_job as cancel_job
     from freqdp_db.interface.jobs import drop_schedule as drop_schedule
     from freqdp_db.interface.jobs import jobs as jobs
@@ -42,10 +45,13 @@ if TYPE_CHECKING:
     from freqdp_db.interface.jobs import schedule as schedule
     from freqdp_db.interface.jobs import schedules as schedules
     from freqdp_db.interface.jobs import work as work
+    from freqdp_db.interface.jobs import workers as workers
     from freqdp_db.interface.loading import load_city as load_city
     from freqdp_db.interface.loading import load_csv as load_csv
     from freqdp_db.interface.loading import load_geolife as load_geolife
     from freqdp_db.interface.loading import load_tdrive as load_tdrive
+    from freqdp_db.interface.naming import dataset_names as dataset_names
+    from freqdp_db.interface.naming import release_names as release_names
     from freqdp_db.interface.recommending import recommend as recommend
     from freqdp_db.interface.releases import anonymize as anonymize
     from freqdp_db.interface.releases import export as export
@@ -65,14 +71,17 @@ _HOMES = {
     "errors": "FreqdpError",
     "progress": "Progress",
     "storage.connection.engine": "Database",
+    "interface.applying": "apply",
+    "interface.approving": "approve",
     "interface.budgets": "budget raise_budget verify_ledger",
     "interface.connecting": "connect",
     "interface.datasets": "add_dataset build_dataset dataset datasets drop_dataset find_object match "
     "set_dataset",
     "interface.evaluation": "audit evaluate experiment report",
-    "interface.installation": "doctor init init_script methods",
-    "interface.jobs": "cancel_job drop_schedule jobs living_worker schedule schedules work",
+    "interface.installation": "doctor init init_script methods uninstall_script",
+    "interface.jobs": "cancel_job drop_schedule jobs living_worker schedule schedules work workers",
     "interface.loading": "load_city load_csv load_geolife load_tdrive",
+    "interface.naming": "dataset_names release_names",
     "interface.recommending": "recommend",
     "interface.releases": "anonymize export plan release releases resume verify withdraw",
     "interface.road_loading": "load_roads",

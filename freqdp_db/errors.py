@@ -13,9 +13,11 @@
       AlreadyExists              that name is taken
       BadData                    the source relation's rows cannot be used
       BudgetExceeded             the ledger says no
+      TooExposed                 measured above the limit of its dataset
       Busy                       somebody else is at it; names the holder
       ResumeRefused              stored targets and recomputed edits disagree
       ServerRefused              the server said no for a reason of its own (disk full, cancelled)
+      EngineLost                 the workers that --engine names cannot be reached, or went away
     VerificationFailed           exit code 3: a release is not what its log says
     Interrupted                  exit code 130: Ctrl-C or SIGTERM
 
@@ -134,6 +136,10 @@ class BudgetExceeded(FreqdpError):
     """The privacy budget does not allow this."""
 
 
+class TooExposed(FreqdpError):
+    """The release was found to expose more than its dataset allows."""
+
+
 class Busy(FreqdpError):
     """Another session is working on this."""
 
@@ -146,6 +152,12 @@ class ResumeRefused(FreqdpError):
 
 class ServerRefused(FreqdpError):
     """The database server refused the statement."""
+
+
+class EngineLost(FreqdpError):
+    """The workers that do the work cannot be reached."""
+
+    can_pass = True
 
 
 class Interrupted(FreqdpError):

@@ -9,15 +9,28 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import SEED, TRIED, Dataset, Memory
+from freqdp_db.cli.request import SEED, TRIED, Dataset, Engine, Memory, Workers
 
 
 def register(app: typer.Typer) -> None:
     @command(app, "plan", without=SEED)
-    def plan(session: Session, dataset: Dataset, request: dict[str, Any]) -> None:
+    def plan(
+        session: Session,
+        dataset: Dataset,
+        request: dict[str, Any],
+        engine: Engine = None,
+        workers: Workers = None,
+    ) -> None:
         """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
         session.show(
-            freqdp_db.plan(session.target, dataset, **request, progress=session.progress())
+            freqdp_db.plan(
+                session.target,
+                dataset,
+                **request,
+                engine=engine,
+                workers=workers,
+                progress=session.progress(),
+            )
         )
 
     @command(app, "anonymize", without=())
@@ -34,7 +47,15 @@ def register(app: typer.Typer) -> None:
                 "--new-draw", help="Draw afresh even if this request was answered before."
             ),
         ] = False,
+        hold: Annotated[
+            bool,
+            typer.Option(
+                "--hold", help="For curators only, until `freqdp release approve` grants it."
+            ),
+        ] = False,
         memory: Memory = "4GB",
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> None:
         """Anonymize a dataset and publish the result as a new table."""
         session.show(
@@ -44,7 +65,10 @@ def register(app: typer.Typer) -> None:
                 **request,
                 name=as_,
                 new_draw=new_draw,
+                hold=hold,
                 memory=memory,
+                engine=engine,
+                workers=workers,
                 progress=session.progress(),
             )
         )

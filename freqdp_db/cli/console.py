@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, is_dataclass
+from datetime import date
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,6 +116,8 @@ def _plain(value: Any) -> Any:
     """What JSON has no word for: documents, moments, exact numbers, paths."""
     if hasattr(value, "document"):
         return value.document()
+    if isinstance(value, date):  # a datetime is one, too
+        return value.isoformat()
     return plain(value) if is_dataclass(value) else str(value)
 
 

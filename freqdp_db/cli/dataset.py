@@ -9,23 +9,36 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Dataset, Engine, Workers
 
 app = typer.Typer(name="dataset", help="Register and build datasets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+NewName = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
 Region = Annotated[
     str | None,
-    typer.Option("--region", help="Public: where the data may lie: WEST,SOUTH,EAST,NORTH."),
+    typer.Option(
+        "--region",
+        help="Public: where the data may lie: WEST,SOUTH,EAST,NORTH, a file of GeoJSON or WKT, or "
+        "a table of polygons.",
+    ),
 ]
 Period = Annotated[
     str | None, typer.Option("--period", help="Public: when the data may lie: FROM/TO, two dates.")
+]
+MaxExposure = Annotated[
+    str | None,
+    typer.Option(
+        "--max-exposure",
+        help="Measured exposure with which a release is granted to analysts at most: 5%, or none. "
+        "Releases are held until they are measured and approved.",
+    ),
 ]
 
 
 @command(app, "add")
 def add(
     session: Session,
-    name: Name,
+    name: NewName,
     source: Annotated[str, typer.Option("--from", help="Table or view: schema.relation.")],
     object_: Annotated[str, typer.Option("--object", help="Column that names the moving object.")],
     time: Annotated[
@@ -63,6 +76,7 @@ def add(
     ] = None,
     region: Region = None,
     period: Period = None,
+    max_exposure: MaxExposure = None,
 ) -> None:
     """Register a table or view of yours. Reads nothing yet, and never writes to it."""
     added = freqdp_db.add_dataset(
@@ -83,6 +97,7 @@ def add(
         budget=budget,
         region=region,
         period=period,
+        max_exposure=max_exposure,
     )
 
     def show() -> None:
@@ -105,22 +120,36 @@ def add(
 
 
 @command(app, "set")
-def set_(session: Session, name: Name, region: Region = None, period: Period = None) -> None:
-    """Say what is public of a dataset: where and when its data may lie."""
-    row = freqdp_db.set_dataset(session.target, name, region=region, period=period)
-    session.answer(
-        row,
-        lambda: session.print(
-            f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both public. "
-            f"Next: freqdp dataset build {name}"
-        ),
+def set_(
+    session: Session,
+    name: Dataset,
+    region: Region = None,
+    period: Period = None,
+    max_exposure: MaxExposure = None,
+) -> None:
+    """Say what is public of a dataset: where and when its data may lie; or what releases may expose."""
+    row = freqdp_db.set_dataset(
+        session.target, name, region=region, period=period, max_exposure=max_exposure
     )
+
+    def show() -> None:
+        if max_exposure is not None:
+            session.print(f"Dataset {name}: {row.limit_in_words}.")
+        if region is not None or period is not None:
+            session.print(
+                f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
+                f"public. Next: freqdp dataset build {name}"
+            )
+
+    session.answer(row, show)
 
 
 @command(app, "build")
-def build(session: Session, name: Name) -> None:
+def build(session: Session, name: Dataset, engine: Engine = None, workers: Workers = None) -> None:
     """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
-    built = freqdp_db.build_dataset(session.target, name, progress=session.progress())
+    built = freqdp_db.build_dataset(
+        session.target, name, engine=engine, workers=workers, progress=session.progress()
+    )
 
     def show() -> None:
         session.print_all(built.lines())
@@ -152,7 +181,7 @@ def list_(session: Session) -> None:
 
 
 @command(app, "show")
-def show(session: Session, name: Name) -> None:
+def show(session: Session, name: Dataset) -> None:
     """One dataset: its mapping, its current build and its budget."""
     row = freqdp_db.dataset(session.target, name)
 
@@ -167,6 +196,7 @@ def show(session: Session, name: Name) -> None:
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("limit", row.limit_in_words),
                 ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
             ]
         )
@@ -176,7 +206,7 @@ def show(session: Session, name: Name) -> None:
 
 
 @command(app, "drop")
-def drop(session: Session, name: Name) -> None:
+def drop(session: Session, name: Dataset) -> None:
     """Forget a dataset. Its source, its budget and its published releases stay."""
     session.answer(
         freqdp_db.drop_dataset(session.target, name),

@@ -10,7 +10,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import Dataset, Signature
+from freqdp_db.cli.request import Dataset, Signature, ThreadsOnly, released
 
 if TYPE_CHECKING:
     from freqdp_db.interface.evaluation import Evaluated
@@ -34,14 +34,21 @@ def register(app: typer.Typer) -> None:
     @command(app, "evaluate")
     def evaluate(
         session: Session,
-        release: Annotated[str, typer.Argument(help="Name of the release.", show_default=False)],
+        release: Annotated[str, released("published")],
         roads: RoadsOption = None,
         map_: MapOption = None,
         seed: SeedOption = 1,
+        engine: ThreadsOnly = None,
     ) -> None:
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
         found = freqdp_db.evaluate(
-            session.target, release, roads=roads, map=map_, seed=seed, progress=session.progress()
+            session.target,
+            release,
+            roads=roads,
+            map=map_,
+            seed=seed,
+            engine=engine,
+            progress=session.progress(),
         )
 
         session.answer(found, lambda: show_evaluation(session, found))
@@ -54,7 +61,8 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(
                 "--method",
-                help="May be repeated; with a spread or radius: lg:paper, rsc:500. Default: all.",
+                help="May be repeated; with a spread, a radius or an accounting: lg:paper, rsc:500, "
+                "strict:pure. Default: those of the paper.",
             ),
         ] = None,
         epsilon: Annotated[
@@ -75,10 +83,23 @@ def register(app: typer.Typer) -> None:
         ] = None,
         roads: RoadsOption = None,
         map_: MapOption = None,
+        trips: Annotated[
+            bool,
+            typer.Option(
+                "--trips",
+                help="Measure synthetic methods as they are compared: on trips in the region, "
+                "with a resample of the objects beside them.",
+            ),
+        ] = False,
+        each_trip: Annotated[
+            bool,
+            typer.Option("--each-trip", help="With --trips: take every trip for an object."),
+        ] = False,
         out: Annotated[
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
         force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+        engine: ThreadsOnly = None,
     ) -> None:
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         found = freqdp_db.experiment(
@@ -92,8 +113,11 @@ def register(app: typer.Typer) -> None:
             time_step=time_step,
             roads=roads,
             map=map_,
+            trips=trips,
+            each_trip=each_trip,
             out=out,
             force=force,
+            engine=engine,
             progress=session.progress(),
         )
         session.answer(
@@ -131,22 +155,12 @@ def register(app: typer.Typer) -> None:
 
 def show_evaluation(session: Session, found: Evaluated) -> None:
     """The numbers, in words first, then the answers to three questions."""
-    # here: the attackers are compiled kernels, which --help does not need
-    from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
-
-    groups = by_group(found.metrics)
-    for group, names in groups.items():
-        if group != BESIDE:
-            session.table(
-                [group.lower(), "value", "metric", "may be published"],
-                [
-                    (meaning_of(n).what, f"{found.metrics[n]:.4f}", n, n in found.publishable)
-                    for n in names
-                ],
-            )
-    if BESIDE in groups:
-        session.print(
-            f"{len(groups[BESIDE])} more numbers stand beside these: --json has them all."
+    for group, rows in found.in_words().items():
+        session.table(
+            [group.lower(), "value", "metric", "may be published"],
+            [(what, f"{value:.4f}", name, may) for what, value, name, may in rows],
         )
+    if found.beside:
+        session.print(f"{found.beside} more numbers stand beside these: --json has them all.")
     for verdict in found.verdicts:
         session.print(f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}")

@@ -9,6 +9,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Engine, Workers
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +54,8 @@ def register(app: typer.Typer) -> None:
                 help="Where --metrics listens. 0.0.0.0 is for containers: others can reach it.",
             ),
         ] = "127.0.0.1",
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> None:
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
         if health:
@@ -73,6 +76,8 @@ def register(app: typer.Typer) -> None:
             grace=grace,
             metrics=metrics,
             metrics_address=metrics_address,
+            engine=engine,
+            workers=workers,
             log=True,
         )
         session.answer(
@@ -93,11 +98,17 @@ def register(app: typer.Typer) -> None:
         limit: Annotated[
             int, whole_number("--limit", "Show so many: open ones, then the newest.")
         ] = 20,
+        workers: Annotated[
+            bool, typer.Option("--workers", help="Show the workers that live instead.")
+        ] = False,
     ) -> None:
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
         if cancel is not None:
             ended = freqdp_db.cancel_job(session.target, cancel)
             session.answer(ended, lambda: session.print(f"Job {cancel}: {ended.state}."))
+            return
+        if workers:
+            _show_workers(session)
             return
         found = freqdp_db.jobs(session.target, job=job, limit=limit)
 
@@ -107,13 +118,24 @@ def register(app: typer.Typer) -> None:
                 [
                     (j.job_id, j.dataset, j.state, j.asked_by, f"{j.asked_at:%Y-%m-%d %H:%M}",
                      j.attempts, j.release, _what(j))
-                    for j in found.jobs
+                    for j in found
                 ],
             )  # fmt: skip
-            workers = len(found.workers)
-            session.print(f"{workers} workers live." if workers != 1 else "1 worker lives.")
+            living = len(freqdp_db.workers(session.target))
+            session.print(f"{living} workers live." if living != 1 else "1 worker lives.")
 
         session.answer(found, show)
+
+
+def _show_workers(session: Session) -> None:
+    found = freqdp_db.workers(session.target)
+    session.answer(
+        found,
+        lambda: session.table(
+            ["worker", "host", "process", "job", "heard of, s ago"],
+            [(w.worker_id, w.host, str(w.pid), w.job_id, round(w.quiet_s)) for w in found],
+        ),
+    )
 
 
 def _what(job: Any) -> str | None:

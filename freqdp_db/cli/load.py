@@ -24,6 +24,9 @@ def demo(
     roads_into: Annotated[
         str, typer.Option("--roads-into", help="Table of the city's roads.")
     ] = "demo.roads",
+    poi_into: Annotated[
+        str, typer.Option("--poi-into", help="Table of its points of interest, for klt.")
+    ] = "demo.poi",
     objects: Annotated[
         int, whole_number("--objects", "People and taxis, one in ten a taxi.")
     ] = 200,
@@ -31,10 +34,10 @@ def demo(
     seed: Annotated[int, whole_number("--seed", "The same seed gives the same city.")] = 1,
     replace: Replace = False,
 ) -> None:
-    """Make up a city: roads, and people and taxis that move along them."""
+    """Make up a city: roads, points of interest, and people and taxis that move."""
     session.show(
         freqdp_db.load_city(
-            session.target, into, roads_into,
+            session.target, into, roads_into, poi_into,
             objects=objects, days=days, seed=seed, replace=replace, progress=session.progress(),
         )
     )  # fmt: skip

@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from functools import cache
 from types import FrameType
 from typing import Annotated, Any
 
@@ -81,12 +82,27 @@ def _require_text(arguments: Sequence[str]) -> None:
             ) from None
 
 
+@cache
+def _tree() -> Any:
+    """The commands, with flags that are shown as flags: without the type of a value."""
+    tree = typer.main.get_command(app)
+    waiting: list[Any] = [tree]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        helps = command.get_help_option(typer.Context(command, help_option_names=["-h", "--help"]))
+        for parameter in (*command.params, helps):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+    return tree
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 refused, 2 usage, 3 not verified."""
     as_json = "--json" in arguments
     try:
         _require_text(arguments)
-        result: Any = app(args=list(arguments), standalone_mode=False)
+        result: Any = _tree()(args=list(arguments), standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FreqdpError as error:
         _show_error(error.as_options(), as_json)
@@ -100,6 +116,8 @@ def run(arguments: Sequence[str]) -> int:
         _show_error(_too_long(str(error.filename)).as_options(), as_json)
         return EXIT_REFUSED
     except console.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # it has shown the help
+            return 0
         unacceptable = (
             isinstance(error, typer.BadParameter) and "Missing" not in type(error).__name__
         )

@@ -1,4 +1,4 @@
-"""`freqdp release`: look at, verify, resume, export, find and withdraw releases."""
+"""`freqdp release`: look at, verify, resume, approve, export, find and withdraw releases."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.evaluate import MapOption, RoadsOption
-from freqdp_db.cli.request import Memory
+from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.request import Engine, Memory, Workers, released
 
 app = typer.Typer(name="release", help="Look after releases.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Name of the release.", show_default=False)]
-_CURATOR = ("name", "state", "method", "kind", "price", "rows", "grantable", "published_at")
+Name = Annotated[str, released("published")]
+_CURATOR = (
+    "name",
+    "state",
+    "method",
+    "kind",
+    "price",
+    "rows",
+    "readers",
+    "exposure",
+    "published_at",
+)
 _ANALYST = ("name", "version", "method", "kind", "rows", "published_at")
-_HEADERS = {"price": "spent", "grantable": "granted", "published_at": "published"}
+_HEADERS = {"price": "spent", "readers": "read by", "exposure": "measured exposure",
+            "published_at": "published"}  # fmt: skip
 
 
 @command(app, "list")
@@ -40,19 +52,25 @@ def list_(session: Session) -> None:
 
 def _cell(row: object, column: str) -> object:
     value = getattr(row, column)
+    if column == "exposure" and value is not None:
+        return f"{value:.1%}"
     return f"{value:%Y-%m-%d %H:%M}" if column == "published_at" and value else value
 
 
 @command(app, "show")
-def show(session: Session, name: Name) -> None:
+def show(
+    session: Session, name: Annotated[str, released("published", "running", "withdrawn")]
+) -> None:
     """One release: parameters, edits, guarantee, and what a whole user costs."""
     session.show(freqdp_db.release(session.target, name))
 
 
 @command(app, "verify")
-def verify(session: Session, name: Name) -> None:
+def verify(session: Session, name: Name, engine: Engine = None, workers: Workers = None) -> None:
     """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
-    found = freqdp_db.verify(session.target, name, progress=session.progress())
+    found = freqdp_db.verify(
+        session.target, name, engine=engine, workers=workers, progress=session.progress()
+    )
     session.answer(
         found,
         lambda: session.print(
@@ -63,13 +81,34 @@ def verify(session: Session, name: Name) -> None:
 
 
 @command(app, "resume")
-def resume(session: Session, name: Name, memory: Memory = "4GB") -> None:
+def resume(
+    session: Session,
+    name: Annotated[str, released("running")],
+    memory: Memory = "4GB",
+    engine: Engine = None,
+    workers: Workers = None,
+) -> None:
     """Go on with an interrupted release from its stored targets. Spends nothing."""
-    session.show(freqdp_db.resume(session.target, name, memory=memory, progress=session.progress()))
+    session.show(
+        freqdp_db.resume(
+            session.target,
+            name,
+            memory=memory,
+            engine=engine,
+            workers=workers,
+            progress=session.progress(),
+        )
+    )
+
+
+@command(app, "approve")
+def approve(session: Session, name: Annotated[str, released("held")]) -> None:
+    """Grant a release that is held to analysts. With --max-exposure it is measured first, unless it was."""
+    session.show(freqdp_db.approve(session.target, name, progress=session.progress()))
 
 
 @command(app, "withdraw")
-def withdraw(session: Session, name: Name) -> None:
+def withdraw(session: Session, name: Annotated[str, released("published", "running")]) -> None:
     """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
     session.answer(
         freqdp_db.withdraw(session.target, name),
@@ -85,11 +124,15 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write. Default: NAME.csv, .parquet, .gpkg")
     ] = None,
+    srid: Annotated[
+        int | None,
+        whole_number("--srid", "Of the file: 4326 is lon/lat. Default: that of the release."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a release to a file, with its guarantee and terms of use beside it."""
     written = freqdp_db.export(
-        session.target, name, format_, out, force=force, progress=session.progress()
+        session.target, name, format_, out, srid=srid, force=force, progress=session.progress()
     )
     session.answer(
         written,

@@ -8,12 +8,29 @@ from typing import Annotated, Any
 
 import typer
 
+from freqdp_db.cli import completion
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.methods.kinds import Flag
 from freqdp_db.methods.parameters import RELEASE, TOTALS, Parameter
 from freqdp_db.methods.registry import DEFAULT_METHOD, METHODS
 
-Dataset = Annotated[str, typer.Argument(help="Name of the dataset.", show_default=False)]
+Dataset = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the dataset.", show_default=False, autocompletion=completion.datasets
+    ),
+]
+
+
+def released(*states: str) -> Any:
+    """The argument of commands that take a release in one of these states."""
+    return typer.Argument(
+        help="Name of the release.",
+        show_default=False,
+        autocompletion=completion.releases(*states),
+    )
+
+
 Memory = Annotated[
     str,
     typer.Option(
@@ -21,6 +38,27 @@ Memory = Annotated[
         help="How much of the segments the search may hold: 256MB, 4GB. Less is slower; the result "
         "is the same.",
     ),
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Who does the work: threads (of this process); dask (processes that it starts); "
+        "dask://host:8786 or tls://host:8786 (a scheduler of yours). The result is the same. "
+        "Default: FREQDP_ENGINE, then threads.",
+        show_default=False,
+    ),
+]
+ThreadsOnly = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="threads; what compares all trajectories with each other is refused on Dask.",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None, whole_number("--workers", "Processes of --engine dask. Default: one for each core.")
 ]
 Signature = Annotated[int, whole_number("--signature", "m: size of a signature.")]
 _PANEL = "Of the method"
@@ -72,7 +110,9 @@ def _help(parameter: Parameter, takers: list[str]) -> str:
 
 def parameters(left_out: Collection[str]) -> list[inspect.Parameter]:
     """The options of a request, as parameters of a command."""
-    method = Annotated[str, typer.Option("--method", help=_method_help())]
+    method = Annotated[
+        str, typer.Option("--method", help=_method_help(), autocompletion=completion.methods)
+    ]
     found = [_parameter("method", method, DEFAULT_METHOD)]
     for name, (parameter, takers) in declared().items():
         if name in left_out:

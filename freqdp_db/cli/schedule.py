@@ -38,9 +38,15 @@ def add(
             "--keep", "Withdraw all but so many of the schedule's releases. Default: keep all."
         ),
     ] = None,
+    hold: Annotated[
+        bool,
+        typer.Option("--hold", help="Each release is for curators only, until it is approved."),
+    ] = False,
 ) -> None:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
-    made = freqdp_db.schedule(session.target, dataset, at, **request, timezone=timezone, keep=keep)
+    made = freqdp_db.schedule(
+        session.target, dataset, at, **request, timezone=timezone, keep=keep, hold=hold
+    )
 
     def show() -> None:
         session.print(

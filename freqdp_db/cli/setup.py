@@ -1,14 +1,16 @@
-"""`freqdp init` and `freqdp doctor`."""
+"""`freqdp init`, `freqdp apply`, `freqdp doctor` and `freqdp uninstall`."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import freqdp_db
 from freqdp_db.cli.console import Session, command
+from freqdp_db.errors import BadInput
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +55,35 @@ def register(app: typer.Typer) -> None:
 
         session.answer(result, show)
 
+    @command(app, "apply")
+    def apply(
+        session: Session,
+        file: Annotated[
+            Path, typer.Option("--file", help="The file with datasets, limits and schedules.")
+        ] = Path("freqdp.toml"),
+        plan: Annotated[
+            bool, typer.Option("--plan", help="Only show what would be changed.")
+        ] = False,
+    ) -> None:
+        """Bring about what freqdp.toml says: datasets, limits, budgets, schedules."""
+        session.show(freqdp_db.apply(session.target, file, plan=plan))
+
+    @command(app, "uninstall")
+    def uninstall(
+        session: Session,
+        sql: Annotated[
+            bool, typer.Option("--sql", help="Print the script. It is for you to run.")
+        ] = False,
+    ) -> None:
+        """Print the script that removes freqdp from a database: schemas, releases, ledger, roles."""
+        if not sql:
+            raise BadInput(
+                "--sql is missing: this command drops nothing by itself",
+                remedy="read the script, then run it: freqdp uninstall --sql | psql ...",
+            )
+        script = freqdp_db.uninstall_script(session.target)
+        session.answer(script, lambda: _write(script.sql))
+
     @command(app, "doctor")
     def doctor(session: Session) -> None:
         """Say what is missing, and the command that fixes it."""
@@ -75,7 +106,8 @@ def _print_script(session: Session) -> None:
         why = script.unreached.as_options()["message"]
         session.say(f"-- {why}: the script assumes an empty database, PostGIS in public")
 
-    def show() -> None:
-        sys.stdout.write(script.sql)
+    session.answer(script, lambda: _write(script.sql))
 
-    session.answer(script, show)
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)

@@ -51,7 +51,7 @@ class Trajectories:
 
     @property
     def samples(self) -> int:
-        return len(self.location)
+        return int(self.offsets[-1])
 
     @property
     def lengths(self) -> Ints:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,15 @@ from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
-from freqdp_db.dataset.findings import Findings, look_at
+from freqdp_db.dataset.findings import Findings, seen_times
+from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
+from freqdp_db.dataset.object_ranges import Read, place
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
 from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
+from freqdp_db.dataset.spread_building import make_spread
 from freqdp_db.dataset.writing import write_build
+from freqdp_db.engines.held import workers_in_use
 from freqdp_db.errors import BadData
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.progress import Progress
@@ -27,8 +32,6 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.records import builds
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.schema.upgrade import names_of
-from freqdp_db.storage.source.reference import definition_of
 
 _WGS84 = 4326
 
@@ -48,61 +51,66 @@ def build_and_look(
         hold(database, "build", number, f"build {number}"),
     ):
         builds.sweep_builds(database)
-        source = read_source(database, dataset, progress)
-        excluded = dict(source.excluded)
-        with progress.stage("clean and snap", source.counted):
-            built, keys = _discretise(database, dataset, source, excluded)
-            findings = _look(database, dataset, source, built)
-        with progress.stage("file segments", built.trajectories.samples):
-            frequencies = count_frequencies(built.trajectories, len(built.locations))
-            index = file_trajectories(built.trajectories, built.locations, cut=False)
-        write_build(database, number, built, keys, frequencies, index, progress)
+        workers = workers_in_use()
+        made = (
+            _make(database, dataset, number, progress)
+            if workers is None
+            else make_spread(workers, database, dataset, number, progress)
+        )
         with progress.stage("attach"):
-            builds.attach_build(
-                database,
-                {
-                    "build_id": number,
-                    "dataset_id": dataset.dataset_id,
-                    "snapshot_at": source.snapshot_at,
-                    "rows": source.counted,
-                    "excluded": excluded,
-                    "trajectories": len(built.trajectories),
-                    "samples": built.trajectories.samples,
-                    "locations": len(built.locations),
-                    "segments": len(index.segments),
-                    "source_srid": dataset.source_srid,
-                    "srid": built.srid,
-                    "snap": dataset.snap,
-                    "time_step_us": built.clock.step_us,
-                    "median_gap_us": built.clock.median_gap_us,
-                    "grid": asdict(index.grid.frame),
-                    "fingerprint": _fingerprint(dataset, built, keys),
-                    "software": freqdp_db.__version__,
-                },
-            )
+            builds.attach_build(database, _record(dataset, number, made))
     builds.sweep_builds(database)
-    return builds.find_build(database, number), findings
+    return builds.find_build(database, number), made.findings
 
 
-def _look(database: Database, dataset: DatasetRow, source: Source, built: Build) -> Findings:
-    """Where and when it lies, and what looks wrong."""
-    raw = _reference(database, dataset.source_srid)
-    lon, lat = transform(raw, _reference(database, _WGS84), *built.locations.in_source())
-    mapping = dataset.mapping
-    return look_at(
-        lon,
-        lat,
-        np.bincount(built.trajectories.location, minlength=len(built.locations)),
-        built.trajectories.at,
-        timezone=mapping.timezone,
-        epoch_unit=source.epoch_unit,
-        columns=(mapping.lon, mapping.lat)
-        if raw.geographic and mapping.lon and mapping.lat
-        else None,
-        region=dataset.region,
-        utm_srid=built.srid if dataset.srid is None and not raw.metric else None,
-        read_at=source.snapshot_at,
+def _make(database: Database, dataset: DatasetRow, number: int, progress: Progress) -> Made:
+    """All of it in this process."""
+    source = read_source(database, dataset, progress)
+    excluded = dict(source.excluded)
+    with progress.stage("clean and snap", source.counted):
+        built, keys = _discretise(database, dataset, source, excluded)
+        samples = np.bincount(built.trajectories.location, minlength=len(built.locations))
+        times = seen_times(built.trajectories.at, source.snapshot_at)
+        findings = look(database, dataset, built, samples, times, source.epoch_unit)
+    with progress.stage("file segments", built.trajectories.samples):
+        frequencies = count_frequencies(built.trajectories, len(built.locations))
+        index = file_trajectories(built.trajectories, built.locations, cut=False)
+    write_build(database, number, built, keys, frequencies, index, progress)
+    columns = (built.trajectories.location, built.trajectories.at)
+    return Made(
+        built,
+        source.snapshot_at,
+        source.counted,
+        excluded,
+        len(index.segments),
+        index.grid.frame,
+        fingerprint(dataset, built, keys, columns),
+        findings,
     )
+
+
+def _record(dataset: DatasetRow, number: int, made: Made) -> dict[str, Any]:
+    """The row of `build`."""
+    built = made.built
+    return {
+        "build_id": number,
+        "dataset_id": dataset.dataset_id,
+        "snapshot_at": made.snapshot_at,
+        "rows": made.counted,
+        "excluded": made.excluded,
+        "trajectories": len(built.trajectories),
+        "samples": built.trajectories.samples,
+        "locations": len(built.locations),
+        "segments": made.segments,
+        "source_srid": dataset.source_srid,
+        "srid": built.srid,
+        "snap": dataset.snap,
+        "time_step_us": built.clock.step_us,
+        "median_gap_us": built.clock.median_gap_us,
+        "grid": asdict(made.frame),
+        "fingerprint": made.fingerprint,
+        "software": freqdp_db.__version__,
+    }
 
 
 def _discretise(
@@ -112,48 +120,32 @@ def _discretise(
 
     Counts what is left out in `excluded`.
     """
-    raw = _reference(database, dataset.source_srid)
+    raw = reference(database, dataset.source_srid)
     rows = cleaning.drop_unusable(source.rows, raw.geographic, excluded)
-    _require_rows(rows, excluded)
+    require_rows(len(rows), excluded)
     srid = dataset.srid or _choose_srid(database, raw, rows)
-    plane = _reference(database, srid)
-    rows = cleaning.sort_rows(rows)
-    rows = cleaning.drop_repeats(rows, excluded)
-    x, y = transform(raw, plane, rows.x, rows.y)
-    inside = np.isfinite(x) & np.isfinite(y)
-    excluded["outside_projection"] = int((~inside).sum())
-    if not inside.all():
-        rows, x, y = rows.take(inside), x[inside], y[inside]
-    _require_rows(rows, excluded)
-    snapped, source_x, source_y = _snap(database, dataset, source, rows, x, y, raw, plane)
-    present, owner = np.unique(rows.object, return_inverse=True)
-    offsets = offsets_of(owner, len(present))
-    step = cleaning.time_step(rows.at)
+    plane = reference(database, srid)
+    placed = place(Read(source.keys, rows, {}), raw, plane)
+    excluded |= placed.excluded
+    rows = placed.rows
+    require_rows(len(rows), excluded)
+    snapped, source_x, source_y = _snap(
+        database, dataset, source, rows, placed.x, placed.y, raw, plane
+    )
+    offsets = offsets_of(rows.object, len(placed.keys))
+    step = cleaning.time_step(partial(cleaning.on_step, rows.at), len(rows))
+    gaps = cleaning.gaps(rows.at, rows.object)
+    median = float(np.median(gaps)) if len(gaps) else None
     places = snapped.locations
     built = Build(
         trajectories=Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]]),
         locations=Locations(places.x, places.y, source_x, source_y),
-        clock=Clock(step, cleaning.median_gap(rows.at, owner, step)),
+        clock=Clock(step, cleaning.median_gap(median, step)),
         srid=srid,
         source_srid=dataset.source_srid,
         timezone=dataset.mapping.timezone,
     )
-    return built, [source.keys[k] for k in present]
-
-
-def _require_rows(rows: Rows, excluded: dict[str, int]) -> None:
-    if len(rows) == 0:
-        reasons = ", ".join(f"{n:,} {cleaning.REASONS[r]}" for r, n in excluded.items() if n)
-        raise BadData(
-            f"no row can be used: {reasons}",
-            remedy="check the column mapping (are --lon and --lat swapped?)",
-        )
-
-
-def _reference(database: Database, srid: int) -> ReferenceSystem:
-    with database.begin() as connection:
-        postgis = names_of(connection, database).postgis
-        return ReferenceSystem.parse(srid, definition_of(connection, postgis, srid, "SRID"))
+    return built, placed.keys
 
 
 def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
@@ -162,7 +154,7 @@ def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
         return raw.srid
     if raw.srid == _WGS84:
         return utm_srid(rows.x, rows.y)
-    lon, lat = transform(raw, _reference(database, _WGS84), rows.x, rows.y)
+    lon, lat = transform(raw, reference(database, _WGS84), rows.x, rows.y)
     known = np.isfinite(lon) & np.isfinite(lat)
     if not known.any():
         raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")
@@ -186,26 +178,12 @@ def _snap(
         return snapped, *transform(plane, raw, snapped.locations.x, snapped.locations.y)
     if snap.kind == "exact":
         snapped = snap_exact(x, y)
+        assert snapped.row is not None
         return snapped, rows.x[snapped.row], rows.y[snapped.row]
     assert source.anchors is not None
     anchor_x, anchor_y, srid = source.anchors
-    own = _reference(database, srid)
+    own = reference(database, srid)
     snapped = snap_anchors(x, y, *transform(own, plane, anchor_x, anchor_y))
     assert snapped.anchor is not None
     chosen = snapped.anchor
     return snapped, *transform(own, raw, anchor_x[chosen], anchor_y[chosen])
-
-
-def _fingerprint(dataset: DatasetRow, built: Build, keys: list[str]) -> str:
-    digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}".encode())
-    for key in keys:
-        digest.update(f"{len(key)} {key}".encode())
-    for column in (
-        built.locations.x,
-        built.locations.y,
-        built.trajectories.offsets,
-        built.trajectories.location,
-        built.trajectories.at,
-    ):
-        digest.update(np.ascontiguousarray(column).view(np.uint8).data)
-    return digest.hexdigest()

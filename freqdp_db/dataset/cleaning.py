@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,20 +142,39 @@ def drop_repeats(rows: Rows, excluded: dict[str, int]) -> Rows:
     return rows if keep.all() else rows.take(keep)
 
 
-def time_step(at: Ints) -> int:
-    """The longest step that all but a few times are multiples of, in microseconds."""
+def on_step(at: Ints, step_us: int) -> int:
+    """How many times are multiples of the step."""
+    return int(np.count_nonzero(at % step_us == 0))
+
+
+def time_step(count: Callable[[int], int], times: int) -> int:
+    """The longest step that all but a few times are multiples of, in microseconds.
+
+    count(step): how many of the times are multiples of it.
+    """
     for step in _STEPS_US:
-        if np.count_nonzero(at % step == 0) >= _ON_STEP_SHARE * len(at):
+        if count(step) >= _ON_STEP_SHARE * times:
             return step
     return 1
 
 
-def median_gap(at: Ints, owner: Ints, step: int) -> int:
-    """Median time between consecutive samples of one object; a minute if there are none.
+def gaps(at: Ints, owner: Ints) -> Ints:
+    """Time between consecutive samples of one object."""
+    found: Ints = np.diff(at)[owner[1:] == owner[:-1]]
+    return found
 
-    In whole time steps, at least one: it dates samples that are appended, and a fraction would
-    give them away.
+
+def median_of_counted(values: Ints, times: Ints) -> float:
+    """The median of values that are there so many times each; they ascend, and there are some."""
+    upto = np.cumsum(times)
+    middle = [(upto[-1] - 1) // 2, upto[-1] // 2]
+    return float(values[np.searchsorted(upto, middle, side="right")].mean())
+
+
+def median_gap(median: float | None, step: int) -> int:
+    """The median time between samples of one object, in whole time steps; None: there is none.
+
+    At least one step: it dates samples that are appended, and a fraction would give them away.
     """
-    gaps = np.diff(at)[owner[1:] == owner[:-1]]
-    median = int(np.median(gaps)) if len(gaps) else 60 * US_PER_S
-    return max((median + step // 2) // step, 1) * step
+    gap = 60 * US_PER_S if median is None else int(median)
+    return max((gap + step // 2) // step, 1) * step

@@ -11,7 +11,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset.known_places import looks_swapped, nearest_town
 from freqdp_db.dataset.projection import degrees_from_meridian
-from freqdp_db.methods.places_and_times import LonLatBox
+from freqdp_db.methods.areas import LonLatArea, Outline, box_of
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _FAR_DEGREES = 6.0
@@ -85,20 +85,52 @@ class Findings:
         return [where, when, *(f"Warning: {warning}" for warning in self.warnings)]
 
 
+@dataclass(frozen=True)
+class SeenTimes:
+    """Of some samples."""
+
+    first: int
+    last: int
+    """Microseconds since 2000-01-01."""
+    future: int
+    """How many lie more than a day after they were read."""
+    early: int
+    """How many are older than 1980."""
+
+    def __add__(self, other: SeenTimes) -> SeenTimes:
+        return SeenTimes(
+            min(self.first, other.first),
+            max(self.last, other.last),
+            self.future + other.future,
+            self.early + other.early,
+        )
+
+
+def seen_times(at: Ints, read_at: datetime) -> SeenTimes:
+    def moment(when: datetime) -> int:
+        return (when - _EPOCH) // timedelta(microseconds=1)
+
+    return SeenTimes(
+        int(at.min()),
+        int(at.max()),
+        int((at > moment(read_at + timedelta(days=1))).sum()),
+        int((at < moment(datetime(1980, 1, 1, tzinfo=UTC))).sum()),
+    )
+
+
 def look_at(
     lon: Metres,
     lat: Metres,
     count: Ints,
-    at: Ints,
+    times: SeenTimes,
     *,
     timezone: str,
     epoch_unit: str | None,
     columns: tuple[str, str] | None,
     region: str | None,
     utm_srid: int | None,
-    read_at: datetime,
 ) -> Findings:
-    """Look at the places of a build, how many samples each has, and the samples' times.
+    """Look at the places of a build, how many samples each has, and when the samples are.
 
     columns: those of longitude and latitude. utm_srid: the zone that was chosen from the data.
     """
@@ -106,12 +138,12 @@ def look_at(
     south, middle_lat, north = _quantiles(lat, count)
     middle = middle_lon, middle_lat
     town = nearest_town(middle)
-    first, last = (_EPOCH + timedelta(microseconds=int(us)) for us in (at.min(), at.max()))
+    first, last = (_EPOCH + timedelta(microseconds=us) for us in (times.first, times.last))
     warnings = [
         *_swapped(middle, timezone, columns),
         *_outside(lon, lat, count, region),
         *_far(lon, lat, count, utm_srid),
-        *_strange_times(at, read_at, epoch_unit),
+        *_strange_times(times, epoch_unit),
     ]
     return Findings(
         Box.around(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
@@ -151,13 +183,19 @@ def _swapped(
 def _outside(lon: Metres, lat: Metres, count: Ints, region: str | None) -> list[str]:
     if region is None:
         return []
-    box = LonLatBox().from_text(region)
+    area = LonLatArea().from_text(region)
+    box = box_of(area)
     west, south, east, north = (float(v) for v in (box.west, box.south, box.east, box.north))
     out = (lon < west) | (lon > east) | (lat < south) | (lat > north)
     there = int(count[out].sum())
     if not there:
         return []
-    said = f"{there:,} samples ({there / count.sum():.1%}) lie outside --region {region}"
+    named = (
+        "the box around the polygons of --region"
+        if isinstance(area, Outline)
+        else f"--region {region}"
+    )
+    said = f"{there:,} samples ({there / count.sum():.1%}) lie outside {named}"
     back = (lat >= west) & (lat <= east) & (lon >= south) & (lon <= north)
     if int(count[out & back].sum()) > there / 2:
         said += ", most of them inside if longitude and latitude are swapped"
@@ -182,16 +220,13 @@ def _far(lon: Metres, lat: Metres, count: Ints, utm_srid: int | None) -> list[st
     ]
 
 
-def _strange_times(at: Ints, read_at: datetime, epoch_unit: str | None) -> list[str]:
-    def moment(when: datetime) -> int:
-        return (when - _EPOCH) // timedelta(microseconds=1)
-
+def _strange_times(times: SeenTimes, epoch_unit: str | None) -> list[str]:
     found = []
-    later = int((at > moment(read_at + timedelta(days=1))).sum())
-    early = int((at < moment(datetime(1980, 1, 1, tzinfo=UTC))).sum())
     read_as = "" if epoch_unit is None else f" (read as {epoch_unit} since 1970)"
-    if later:
-        found.append(f"{later:,} samples lie in the future{read_as}: check --time and --timezone.")
-    if early:
-        found.append(f"{early:,} samples are older than 1980{read_as}: check --time.")
+    if times.future:
+        found.append(
+            f"{times.future:,} samples lie in the future{read_as}: check --time and --timezone."
+        )
+    if times.early:
+        found.append(f"{times.early:,} samples are older than 1980{read_as}: check --time.")
     return found

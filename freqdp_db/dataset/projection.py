@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyproj
 
-from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.build import Build
 from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadData, BadInput
@@ -62,16 +62,33 @@ class ReferenceSystem:
 
 def utm_srid(lon: Metres, lat: Metres) -> int:
     """The UTM zone (WGS 84) of the median coordinate; refuses data too wide for one zone."""
-    middle = float(np.median(lon))
-    zone = min(max(int((middle + 180.0) // 6.0) + 1, 1), 60)
-    far = float(np.mean(degrees_from_meridian(lon, zone) > _FAR_DEGREES))
-    if far >= _FAR_SHARE:
+    zone = int(zones_of(np.array([np.median(lon)]))[0])
+    require_near(far_from(lon, zone), len(lon))
+    return utm_of(zone, northern=float(np.median(lat)) >= 0)
+
+
+def zones_of(lon: Metres) -> Ints:
+    """The UTM zone of each longitude."""
+    return np.clip((lon + 180.0) // 6.0 + 1, 1, 60).astype(np.int64)
+
+
+def far_from(lon: Metres, zone: int) -> int:
+    """How many longitudes are too far from a zone to be measured in it."""
+    return int(np.count_nonzero(degrees_from_meridian(lon, zone) > _FAR_DEGREES))
+
+
+def require_near(far: int, rows: int) -> None:
+    """Refuse data too wide for one zone."""
+    if far >= _FAR_SHARE * rows:
         raise BadData(
-            f"{far:.0%} of the rows lie more than {_FAR_DEGREES:.0f} degrees of longitude from the "
-            "middle of the data: one UTM zone cannot hold them",
+            f"{far / rows:.0%} of the rows lie more than {_FAR_DEGREES:.0f} degrees of longitude from "
+            "the middle of the data: one UTM zone cannot hold them",
             remedy="give a projected SRID in metres that covers the data with --srid",
         )
-    return (32600 if float(np.median(lat)) >= 0 else 32700) + zone
+
+
+def utm_of(zone: int, *, northern: bool) -> int:
+    return (32600 if northern else 32700) + zone
 
 
 def degrees_from_meridian(lon: Metres, utm: int) -> Metres:
@@ -101,10 +118,8 @@ def transform(
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
-def from_lon_lat(build: Build, lon: Metres, lat: Metres) -> tuple[Metres, Metres]:
-    """Positions in degrees as places in the build's metres."""
-    assert build.systems is not None, "the build was read without its reference systems"
-    plane = ReferenceSystem.parse(build.srid, build.systems[0])
+def from_lon_lat(plane: ReferenceSystem, lon: Metres, lat: Metres) -> tuple[Metres, Metres]:
+    """Positions in degrees as places in metres of the plane."""
     return transform(ReferenceSystem(_WGS84, pyproj.CRS.from_epsg(_WGS84)), plane, lon, lat)
 
 

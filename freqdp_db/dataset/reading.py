@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset import cleaning
@@ -48,40 +51,46 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         with progress.stage("count rows") as stage:
             counts = reader.count()
             stage.advance(counts.rows)
-            _refuse_unreadable(dataset, counts)
+            refuse_unreadable(dataset, counts)
         with progress.stage("read rows", counts.rows) as stage:
             keys = reader.objects()
-            chunks = list(reader.rows(stage.advance))
-            columns = {
-                name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)])
-                for name in ("object", "at", "x", "y")
-            }
+            columns = read_columns(reader, stage.advance)
         anchors = None
         if snap.relation is not None:
             points = find_relation(connection, *snap.relation, option="--snap anchors:")
             anchors = read_points(connection, points, postgis)
-    at, epoch_unit = columns["at"].astype(np.int64), None
-    if reader.epoch:
-        at, epoch_unit = cleaning.epoch_to_us(columns["at"])
-    order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
+    rows, order, epoch_unit = numbered_rows(columns, keys, reader)
     return Source(
-        rows=Rows(
-            _number(columns["object"].astype(np.int64), order),
-            at,
-            columns["x"],
-            columns["y"],
-        ),
+        rows=rows,
         counted=counts.rows,
-        excluded={
-            "null_object": counts.null_object,
-            "null_time": counts.null_time,
-            "null_position": counts.null_position,
-        },
-        keys=[keys[k] for k in order],
+        excluded=counts.excluded(),
+        keys=order,
         snapshot_at=snapshot_at,
         anchors=anchors,
         epoch_unit=epoch_unit,
     )
+
+
+def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:
+    """All rows without a NULL, a column each."""
+    chunks = list(reader.rows(on_rows))
+    return {
+        name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)])
+        for name in ("object", "at", "x", "y")
+    }
+
+
+def numbered_rows(
+    columns: dict[str, NDArray[Any]], keys: dict[int, str], reader: SourceReader
+) -> tuple[Rows, list[str], str | None]:
+    """Rows whose objects are numbered by their place in the order of keys; that order; the unit of
+    times that are numbers."""
+    order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
+    at, epoch_unit = columns["at"].astype(np.int64), None
+    if reader.epoch:
+        at, epoch_unit = cleaning.epoch_to_us(columns["at"])
+    rows = Rows(_number(columns["object"].astype(np.int64), order), at, columns["x"], columns["y"])
+    return rows, [keys[k] for k in order], epoch_unit
 
 
 def _number(objects: Ints, order: list[int]) -> Ints:
@@ -91,7 +100,7 @@ def _number(objects: Ints, order: list[int]) -> Ints:
     return by_value[np.searchsorted(known[by_value], objects)] if len(known) else objects
 
 
-def _refuse_unreadable(dataset: DatasetRow, counts: RowCounts) -> None:
+def refuse_unreadable(dataset: DatasetRow, counts: RowCounts) -> None:
     where = f"{dataset.source_schema}.{dataset.source_relation}"
     if counts.rows == 0:
         raise BadData(f"{where} gives no rows", remedy="check --from and --where")

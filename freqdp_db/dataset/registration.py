@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
+from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
@@ -52,6 +53,7 @@ class Registration:
     budget: str | None = None
     region: str | None = None
     period: str | None = None
+    max_exposure: str | None = None
 
 
 def positive_decimal(option: str, text: str) -> Decimal:
@@ -94,6 +96,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         "--budget", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
     )
     snap = Snap.parse(wanted.snap)
+    limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
     _require_position(wanted)
     with database.begin() as connection:
         names_of(connection, database)
@@ -112,7 +115,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
                     remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
                     "to 32760), or leave --srid out",
                 )
-        region = None if wanted.region is None else parse_region(wanted.region)
+        region = None if wanted.region is None else parse_region(connection, wanted.region)
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="--snap anchors:")
@@ -131,6 +134,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         budget=budget,
         region=region,
         period=period,
+        max_exposure=limit,
     )
 
 

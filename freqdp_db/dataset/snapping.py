@@ -51,8 +51,8 @@ class Snapped:
 
     locations: Locations
     of_row: Ids
-    row: Ints
-    """For each location, some row that is at it."""
+    row: Ints | None = None
+    """For each location of `exact`, some row that is at it."""
     anchor: Ints | None = None
     """For each location, the anchor that it is."""
 
@@ -87,16 +87,57 @@ def _number(key: Ints, x: Metres, y: Metres, pitch: float) -> tuple[Ids, Ints]:
     return number[of_row], row[order]
 
 
+@dataclass(frozen=True)
+class GridCells:
+    """Distinct cells of a grid, in order of (column, row)."""
+
+    column: Ints
+    row: Ints
+
+    @classmethod
+    def of(cls, x: Metres, y: Metres, metres: float) -> GridCells:
+        return cls.distinct(*(np.floor(c / metres).astype(np.int64) for c in (x, y)))
+
+    @classmethod
+    def distinct(cls, column: Ints, row: Ints) -> GridCells:
+        if len(column) == 0:
+            return cls(column, row)
+        left, low, height = column.min(), row.min(), int(np.ptp(row)) + 1
+        key = np.unique((column - left) * height + (row - low))
+        return cls(key // height + left, key % height + low)
+
+    def numbered(self) -> GridCells:
+        """In the order of their numbers: along the Z-order curve."""
+        order = _along_curve(self.column.astype(np.float64), self.row.astype(np.float64), 1.0)
+        return GridCells(self.column[order], self.row[order])
+
+    def locations(self, metres: float) -> Locations:
+        """The centre of each cell."""
+        u, v = self.column.astype(np.float64), self.row.astype(np.float64)
+        return Locations((u + 0.5) * metres, (v + 0.5) * metres)
+
+    def find(self, x: Metres, y: Metres, metres: float) -> Ids:
+        """The place here of the cell of each point."""
+        low, height = self.row.min(), int(self.row.max() - self.row.min()) + 1
+        known = self.column * height + (self.row - low)
+        order = np.argsort(known)
+        column, row = (np.floor(c / metres).astype(np.int64) for c in (x, y))
+        number: Ids = order.astype(np.int32)
+        found: Ids = number[np.searchsorted(known[order], column * height + (row - low))]
+        return found
+
+
+def merge_cells(one: GridCells, other: GridCells) -> GridCells:
+    """The cells of either."""
+    return GridCells.distinct(
+        np.concatenate([one.column, other.column]), np.concatenate([one.row, other.row])
+    )
+
+
 def snap_grid(x: Metres, y: Metres, metres: float) -> Snapped:
     """Cells are multiples of `metres`; the location is the cell's centre."""
-    ix = np.floor(x / metres).astype(np.int64)
-    iy = np.floor(y / metres).astype(np.int64)
-    height = int(iy.max() - iy.min()) + 1
-    key = (ix - ix.min()) * height + (iy - iy.min())
-    of_row, row = _number(key, ix.astype(np.float64), iy.astype(np.float64), 1.0)
-    u, v = ix[row].astype(np.float64), iy[row].astype(np.float64)
-    centres = Locations((u + 0.5) * metres, (v + 0.5) * metres)
-    return Snapped(centres, of_row, row)
+    cells = GridCells.of(x, y, metres).numbered()
+    return Snapped(cells.locations(metres), cells.find(x, y, metres))
 
 
 def snap_exact(x: Metres, y: Metres) -> Snapped:

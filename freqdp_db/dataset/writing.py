@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.filing import Filed, cells_of
-from freqdp_db.search.grid import levels_of
+from freqdp_db.search.grid import Grid, levels_of
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.copy.layout import Layout, line_bytes, point_bytes
 from freqdp_db.storage.records import builds
@@ -37,7 +38,7 @@ def write_build(
     ):
         start(_write_others, database, number, built, keys, frequencies, index)
         with builds.filling(database, "sample", number) as part:
-            part.copy(SAMPLE, _sample_chunks(number, built.trajectories, samples))
+            part.copy(SAMPLE, sample_chunks(number, built.trajectories, samples))
 
 
 SAMPLE = Layout(
@@ -51,14 +52,17 @@ SAMPLE = Layout(
 )
 
 
-def _sample_chunks(number: int, trajectories: Trajectories, stage: Stage) -> Iterator[NDArray[Any]]:
+def sample_chunks(
+    number: int, trajectories: Trajectories, stage: Stage, first: int = 0
+) -> Iterator[NDArray[Any]]:
+    """Rows of `sample`; first: the number of the first trajectory."""
     owner = trajectories.owner
     for begin in range(0, trajectories.samples, _CHUNK):
         part = slice(begin, begin + _CHUNK)
         mine = owner[part]
         yield SAMPLE.pack(
             build_id=number,
-            trajectory_id=mine,
+            trajectory_id=mine + first,
             seq=np.arange(begin, begin + len(mine)) - trajectories.offsets[mine] + 1,
             location_id=trajectories.location[part],
             at=trajectories.at[part],
@@ -75,21 +79,34 @@ def _write_others(
     index: Filed,
 ) -> None:
     with builds.filling(database, "segment", number) as part:
-        part.copy(SEGMENT, _segment_chunks(number, built, index))
+        part.copy(SEGMENT, segment_chunks(number, built.srid, index))
+    places = np.diff(frequencies.offsets)
+    write_small(database, number, built, keys, frequencies.tf, places, index.grid)
+
+
+def write_small(
+    database: Database,
+    number: int,
+    built: Build,
+    keys: Sequence[str],
+    tf: Ids,
+    places: Ints,
+    grid: Grid,
+) -> None:
+    """The tables that do not grow with the samples. places: how many each trajectory visits."""
     with builds.filling(database, "grid_cell", number) as part:
-        part.copy_rows(GRID_COLUMNS, _cell_rows(number, index))
+        part.copy_rows(GRID_COLUMNS, _cell_rows(number, grid))
     with builds.filling(database, "location", number) as part:
         location = LOCATION.pack(
             build_id=number,
             location_id=np.arange(len(built.locations)),
             x_m=built.locations.x,
             y_m=built.locations.y,
-            tf=frequencies.tf,
+            tf=tf,
             geom=point_bytes(*built.locations.in_source(), built.source_srid),
         )
         part.copy(LOCATION, [location])
     with builds.filling(database, "trajectory", number) as part:
-        places = np.diff(frequencies.offsets)
         part.copy_rows(
             ["build_id", "trajectory_id", "object_key", "samples", "places"],
             (
@@ -129,25 +146,25 @@ GRID_COLUMNS = [
 ]  # fmt: skip
 
 
-def _segment_chunks(number: int, built: Build, index: Filed) -> Iterator[NDArray[Any]]:
+def segment_chunks(number: int, srid: int, index: Filed, first: int = 0) -> Iterator[NDArray[Any]]:
+    """Rows of `segment`; first: the number of the first trajectory."""
     cell, segments = cells_of(index), index.segments
     for begin in range(0, len(index), _CHUNK):
         part = slice(begin, begin + _CHUNK)
         row = index.row[part]
         yield SEGMENT.pack(
             build_id=number,
-            trajectory_id=segments.trajectory[row],
+            trajectory_id=segments.trajectory[row] + first,
             seq=segments.position[row] + 1,
             cell_id=cell[part],
             from_location=segments.tail[row],
             to_location=segments.head[row],
             occurrences=segments.occurrences[row],
-            geom=line_bytes(index.ends[part], built.srid),
+            geom=line_bytes(index.ends[part], srid),
         )
 
 
-def _cell_rows(number: int, index: Filed) -> Iterator[tuple[Any, ...]]:
-    grid = index.grid
+def _cell_rows(number: int, grid: Grid) -> Iterator[tuple[Any, ...]]:
     columns = zip(
         grid.cell.tolist(),
         levels_of(grid.cell).tolist(),

@@ -8,6 +8,7 @@ delete: the neighbours of its inner samples are q itself.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -159,24 +160,91 @@ def delete_locally(
     return _fill(trajectories, locations, targets.trajectory[order], targets.location[order], count)
 
 
+@dataclass(frozen=True)
+class Carriers:
+    """Trajectories that may have to lose a place, in order of (trajectory, location)."""
+
+    trajectory: Ids
+    location: Ids
+    pf: Ids
+    loss_mm: Ints
+
+    def take(self, chosen: Ints) -> Carriers:
+        return Carriers(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+
+def to_drop(targets: TfTargets, places: int) -> Ints:
+    """From how many trajectories each place has to go."""
+    drop = np.zeros(places, np.int64)
+    drop[targets.location] = np.maximum(targets.tf.astype(np.int64) - targets.target, 0)
+    return drop
+
+
 def _cheapest_carriers(
     first: int, last: int, places: tuple[Ids, Ints, Ints], *samples: Any
 ) -> tuple[Ints, Ids, Ints]:
     """Of the trajectories of a range, those that may be the ones to lose a place."""
     pair, owner, loss = _sum_losses(first, last, *samples)
-    return _least(pair, owner, loss, *places)
+    location, drop, rank = places
+    kept = _least(location[pair], loss, drop, rank[owner])
+    return pair[kept], owner[kept], loss[kept]
 
 
-def _least(
-    pair: Ints, owner: Ids, loss: Ints, location: Ids, drop: Ints, rank: Ints
-) -> tuple[Ints, Ids, Ints]:
-    """As many pairs of each place as must go: those with the least loss, ties by rank."""
-    place = location[pair]
-    order = np.lexsort((rank[owner], loss, place))
+def _least(place: Ids, loss: Ints, drop: Ints, rank: Ints) -> Ints:
+    """As many rows of each place as must go: those with the least loss, ties by rank."""
+    order = np.lexsort((rank, loss, place))
     place = place[order]
     nth = np.arange(len(order)) - np.searchsorted(place, place)
-    kept = np.sort(order[nth < drop[place]])
-    return pair[kept], owner[kept], loss[kept]
+    return np.sort(order[nth < drop[place]])
+
+
+def cheapest_carriers(
+    trajectories: Trajectories,
+    locations: Locations,
+    frequencies: Frequencies,
+    drop: Ints,
+    rank: Ints,
+) -> Carriers:
+    """As many carriers of each place as must go: those with the least total loss."""
+    parts = map_ranges(
+        _cheapest_carriers,
+        trajectories.offsets,
+        (frequencies.location, drop, rank),
+        trajectories.offsets,
+        trajectories.location,
+        locations.x,
+        locations.y,
+        frequencies.offsets,
+        frequencies.location,
+        drop > 0,
+    )
+    pair, owner, loss = joined(parts)
+    # the least of all are among the least of each range
+    kept = _least(frequencies.location[pair], loss, drop, rank[owner])
+    pair = pair[kept]
+    return Carriers(owner[kept], frequencies.location[pair], frequencies.pf[pair], loss[kept])
+
+
+def merge_carriers(earlier: Carriers, later: Carriers, drop: Ints, rank: Ints) -> Carriers:
+    """The same of two sets of trajectories, one before the other."""
+    both = Carriers(
+        *(
+            np.concatenate([getattr(earlier, f.name), getattr(later, f.name)])
+            for f in fields(Carriers)
+        )
+    )
+    return both.take(_least(both.location, both.loss_mm, drop, rank[both.trajectory]))
+
+
+def delete_from(trajectories: Trajectories, locations: Locations, carriers: Carriers) -> EditRuns:
+    """Every occurrence of the place from each of the carriers."""
+    return _fill(
+        trajectories,
+        locations,
+        carriers.trajectory,
+        carriers.location,
+        carriers.pf.astype(np.int64),
+    )
 
 
 def delete_globally(
@@ -187,28 +255,6 @@ def delete_globally(
     rank: Ints,
 ) -> EditRuns:
     """Inter-trajectory: every occurrence from the |delta| trajectories with the least total loss."""
-    drop = np.zeros(len(locations), np.int64)
-    drop[targets.location] = np.maximum(targets.tf.astype(np.int64) - targets.target, 0)
-    places = (frequencies.location, drop, rank)
-    parts = map_ranges(
-        _cheapest_carriers,
-        trajectories.offsets,
-        places,
-        trajectories.offsets,
-        trajectories.location,
-        locations.x,
-        locations.y,
-        frequencies.offsets,
-        frequencies.location,
-        drop > 0,
-    )
-    # the least of all are among the least of each range
-    pair, owner, loss = joined(parts)
-    chosen, owner, _ = _least(pair, owner, loss, *places)
-    return _fill(
-        trajectories,
-        locations,
-        owner,
-        frequencies.location[chosen],
-        frequencies.pf[chosen].astype(np.int64),
-    )
+    drop = to_drop(targets, len(locations))
+    carriers = cheapest_carriers(trajectories, locations, frequencies, drop, rank)
+    return delete_from(trajectories, locations, carriers)

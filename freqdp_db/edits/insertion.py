@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
-from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
+from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.applying import Thinned, has_room
@@ -135,8 +136,7 @@ def growing_places(
     thinned: Trajectories, locations: Locations, targets: TfTargets
 ) -> tuple[Ids, Queries]:
     """The places whose TF must grow; and for each: so many trajectories near it that lack it."""
-    growing = np.flatnonzero(targets.target > targets.tf)
-    place = targets.location[growing]
+    place, more = growth(targets)
     frequencies = count_frequencies(thinned, len(locations))
     query_of = np.full(len(locations), -1, np.int64)
     query_of[place] = np.arange(len(place))
@@ -147,7 +147,7 @@ def growing_places(
     return place, Queries(
         locations.x[place],
         locations.y[place],
-        (targets.target[growing] - targets.tf[growing]).astype(np.int64),
+        more,
         offsets_of(query[pairs], len(place)),
         owner[pairs],
     )
@@ -168,6 +168,78 @@ def search_in_memory(
     return nearest_trajectories(index_segments(trajectories, locations, rank), queries)
 
 
+@dataclass(frozen=True)
+class Found:
+    """Trajectories that may take a place in, in order of (query, loss, rank)."""
+
+    query: Ids
+    trajectory: Ids
+    position: Ids
+    """The sample of the mechanism's input that the place would follow."""
+    loss_mm: Ints
+    empty: Ids
+    """Trajectories without a sample: nothing is near them, they are the last resort."""
+
+
+def find_takers(
+    thinned: Thinned, locations: Locations, targets: TfTargets, rank: Ints, search: Search
+) -> Found:
+    """The K nearest trajectories of each place whose TF must grow, fewer if there are none."""
+    state = thinned.trajectories
+    _, queries = growing_places(state, locations, targets)
+    found = search(state, locations, rank, queries)
+    hit = found.position >= 0
+    trajectory = found.trajectory[hit]
+    return Found(
+        owners(found.offsets)[hit],
+        trajectory,
+        thinned.position[state.offsets[trajectory] + found.position[hit]],
+        found.loss_mm[hit],
+        np.flatnonzero(state.lengths == 0).astype(np.int32),
+    )
+
+
+def growth(targets: TfTargets) -> tuple[Ids, Ints]:
+    """The places whose TF must grow, and by how many trajectories."""
+    growing = np.flatnonzero(targets.target > targets.tf)
+    more = (targets.target[growing] - targets.tf[growing]).astype(np.int64)
+    return targets.location[growing], more
+
+
+def merge_takers(earlier: Found, later: Found, more: Ints, rank: Ints) -> Found:
+    """The same of two sets of trajectories: as many of each query as it wants."""
+    query, trajectory, position, loss, empty = (
+        np.concatenate([getattr(earlier, f.name), getattr(later, f.name)]) for f in fields(Found)
+    )
+    order = np.lexsort((rank[trajectory], loss, query))
+    query = query[order]
+    nth = np.arange(len(order)) - np.searchsorted(query, query)
+    order = order[nth < more[query]]
+    return Found(query[nth < more[query]], trajectory[order], position[order], loss[order], empty)
+
+
+def insertions_into(found: Found, targets: TfTargets, rank: Ints) -> EditRuns:
+    """One occurrence of a place into each of its takers; what lacks one goes to empty ones."""
+    places, more = growth(targets)
+    lacking = more - np.bincount(found.query, minlength=len(places))
+    empty = found.empty[np.argsort(rank[found.empty], kind="stable")]
+    begin = offsets_from(lacking)
+    trajectory = np.concatenate([found.trajectory, empty[within(begin)]])
+    place = places[np.concatenate([found.query, owners(begin)])]
+    nowhere = np.zeros(begin[-1], np.int32)
+    position = np.concatenate([found.position, nowhere - 1])
+    loss = np.concatenate([found.loss_mm, nowhere])
+    order = np.lexsort((place, trajectory))
+    return EditRuns(
+        "i",
+        trajectory[order],
+        place[order],
+        np.arange(len(order) + 1, dtype=np.int64),
+        position[order],
+        loss[order],
+    )
+
+
 def insert_globally(
     thinned: Thinned,
     locations: Locations,
@@ -179,32 +251,4 @@ def insert_globally(
 
     One search per candidate, over the segments of all trajectories.
     """
-    state = thinned.trajectories
-    places, queries = growing_places(state, locations, targets)
-    found = search(state, locations, rank, queries)
-    query = owners(found.offsets)
-    trajectory = found.trajectory.copy()
-    _use_empty(trajectory, query, state.lengths, rank)
-    position = np.full(len(trajectory), -1, np.int32)
-    hit = found.position >= 0
-    position[hit] = thinned.position[state.offsets[found.trajectory[hit]] + found.position[hit]]
-    place = places[query]
-    order = np.lexsort((place, trajectory))
-    return EditRuns(
-        "i",
-        trajectory[order],
-        place[order],
-        np.arange(len(order) + 1, dtype=np.int64),
-        position[order],
-        found.loss_mm[order],
-    )
-
-
-def _use_empty(trajectory: Ids, query: Ids, lengths: Ints, rank: Ints) -> None:
-    """Last resort: what found no trajectory goes to the empty ones, in order of rank."""
-    empty = np.flatnonzero(lengths == 0)
-    empty = empty[np.argsort(rank[empty], kind="stable")].astype(np.int32)
-    missing = np.flatnonzero(trajectory < 0)
-    if len(missing):
-        nth = np.arange(len(missing)) - np.searchsorted(query[missing], query[missing])
-        trajectory[missing] = empty[nth]
+    return insertions_into(find_takers(thinned, locations, targets, rank, search), targets, rank)

@@ -9,20 +9,12 @@ side of the globe would otherwise put a whole city into one cell.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.columns.trajectories import Locations, Trajectories
-
-HOUR_US = 3_600_000_000
-DAY_US = 24 * HOUR_US
-# Time zones change their offset at quarters of an hour.
-_QUARTER_US = HOUR_US // 4
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -87,23 +79,11 @@ def _cut(values: Metres, low: float, high: float, side: int) -> Ids:
     return np.clip(np.floor((values - low) / width), 0, side - 1).astype(np.int32)
 
 
-def local_times(at: Ints, timezone: str) -> Ints:
-    """Wall-clock microseconds since 2000-01-01 00:00 in a time zone."""
-    zone = ZoneInfo(timezone)
-    quarters, which = np.unique(at // _QUARTER_US, return_inverse=True)
-    shift: NDArray[np.int64] = np.empty(len(quarters), np.int64)
-    for i, quarter in enumerate(quarters):
-        instant = _EPOCH + timedelta(microseconds=int(quarter) * _QUARTER_US)
-        offset = instant.astimezone(zone).utcoffset() or timedelta()
-        shift[i] = offset // timedelta(microseconds=1)
-    return at + shift[which]
-
-
 def hours_of_day(at: Ints, timezone: str) -> Ids:
     return (local_times(at, timezone) % DAY_US // HOUR_US).astype(np.int32)
 
 
 def on_odd_days(at: Ints, timezone: str) -> Flags:
     """Whether each time falls on an odd day, counted from 2000-01-01 (day 0) in the zone."""
-    odd: Flags = (local_times(at, timezone) // DAY_US) % 2 == 1
+    odd: Flags = local_days(at, timezone) % 2 == 1
     return odd

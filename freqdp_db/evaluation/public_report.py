@@ -43,8 +43,8 @@ def write_public_report(
     path = target(out or Path(f"{name}.public.html"), overwrite)
     if not release.granted:
         raise BadInput(
-            f"release {name!r} may not be granted: there is nothing to tell the public",
-            remedy="leave --public out",
+            f"release {name!r} is not granted: there is nothing to tell the public",
+            remedy=f"approve it first if it is held (freqdp release approve {name}), or leave --public out",
         )
     pair = _read(database, release, progress)
     with progress.stage("count"):
@@ -82,8 +82,7 @@ def _read(database: Database, release: Published, progress: Progress) -> Pair:
 
 def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Metres]:
     """In the release's own system if it is in metres, else in a UTM zone, else around the middle."""
-    srid = reader.srid()
-    own = ReferenceSystem.parse(srid, reader.definition(srid))
+    own = ReferenceSystem.parse(reader.srid, reader.definition())
     if own.metric or not len(x):
         return x, y
     degrees = ReferenceSystem(_WGS84, pyproj.CRS.from_epsg(_WGS84))

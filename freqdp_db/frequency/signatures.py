@@ -54,12 +54,15 @@ def _rank(first, last, offsets, place, pf, tf, trajectories, size):  # type: ign
     return order, candidates
 
 
-def rank_places(frequencies: Frequencies, size: int) -> Signatures:
-    """Order each trajectory's locations by pf/|tau| * ln(|D|/tf); the first `size` are its signature."""
+def rank_places(frequencies: Frequencies, size: int, trajectories: int | None = None) -> Signatures:
+    """Order each trajectory's locations by pf/|tau| * ln(|D|/tf); the first `size` are its signature.
+
+    trajectories: |D|, if these are not all of them; TF is that of all.
+    """
     offsets = frequencies.offsets
     parts = map_ranges(
         _rank, offsets, offsets, frequencies.location, frequencies.pf, frequencies.tf,
-        len(offsets) - 1, size,
+        len(offsets) - 1 if trajectories is None else trajectories, size,
     )  # fmt: skip
     order, candidates = merged(parts, join, either)
     return Signatures(order, size, candidates)

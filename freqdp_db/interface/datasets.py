@@ -10,11 +10,14 @@ from freqdp_db.dataset import dropping
 from freqdp_db.dataset.building import build_and_look
 from freqdp_db.dataset.facts import change_facts
 from freqdp_db.dataset.findings import Findings
+from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, mode_of, reached, working
+from freqdp_db.interface.engines import at_work
 from freqdp_db.progress import Progress
 from freqdp_db.release.persons import open_for_persons
 from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
@@ -26,6 +29,7 @@ from freqdp_db.storage.records.datasets import (
     find_dataset,
     list_datasets,
     other_budgets,
+    set_limit,
     untraced_sources,
 )
 from freqdp_db.storage.records.erasure import Whereabouts
@@ -38,6 +42,16 @@ class Dataset(DatasetRow, Document):
 
     budget: Budget
     build: BuildRow | None
+
+    @property
+    def limit_in_words(self) -> str:
+        """With which measured exposure its releases are granted."""
+        if self.max_exposure is None:
+            return "releases are granted to analysts however much they expose"
+        return (
+            "releases are held, and granted when they are measured to expose at most "
+            f"{100 * self.max_exposure:.3g}% of a person"
+        )
 
     def build_lines(self) -> list[str]:
         """The build in words."""
@@ -116,6 +130,7 @@ def add_dataset(
     budget: Decimal | int | str | None = None,
     region: str | None = None,
     period: str | None = None,
+    max_exposure: str | float | None = None,
 ) -> AddedDataset:
     """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
@@ -125,12 +140,15 @@ def add_dataset(
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
     budget: epsilon that the source may spend in all; None: 10, or what it has already. A view, a
         partition or a materialized view shares the budget of the tables behind it.
-    region: `WEST,SOUTH,EAST,NORTH`, period: `FROM/TO`: public facts, for methods with a guarantee
+    region: `WEST,SOUTH,EAST,NORTH`, a file of GeoJSON or WKT, or a table of polygons;
+    period: `FROM/TO`: public facts, for methods with a guarantee
         for a person. With them, a budget for persons is opened.
+    max_exposure: with which measured exposure a release is granted at most, such as `5%`.
     """
     wanted = Registration(
         name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
         None if budget is None else str(budget), region, period,
+        None if max_exposure is None else str(max_exposure),
     )  # fmt: skip
     with reached(connection) as database:
         row, is_new = register(database, wanted)
@@ -141,26 +159,52 @@ def add_dataset(
 
 
 def set_dataset(
-    connection: Connection, name: str, *, region: str | None = None, period: str | None = None
+    connection: Connection,
+    name: str,
+    *,
+    region: str | None = None,
+    period: str | None = None,
+    max_exposure: str | float | None = None,
 ) -> Dataset:
-    """Say what is public of a dataset: where and when its data may lie. None: as it was."""
-    if region is None and period is None:
-        raise BadInput("--region and --period are both missing", remedy="give one of them, or both")
+    """Say what is public of a dataset, and what its releases may expose. None: as it was.
+
+    region, period: where and when its data may lie.
+    max_exposure: with which measured exposure a release is granted to analysts at most, such as `5%`;
+        `none`: with any. Releases are held until they are measured and approved.
+    """
+    if region is None and period is None and max_exposure is None:
+        raise BadInput(
+            "--region, --period and --max-exposure are all missing", remedy="give one of them"
+        )
+    limit = None if max_exposure is None else parse_limit(str(max_exposure))
     with reached(connection) as database:
         row = find_dataset(database, name)
-        change_facts(database, row, region, period)
-        open_for_persons(database, find_dataset(database, name))
+        if region is not None or period is not None:
+            change_facts(database, row, region, period)
+            open_for_persons(database, find_dataset(database, name))
+        if max_exposure is not None:
+            set_limit(database, row.dataset_id, limit)
         return dataset(database, name)
 
 
 def build_dataset(
-    connection: Connection, name: str, *, progress: Progress | None = None
+    connection: Connection,
+    name: str,
+    *,
+    engine: str | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
 ) -> BuiltDataset:
-    """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
+    """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid.
+
+    engine, workers: as for `anonymize`.
+    """
+    chosen = choose_engine(engine, workers)
     with reached(connection) as database:
         shown = working(progress, kernels=True)
         wanted = find_dataset(database, name)
-        row, findings = build_and_look(database, wanted, shown)
+        with at_work(chosen, database, shown):
+            row, findings = build_and_look(database, wanted, shown)
         others = other_budgets(database, wanted)
         sparse = sparse_objects(database, row.build_id, 10)
     return BuiltDataset(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from freqdp_db.documents import Document, aside
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.evaluation import evaluate as evaluating
 from freqdp_db.evaluation.audit import audit as auditing
 from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
@@ -15,6 +16,7 @@ from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.public_report import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
+from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
@@ -22,6 +24,8 @@ from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import some_roads
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
+
+_NOT_SPREAD = "its metrics compare all trajectories with each other, in one process"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,20 @@ class Evaluated(Document):
     verdicts: list[Verdict]
     seed: int
     seconds: dict[str, float]
+
+    def in_words(self) -> dict[str, list[tuple[str, float, str, bool]]]:
+        """The main metrics by group: what each is, its value, its name, whether it may be published."""
+        groups = by_group(self.metrics)
+        return {
+            group: [(meaning_of(n).what, self.metrics[n], n, n in self.publishable) for n in names]
+            for group, names in groups.items()
+            if group != BESIDE
+        }
+
+    @property
+    def beside(self) -> int:
+        """How many more metrics there are."""
+        return len(by_group(self.metrics).get(BESIDE, ()))
 
 
 @dataclass(frozen=True)
@@ -55,13 +73,16 @@ def evaluate(
     roads: str | None = None,
     map: Sequence[str] | None = None,
     seed: int = evaluating.DEFAULT_SEED,
+    engine: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluated:
     """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes.
 
     roads: an edge table, for the recovery attack; map: which of its columns is which, such as
     `geom=the_geom`. seed: picks the samples, queries and resamples of the metrics.
+    engine: threads only; Dask is refused.
     """
+    choose_engine(engine, None).require_threads("evaluate", _NOT_SPREAD)
     evaluating.check_seed(seed)
     table, shown = some_roads(roads, map), working(progress)
     with reached(connection) as database:
@@ -83,15 +104,22 @@ def experiment(
     time_step: Sequence[str] | None = None,
     roads: str | None = None,
     map: Sequence[str] | None = None,
+    trips: bool = False,
+    each_trip: bool = False,
     out: Path | str | None = None,
     force: bool = False,
+    engine: str | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
     """Measure methods side by side: a table and two figures. Publishes and spends nothing.
 
     method, epsilon, objects, time_step: several of each; None: all methods, 1, all objects, "none".
+    trips: measure on trips in the dataset's region alone, as synthetic methods are compared, with a
+    resample of the objects beside them. each_trip: take every trip for an object of its own.
     out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
+    engine: threads only; Dask is refused.
     """
+    choose_engine(engine, None).require_threads("experiment", _NOT_SPREAD)
     wishes = Wishes(
         methods=method,
         epsilons=epsilon,
@@ -102,6 +130,8 @@ def experiment(
         roads=some_roads(roads, map),
         out=None if out is None else Path(out),
         overwrite=force,
+        trips=trips,
+        each_trip=each_trip,
     )
     shown = working(progress)
     with reached(connection) as database:

@@ -13,6 +13,7 @@ from freqdp_db.interface.connecting import Connection, Target, reached
 from freqdp_db.methods.registry import declarations
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.schema import upgrade
+from freqdp_db.storage.schema.removal import removal_script
 from freqdp_db.storage.schema.tables import Names
 
 
@@ -34,7 +35,7 @@ class Installed(Document):
 
 @dataclass(frozen=True)
 class Script(Document):
-    """What `init` would run, for a DBA."""
+    """What a DBA may run."""
 
     sql: str
     from_revision: str | None
@@ -86,6 +87,11 @@ def init_script(connection: Connection = None) -> Script:
     except FreqdpError as error:
         unreached = error
     return Script(upgrade.script(names, revision), revision, unreached=unreached)
+
+
+def uninstall_script(connection: Connection = None) -> Script:
+    """A script that drops both schemas and the roles. Nothing is run, and no database is asked."""
+    return Script(removal_script(Names.of(Target.of(connection).settings)), None, unreached=None)
 
 
 def doctor(connection: Connection = None) -> Diagnosis:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from freqdp_db.documents import Document, aside
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.interface.connecting import Connection, Value, reached
+from freqdp_db.interface.engines import at_work
 from freqdp_db.jobs import schedule as scheduling
-from freqdp_db.jobs.document import MAX_KEEP, JobRequest
+from freqdp_db.jobs.document import JobRequest, check_keep
 from freqdp_db.jobs.health import living_workers, require_worker_here
 from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, Planned
@@ -62,14 +65,6 @@ class EndedSchedule(Document):
 
 
 @dataclass(frozen=True)
-class Jobs(Document):
-    """Jobs, open ones first, and the workers that live."""
-
-    jobs: list[JobView]
-    workers: list[WorkerRow]
-
-
-@dataclass(frozen=True)
 class CancelledJob(Document):
     job_id: int
     state: str
@@ -108,19 +103,18 @@ def schedule(
     *,
     timezone: str = "UTC",
     keep: int | None = None,
+    hold: bool = False,
     **parameters: Value,
 ) -> Scheduled:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it.
 
     at: five cron fields, or @hourly, @daily, @weekly, @monthly, read in the time zone.
     keep: withdraw all but so many of the schedule's releases; None: keep all.
+    hold: each release is for curators only, until it is approved.
     """
     request = Request.parse(method, **parameters)
-    if keep is not None and not 1 <= keep <= MAX_KEEP:
-        raise BadInput(
-            f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
-        )
-    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep)
+    check_keep(keep)
+    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep, hold=hold)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         made = scheduling.add_schedule(database, row, asked, at, timezone)
@@ -141,7 +135,9 @@ def drop_schedule(connection: Connection, dataset: str) -> EndedSchedule:
     return EndedSchedule(ended.schedule_id, dataset, True)
 
 
-def jobs(connection: Connection = None, *, job: int | None = None, limit: int = 20) -> Jobs:
+def jobs(
+    connection: Connection = None, *, job: int | None = None, limit: int = 20
+) -> list[JobView]:
     """How jobs stand and what came of them: one, or so many: open ones, then the newest."""
     if limit < 1:
         raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
@@ -149,7 +145,13 @@ def jobs(connection: Connection = None, *, job: int | None = None, limit: int = 
         found = records.list_jobs(database, limit, job)
         if job is not None and not found:
             raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")
-        return Jobs(found, living_workers(database))
+        return found
+
+
+def workers(connection: Connection = None) -> list[WorkerRow]:
+    """The workers that live, on any machine."""
+    with reached(connection) as database:
+        return living_workers(database)
 
 
 def cancel_job(connection: Connection, job: int) -> CancelledJob:
@@ -172,6 +174,8 @@ def work(
     grace: float | str = DEFAULT_GRACE_S,
     metrics: int | None = None,
     metrics_address: str = "127.0.0.1",
+    engine: str | None = None,
+    workers: int | None = None,
     log: bool = False,
 ) -> Worked:
     """Do the jobs that were asked for, and the schedules. For the main thread: it minds signals.
@@ -179,14 +183,19 @@ def work(
     once: do what is due, then end; else until SIGTERM or SIGINT.
     lease: seconds without a sign of life after which others take a job over.
     grace: seconds to finish the job in hand after a signal; then it is given back.
-    metrics: a port to serve numbers for Prometheus on. log: write JSON lines to stderr.
+    metrics: a port to serve numbers for Prometheus on. engine, workers: as for `anonymize`; workers of
+    its own are started for each job, and stopped after it. log: write JSON lines to stderr.
     """
-    # here: only who wants numbers waits for it
+    # here: only who works waits for them
+    from freqdp_db.evaluation.gate import approve_within_limit
     from freqdp_db.jobs.metrics import exposed
 
     lease_s, grace_s = _seconds("--lease", lease), _seconds("--grace", grace)
+    chosen = partial(at_work, choose_engine(engine, workers))
     with reached(connection) as database, ExitStack() as around:
-        worker = Worker(database, lease_s=lease_s, grace_s=grace_s)
+        worker = Worker(
+            database, approve_within_limit, lease_s=lease_s, grace_s=grace_s, engine=chosen
+        )
         if log:
             around.enter_context(json_lines())
         around.enter_context(exposed(database, worker.served, metrics, metrics_address))

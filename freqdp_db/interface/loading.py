@@ -17,6 +17,7 @@ from freqdp_db.loading import csvfile, published, roadfile
 from freqdp_db.loading.city import City
 from freqdp_db.loading.csvformat import ENDINGS, CsvFormat
 from freqdp_db.loading.files import BadRows, counted, expand, total_bytes
+from freqdp_db.loading.interest import Interest
 from freqdp_db.loading.rows import SourceSamples
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Database
@@ -35,20 +36,23 @@ from freqdp_db.storage.source.plain_tables import (
 
 @dataclass(frozen=True)
 class LoadedCity(Document):
-    """A made-up city: its samples and its roads."""
+    """A made-up city: its samples, its roads and its points of interest."""
 
     table: str
     rows: int
     objects: int
     roads_table: str
     roads: int
+    poi_table: str
+    points: int
     unusable: dict[str, int]
     next: str
 
     def lines(self) -> list[str]:
         return [
             f"{self.table} has {self.rows:,} rows of {self.objects:,} objects, {self.roads_table} has "
-            f"{self.roads:,} roads. {sum(self.unusable.values()):,} rows are unusable on purpose "
+            f"{self.roads:,} roads, {self.poi_table} has {self.points:,} points of interest. "
+            f"{sum(self.unusable.values()):,} rows are unusable on purpose "
             f"({counted(self.unusable)}): the build will leave them out and say so.",
             f"Next: {self.next}",
         ]
@@ -94,6 +98,7 @@ def load_city(
     connection: Connection = None,
     into: str = "demo.city",
     roads_into: str = "demo.roads",
+    poi_into: str = "demo.poi",
     *,
     objects: int = 200,
     days: int = 7,
@@ -101,7 +106,10 @@ def load_city(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> LoadedCity:
-    """Make up a city: roads, and people and taxis that move along them. The same seed, the same city."""
+    """Make up a city: roads, points of interest, and people and taxis that move.
+
+    The same seed gives the same city.
+    """
     if seed < 0:
         raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
     city = City(objects, days, np.random.default_rng(seed))
@@ -109,23 +117,29 @@ def load_city(
     roads = road_tables.roads_table(
         parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
     )
-    if table.relation == roads.relation:
-        raise BadInput("--into and --roads-into are the same", remedy="give two names")
+    poi = _poi_table(parse_relation(poi_into, "--poi-into"), seed)
+    if len({table.relation, roads.relation, poi.relation}) < 3:
+        raise BadInput(
+            "two of --into, --roads-into and --poi-into are the same", remedy="give three names"
+        )
     mode, shown = mode_of(replace), working(progress)
     dirt: dict[str, int] = {}
     with reached(connection, check_schema=False) as database, database.begin() as session:
-        for wanted in (table, roads):
+        for wanted in (table, roads, poi):
             check_target(session, database.settings, wanted, mode)
         with shown.stage("load roads", len(city.network.source), "roads") as stage:
             lines = (road.row() for road in roadfile.city_roads(city.network))
             road_rows = road_tables.load_roads(
                 session, database.settings, roads, mode, lines, stage.advance
             )
+        points = load_table(session, database.settings, poi, mode, [_poi_columns(city.interest)])
         with shown.stage("make and load", objects, "objects") as stage:
             chunks = _city_rows(city, dirt, stage.advance)
             rows = load_table(session, database.settings, table, mode, chunks)
     following = _dataset_add(table, "object_id")
-    return LoadedCity(table.label, rows, objects, roads.label, road_rows, dirt, following)
+    return LoadedCity(
+        table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt, following
+    )
 
 
 def make_city(
@@ -136,7 +150,7 @@ def make_city(
     seed: int,
     progress: Progress,
 ) -> None:
-    """A table like that of `load_city`, without its roads."""
+    """A table like that of `load_city`, without its roads and points of interest."""
     city = City(objects, days, np.random.default_rng(seed))
     table = _city_table(relation, objects, days, seed)
     with (
@@ -285,6 +299,24 @@ def _city_table(relation: tuple[str, str], objects: int, days: int, seed: int) -
         f"seed {seed}). Nobody's data.",
         Column("speed_kmh", "float8", "Speed as the device reports it."),
     )
+
+
+def _poi_table(relation: tuple[str, str], seed: int) -> PlainTable:
+    columns = (
+        Column("id", "int8", "Number of the point."),
+        Column("category", "text", "What there is."),
+        Column("geom", "point", "Where it is, WGS 84."),
+    )
+    comment = f"Points of interest of a made-up city, seed {seed}."
+    return PlainTable(relation, columns, comment, key="id")
+
+
+def _poi_columns(found: Interest) -> Chunk:
+    return {
+        "id": np.arange(1, len(found.lon) + 1),
+        "category": found.category,
+        "geom": np.column_stack([found.lon, found.lat]),
+    }
 
 
 def _city_rows(city: City, dirt: dict[str, int], advance: Callable[[int], None]) -> Iterator[Chunk]:

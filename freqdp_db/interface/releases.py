@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.documents import Document, aside
+from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, Value, reached, working
-from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.interface.engines import at_work
+from freqdp_db.methods.registry import DEFAULT_METHOD, require_spread
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline, verification, withdrawing
 from freqdp_db.release.catalogue import Published, find_published, published
@@ -55,14 +57,21 @@ def plan(
     dataset: str,
     method: str = DEFAULT_METHOD,
     *,
+    engine: str | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
     **parameters: Value,
 ) -> Plan:
-    """What `anonymize` would spend, edit and take. Spends nothing; for the curator's eyes."""
-    request = Request.parse(method, **parameters)
+    """What `anonymize` would spend, edit and take. Spends nothing; for the curator's eyes.
+
+    engine, workers: as for `anonymize`.
+    """
+    request, chosen = Request.parse(method, **parameters), choose_engine(engine, workers)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
-        return make_plan(database, row, request, working(progress, kernels=True))
+        shown = working(progress, kernels=True)
+        with at_work(chosen, database, shown):
+            return make_plan(database, row, request, shown)
 
 
 def anonymize(
@@ -72,7 +81,10 @@ def anonymize(
     *,
     name: str | None = None,
     new_draw: bool = False,
+    hold: bool = False,
     memory: int | str = DEFAULT_MEMORY,
+    engine: str | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
     **parameters: Value,
 ) -> Anonymized:
@@ -82,17 +94,29 @@ def anonymize(
     on with; `new_draw` asks for another one.
 
     name: of the release; None: <dataset>_<n>.
+    hold: for curators only, until `approve`. So is every release of a dataset with `max_exposure`.
     memory: how much of the segments the search may hold: bytes, `256MB`, `4GB`. Less is slower; the
     result is the same.
+    engine: threads, dask, dask://host:8786 or tls://host:8786; None: FREQDP_ENGINE, or threads. The
+    result is the same. workers: how many processes `dask` starts; None: one for each core.
     parameters: those of the method, such as epsilon=1 or time_step="60s"; `methods()` lists them.
     """
     request, limit = Request.parse(method, **parameters), _bytes(memory)
+    chosen = choose_engine(engine, workers)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         shown = working(progress, kernels=True)
-        outcome = pipeline.anonymize(
-            database, row, request, shown, name=name, new_draw=new_draw, memory=limit
-        )
+        with at_work(chosen, database, shown):
+            outcome = pipeline.anonymize(
+                database,
+                row,
+                request,
+                shown,
+                name=name,
+                new_draw=new_draw,
+                hold_back=hold,
+                memory=limit,
+            )
         return Anonymized.by(database, outcome, shown)
 
 
@@ -101,10 +125,15 @@ def resume(
     name: str,
     *,
     memory: int | str = DEFAULT_MEMORY,
+    engine: str | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Anonymized:
-    """Go on with an interrupted release from its stored targets. Spends nothing."""
-    limit = _bytes(memory)
+    """Go on with an interrupted release from its stored targets. Spends nothing.
+
+    memory, engine, workers: as for `anonymize`; not necessarily those that it was begun with.
+    """
+    limit, chosen = _bytes(memory), choose_engine(engine, workers)
     with reached(connection) as database:
         row = find_release(database, name)
         if row.state != "running":
@@ -113,7 +142,8 @@ def resume(
                 remedy="`freqdp release list` shows which are running",
             )
         shown = working(progress, kernels=True)
-        verified = pipeline.run(database, row, shown, limit)
+        with at_work(chosen, database, shown):
+            verified = pipeline.run(database, row, shown, limit)
         outcome = Outcome(get_release(database, row.release_id), False, True, verified)
         return Anonymized.by(database, outcome, shown)
 
@@ -140,20 +170,30 @@ def release(connection: Connection, name: str) -> Release | Published:
         return Release.of(database, find_release(database, name))
 
 
-def verify(connection: Connection, name: str, *, progress: Progress | None = None) -> Verification:
+def verify(
+    connection: Connection,
+    name: str,
+    *,
+    engine: str | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Verification:
     """Replay the edit log and compare with the published table, row by row.
 
-    Raises VerificationFailed where they differ.
+    Raises VerificationFailed where they differ. engine, workers: as for `anonymize`.
     """
+    chosen = choose_engine(engine, workers)
     with reached(connection) as database:
         row = find_release(database, name)
         verification.require_published(row, "verified")
         shown = working(progress, kernels=True)
         request = Request.of(row)
-        build = load_build(database, row.build_id, shown)
-        world = make_world(database, build, request.method, request.values)
         relations = verification.released_relations(database, name)
-        found = verification.verify(database, row, relations, world, shown)
+        with at_work(chosen, database, shown):
+            require_spread(request.method)
+            build = load_build(database, row.build_id, shown)
+            world = make_world(database, build, request.method, request.values)
+            found = verification.verify(database, row, relations, world, shown)
     words = found.words(request)
     return Verification(name, True, **vars(found), seconds=shown.seconds, words=words)
 
@@ -172,12 +212,14 @@ def export(
     format: str,
     out: Path | str | None = None,
     *,
+    srid: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
     """Write a release to a file, with its guarantee and terms of use beside it.
 
     format: csv, geoparquet or gpkg. out: the file; None: NAME.csv, .parquet, .gpkg.
+    srid: the reference system of the file, such as 4326 for lon/lat; None: that of the release.
     force: overwrite existing files.
     """
     # here: it takes a second to load
@@ -185,4 +227,6 @@ def export(
 
     path = None if out is None else Path(out)
     with reached(connection) as database:
-        return export_release(database, name, format, path, working(progress), overwrite=force)
+        return export_release(
+            database, name, format, path, working(progress), srid=srid, overwrite=force
+        )

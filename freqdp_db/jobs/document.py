@@ -14,7 +14,17 @@ from freqdp_db.release.request import Request, check_release_name
 MAX_KEEP = 10_000
 _NEW_DRAW = Parameter("new_draw", Flag(), "Draw afresh.", False)
 _REBUILD = Parameter("rebuild", Flag(), "Make a new build first.", False)
+_HOLD = Parameter("hold", Flag(), "For curators only, until it is approved.", False)
 _KEEP = Parameter("keep", Whole(1, MAX_KEEP, "7"), "How many releases to keep.")
+
+
+def check_keep(keep: int | None) -> int | None:
+    """How many releases of a schedule stay; None: all."""
+    if keep is not None and not (isinstance(keep, int) and 1 <= keep <= MAX_KEEP):
+        raise BadInput(
+            f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
+        )
+    return keep
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,7 @@ class JobRequest:
     new_draw: bool
     rebuild: bool
     keep: int | None
+    hold: bool = False
 
     def document(self) -> dict[str, Any]:
         """As `request_release` takes it, with exact numbers."""
@@ -36,6 +47,7 @@ class JobRequest:
             "new_draw": self.new_draw,
             "rebuild": self.rebuild,
             "keep": self.keep,
+            "hold": self.hold,
         }
         return {key: value for key, value in document.items() if value is not None}
 
@@ -48,7 +60,7 @@ def parse(document: dict[str, Any]) -> JobRequest:
         raise BadInput(f"--as {name!r} is not a name", remedy="for example --as city_1")
     own = {
         p.name: p.parse(given.pop(p.name), text=False) if p.name in given else p.default
-        for p in (_NEW_DRAW, _REBUILD, _KEEP)
+        for p in (_NEW_DRAW, _REBUILD, _KEEP, _HOLD)
     }
     return JobRequest(
         Request.from_json(method, given), None if name is None else check_release_name(name), **own

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from freqdp_db.dataset.building import build
-from freqdp_db.errors import Busy, FreqdpError, NotFound
+from freqdp_db.errors import Busy, FreqdpError, NotFound, TooExposed
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize, run
@@ -18,6 +20,8 @@ from freqdp_db.storage.records.jobs import JobRow
 from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
+Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress], object]
+"""Grants a release that is held because its dataset has a limit, or raises why not."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,24 @@ class Done:
     note: str | None
 
 
-def perform(database: Database, job: JobRow, worker_id: int, progress: Progress) -> Done:
+def perform(
+    database: Database, job: JobRow, worker_id: int, progress: Progress, gate: Gate
+) -> Done:
     """Do a job, from wherever an earlier attempt left it."""
     asked = parse(job.document)
     if job.release_id is not None:
         release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
     else:
         release, resumed = _begin(database, job, worker_id, asked, progress)
+    try:
+        if release.held and not asked.hold:
+            gate(database, release, progress)
+    except TooExposed:
+        if asked.keep is not None:
+            _retire(database, release.dataset_id, asked.keep)
+        raise
     note = None if asked.keep is None else _retire(database, release.dataset_id, asked.keep)
-    return Done(release, resumed, note)
+    return Done(get_release(database, release.release_id), resumed, note)
 
 
 def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> ReleaseRow:
@@ -71,6 +84,7 @@ def _begin(
         progress,
         name=asked.name,
         new_draw=asked.new_draw,
+        hold_back=asked.hold,
         recorded=recorded,
     )
     return outcome.release, outcome.resumed
@@ -87,9 +101,13 @@ def _dataset(database: Database, dataset_id: int) -> DatasetRow:
 
 
 def _retire(database: Database, dataset_id: int, keep: int) -> str | None:
-    """Withdraw all but the newest; says which ones have to stay for now."""
+    """Withdraw all but the newest; says which ones have to stay for now.
+
+    Those that are held are counted apart: what nobody approved must not push out what analysts read.
+    """
     left = []
-    for release_id in jobs.kept_releases(database, dataset_id)[keep:]:
+    granted, held = (jobs.kept_releases(database, dataset_id, held=h)[keep:] for h in (False, True))
+    for release_id in (*granted, *held):
         release = get_release(database, release_id)
         try:
             withdraw(database, release)

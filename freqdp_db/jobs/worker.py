@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -16,6 +17,7 @@ from freqdp_db.jobs import work
 from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.schedule import fire_due
+from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.listening import Listener
 from freqdp_db.storage.records import jobs, schedules, workers
@@ -54,13 +56,21 @@ class _Stop(KeyboardInterrupt):
     """Ends the wait of a worker that has nothing to do."""
 
 
+def _threads(database: Database, progress: Progress) -> AbstractContextManager[None]:
+    """Nothing has to be made for threads."""
+    return nullcontext()
+
+
 @dataclass
 class Worker:
     """One process that serves jobs."""
 
     database: Database
+    gate: work.Gate
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
+    engine: Callable[[Database, Progress], AbstractContextManager[None]] = _threads
+    """Around the work of a job: what does it."""
     served: Served = field(default_factory=Served)
     _stopping: bool = False
     _waiting: bool = False
@@ -216,7 +226,8 @@ class Worker:
                 self._pulse = pulse
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
-                done = work.perform(own, job, worker_id, progress)
+                with self.engine(own, progress):
+                    done = work.perform(own, job, worker_id, progress, self.gate)
         except WorkInterrupted:
             return self._interrupted(job, worker_id, pulse.reason)
         except FreqdpError as error:

@@ -18,6 +18,7 @@ from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.agenda import DAY, Trips, carry_out, make_places, plan_people, plan_taxis
 from freqdp_db.loading.dirt import soil
+from freqdp_db.loading.interest import make_interest
 from freqdp_db.loading.network import Floats, Ints, make_network, to_degrees
 from freqdp_db.loading.routing import Paths, Router
 from freqdp_db.loading.rows import SourceSamples
@@ -58,7 +59,7 @@ class Chunk:
 
 
 class City:
-    """The network, the places and the cast; `chunks` plays it, as often as asked."""
+    """The network, the places, what there is, and the cast; `chunks` plays it, as often as asked."""
 
     def __init__(self, objects: int, days: int, rng: np.random.Generator) -> None:
         for option, value, most in (("--objects", objects, 1_000_000), ("--days", days, 366)):
@@ -67,8 +68,11 @@ class City:
                     f"{option} {value} is not possible", remedy=f"give a number from 1 to {most:,}"
                 )
         self.days = days
+        # a generator of their own: what moves is the same with and without them
+        (own,) = rng.spawn(1)
         self.network = make_network(rng)
         self.places = make_places(self.network, rng)
+        self.interest = make_interest(self.network, self.places, own)
         self._router = Router(self.network)
         taxis = round(objects * TAXI_SHARE)
         width = max(4, len(str(objects)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -35,10 +37,33 @@ def pf_mechanism(epsilon: Fraction, size: int) -> Mechanism:
     )
 
 
+@dataclass(frozen=True)
+class PointLists:
+    """The point lists of some trajectories, as far as they are not a matter of chance.
+
+    A list is the signature, then the next-ranked places that are in anybody's signature, then, as
+    long as it is short of 2m, uniform picks of the other places.
+    """
+
+    listed: Ints
+    """Places that each list is to have."""
+    sure: Ints
+    """So many of them are certain."""
+    place: Ids
+    pf: Ids
+    """Of those that are certain."""
+    others: Ints
+    """Places that the rest is picked from; 0 where no rest is missing."""
+    other_place: Ids
+    other_pf: Ids
+
+
 @njit(nogil=True, cache=True)
-def _split(first, last, offsets, order, place, candidates, size):  # type: ignore[no-untyped-def]
-    """Size of each point list, and from how many other places the rest of it must be picked."""
-    listed, others = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
+def _split(first, last, offsets, order, place, pf, candidates, size):  # type: ignore[no-untyped-def]
+    """The columns of `PointLists`."""
+    listed, sure = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
+    others = np.zeros(last - first, np.int64)
+    certain, left = 0, 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         known = 0
@@ -46,46 +71,87 @@ def _split(first, last, offsets, order, place, candidates, size):  # type: ignor
             if candidates[place[order[i]]]:
                 known += 1
         listed[t - first] = min(hi - lo, 2 * size)
+        sure[t - first] = min(min(hi - lo, size) + known, 2 * size)
         # more candidates than fit leave nothing to pick
-        if hi - lo > size + known and known < size:
+        if listed[t - first] > sure[t - first]:
             others[t - first] = hi - lo - size - known
-    return listed, others
+        certain += sure[t - first]
+        left += others[t - first]
+    sure_place, sure_pf = np.empty(certain, np.int32), np.empty(certain, np.int32)
+    other_place, other_pf = np.empty(left, np.int32), np.empty(left, np.int32)
+    k, r = 0, 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        end = k + sure[t - first]
+        for i in range(lo, hi):
+            entry = order[i]
+            if i - lo < size or candidates[place[entry]]:
+                if k < end:
+                    sure_place[k], sure_pf[k] = place[entry], pf[entry]
+                    k += 1
+            elif others[t - first] > 0:
+                other_place[r], other_pf[r] = place[entry], pf[entry]
+                r += 1
+    return listed, sure, sure_place, sure_pf, others, other_place, other_pf
+
+
+def point_lists(frequencies: Frequencies, signatures: Signatures) -> PointLists:
+    """The point list of each trajectory."""
+    parts = map_ranges(
+        _split, frequencies.offsets, frequencies.offsets, signatures.order, frequencies.location,
+        frequencies.pf, signatures.candidates, signatures.size,
+    )  # fmt: skip
+    return PointLists(*joined(parts))
 
 
 @njit(nogil=True, cache=True)
 def _fill_lists(  # type: ignore[no-untyped-def]
-    first, last, offsets, order, place, candidates, size, keys, key_offsets, out_offsets
-):
-    begin = out_offsets[first]
-    entry = np.empty(out_offsets[last] - begin, np.int64)
+    first, last, offsets, sure_offsets, sure_place, sure_pf,
+    key_offsets, other_place, other_pf, keys,
+):  # fmt: skip
+    begin = offsets[first]
+    size = offsets[last] - begin
+    place, pf = np.empty(size, np.int32), np.empty(size, np.int32)
     for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        k, end = out_offsets[t] - begin, out_offsets[t + 1] - begin
-        # the signature, then the next-ranked places that are in anybody's signature
-        i = lo
-        while i < hi and k < end:
-            if i - lo < size or candidates[place[order[i]]]:
-                entry[k] = order[i]
-                k += 1
-            i += 1
-        # then uniform picks of the other places
+        k, end = offsets[t] - begin, offsets[t + 1] - begin
+        for i in range(sure_offsets[t], sure_offsets[t + 1]):
+            place[k], pf[k] = sure_place[i], sure_pf[i]
+            k += 1
         if k < end:
-            rest = np.empty(key_offsets[t + 1] - key_offsets[t], np.int64)
-            r = 0
-            for i in range(lo + size, hi):
-                if not candidates[place[order[i]]]:
-                    rest[r] = order[i]
-                    r += 1
-            picked = stable_order(keys[key_offsets[t] : key_offsets[t + 1]])
+            lo = key_offsets[t]
+            picked = stable_order(keys[lo : key_offsets[t + 1]])
             for j in range(end - k):
-                entry[k + j] = rest[picked[j]]
-    return (entry,)
+                place[k + j], pf[k + j] = other_place[lo + picked[j]], other_pf[lo + picked[j]]
+    return place, pf
+
+
+def _fill(lists: PointLists, source: RandomSource) -> tuple[Ints, Ids, Ids]:
+    """Pick what the lists lack: how many places each has, the places and their PF."""
+    key_offsets = offsets_from(lists.others)
+    keys = source.uniform_words(int(key_offsets[-1]))
+    offsets = offsets_from(lists.listed)
+    parts = map_ranges(
+        _fill_lists, offsets, offsets, offsets_from(lists.sure), lists.place, lists.pf,
+        key_offsets, lists.other_place, lists.other_pf, keys,
+    )  # fmt: skip
+    place, pf = joined(parts)
+    return lists.listed, place, pf
 
 
 def perturb_pf(
     frequencies: Frequencies, signatures: Signatures, epsilon: Fraction, source: RandomSource
 ) -> PfTargets:
-    """Choose each trajectory's 2m points and draw a target for the PF of each.
+    """Choose each trajectory's 2m points and draw a target for the PF of each; see `perturb_lists`."""
+    lists = point_lists(frequencies, signatures)
+    return perturb_lists([lists], signatures.size, epsilon, source)
+
+
+def perturb_lists(
+    parts: Iterable[PointLists], size: int, epsilon: Fraction, source: RandomSource
+) -> PfTargets:
+    """Fill each trajectory's list of 2m points and draw a target for the PF of each.
+
+    parts: the lists of ranges of trajectories, one range after the other.
 
     Stage 1 (the signature): f* = max(0, noise). Stage 2 (the rest): f* = max(0, round(f - mu +
     noise)), with mu the mean of f* - f over stage 1, so that the length of the trajectory is kept.
@@ -99,39 +165,21 @@ def perturb_pf(
     Guarantee: the vectors of targets are eps-DP for that change.
     Paper: Algorithm 2, lines 1-18.
     """
-    size = signatures.size
-    offsets, entry = _point_lists(frequencies, signatures, source)
+    listed, place, pf = joined([_fill(lists, source) for lists in parts])
+    offsets = offsets_from(listed)
     trajectory = owners(offsets)
     rank = within(offsets) + 1
-    pf = frequencies.pf[entry].astype(np.int64)
-    target = _draw(pf, trajectory, rank <= size, len(offsets) - 1, size, epsilon, source)
+    target = _draw(
+        pf.astype(np.int64), trajectory, rank <= size, len(listed), size, epsilon, source
+    )
     return PfTargets(
         trajectory=trajectory,
-        location=frequencies.location[entry],
+        location=place,
         stage=np.where(rank <= size, 1, 2).astype(np.int16),
         rank=rank.astype(np.int16),
-        pf=pf.astype(np.int32),
+        pf=pf,
         target=target.astype(np.int32),
     )
-
-
-def _point_lists(
-    frequencies: Frequencies, signatures: Signatures, source: RandomSource
-) -> tuple[Ints, Ints]:
-    """Each trajectory's point list, as positions in the frequency columns."""
-    ranking = (
-        frequencies.offsets,
-        signatures.order,
-        frequencies.location,
-        signatures.candidates,
-        signatures.size,
-    )
-    listed, others = joined(map_ranges(_split, frequencies.offsets, *ranking))
-    offsets, key_offsets = offsets_from(listed), offsets_from(others)
-    keys = source.uniform_words(int(key_offsets[-1]))
-    filling = map_ranges(_fill_lists, frequencies.offsets, *ranking, keys, key_offsets, offsets)
-    (entry,) = joined(filling)
-    return offsets, entry
 
 
 def _draw(

@@ -22,6 +22,9 @@ from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.engines.held import Held, Here
+from freqdp_db.engines.ranges import add
+from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.guarantee import Guarantee
@@ -30,6 +33,7 @@ from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 if TYPE_CHECKING:
     from freqdp_db.edits.insertion import Search
     from freqdp_db.frequency.counts import Frequencies
+    from freqdp_db.methods.frequency.parts import Known
     from freqdp_db.methods.synthesis.public import Period, Region
 
 Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
@@ -62,9 +66,11 @@ class Need:
     parameter: str
     """It names the relation."""
     reader: Literal["points", "roads"]
-    """As what it is read: `Points`, or rows of roads."""
+    """As what it is read: `Points`, or a `Network` of roads."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Which parameters name columns of it; of points, their `category`."""
+    optional: bool = False
+    """Whether the method does without, where the parameter is not given."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,35 @@ class State:
         return self.trajectories.owner if self.owner is None else self.owner
 
     @cached_property
-    def frequencies(self) -> Frequencies:
-        from freqdp_db.frequency.counts import count_frequencies
+    def parts(self) -> Held:
+        """The trajectories where they are kept: in ranges with workers, or all of them here."""
+        if isinstance(self.trajectories, Spread):
+            return self.trajectories.parts
+        from freqdp_db.methods.frequency.parts import Part
 
-        return count_frequencies(self.trajectories, len(self.places))
+        whole = Part(0, self.trajectories, len(self.places))
+        return Here([(0, len(self.trajectories))], [whole])
+
+    @property
+    def shared_places(self) -> Any:
+        """The places, as an argument for functions of the parts."""
+        if isinstance(self.trajectories, Spread):
+            return self.trajectories.places
+        return self.places
+
+    @property
+    def frequencies(self) -> Frequencies:
+        """PF and TF, where all trajectories are here."""
+        assert isinstance(self.parts, Here)
+        found: Frequencies = self.parts.thing(0).frequencies
+        return found
+
+    @cached_property
+    def known(self) -> Known:
+        """What ranking the places of a part takes of all trajectories."""
+        from freqdp_db.methods.frequency.parts import Known, tf_of
+
+        return Known(add(list(self.parts.each(tf_of))), len(self.trajectories))
 
     @cached_property
     def rank(self) -> Ints:
@@ -176,6 +207,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     options: type[Options]
     draws: type[Drawn]
     logs: type[Logged]
+    spread: ClassVar[bool] = False
+    """Whether it works on the parts of a state, wherever they are kept."""
     checked: ClassVar[Mapping[str, str]] = {}
     """The counts of `check`, in words."""
 
@@ -210,7 +243,7 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def require_possible(self, options: Options, objects: int, samples: int) -> None:
         """Refuse options that make no sense for data of this size; raises BadInput."""
 
-    def require_inputs(self, options: Options, inputs: Mapping[str, Any]) -> None:
+    def require_inputs(self, options: Options, inputs: Mapping[str, Any], facts: Facts) -> None:
         """Refuse options that the inputs cannot fulfil; raises BadInput."""
 
     def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
@@ -276,6 +309,11 @@ class Method:
         return sum(shares, Decimal(0))
 
     @property
+    def spread(self) -> bool:
+        """Whether workers can do all of its steps, each on its own trajectories."""
+        return all(step.spread for step in self.steps)
+
+    @property
     def for_analysts(self) -> str:
         return self.explains or KINDS[self.kind]
 
@@ -285,11 +323,14 @@ def options_of(step: AnyStep, values: Mapping[str, Any]) -> Any:
     return step.options(**{p.name: values.get(p.name) for p in parameters_of(step.options)})
 
 
-def require_ordered(state: State) -> None:
-    """Times of a trajectory never go backwards."""
-    t = state.trajectories
+def falling_times(t: Trajectories) -> int:
+    """How many times of a trajectory go backwards."""
     begins = np.zeros(t.samples + 1, np.bool_)
     begins[t.offsets] = True
-    falling = int(((np.diff(t.at) < 0) & ~begins[1 : t.samples]).sum())
+    return int(((np.diff(t.at) < 0) & ~begins[1 : t.samples]).sum())
+
+
+def require_none_falling(falling: int) -> None:
+    """Times of a trajectory never go backwards."""
     if falling:
         raise VerificationFailed(f"{falling:,} times go backwards")

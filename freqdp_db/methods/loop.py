@@ -14,6 +14,7 @@ import numpy as np
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.spread import Spread
 from freqdp_db.mechanisms.noise import RandomSource, released_ids
 from freqdp_db.methods.contract import AnyStep, Counts, Method, State, World, options_of
 from freqdp_db.progress import Progress
@@ -71,14 +72,23 @@ def run_steps(
     time_step = values.get("time_step")
     if time_step is None:
         return state
-    from freqdp_db.edits.applying import coarsen_times
-
-    coarse = replace(state, trajectories=coarsen_times(state.trajectories, time_step))
+    coarse = replace(state, trajectories=_coarsened(state.trajectories, time_step))
     if state.areas is None:
         return coarse
     # outward, so that what was in an interval still is
     until = -(-state.areas.until // time_step) * time_step
     return replace(coarse, areas=replace(state.areas, until=until))
+
+
+def _coarsened(trajectories: Trajectories, step_us: int) -> Trajectories:
+    if isinstance(trajectories, Spread):
+        from freqdp_db.methods.frequency.parts import coarsen
+
+        parts = trajectories.parts.then(coarsen, step_us)
+        return Spread(trajectories.offsets, parts, trajectories.places)
+    from freqdp_db.edits.applying import coarsen_times
+
+    return coarsen_times(trajectories, step_us)
 
 
 @dataclass(frozen=True)

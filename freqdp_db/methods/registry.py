@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from freqdp_db.engines.held import workers_in_use
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
@@ -74,6 +75,17 @@ def _join(first: Method, then: Method) -> Method:
         needs=first.needs + then.needs,
         books=first.books or then.books,
     )
+
+
+def require_spread(method: Method) -> None:
+    """Refuse a method whose work cannot be done by workers, where workers are to do it."""
+    if workers_in_use() is not None and not method.spread:
+        able = ", ".join(name for name, known in METHODS.items() if known.spread)
+        raise BadInput(
+            f"--engine dask cannot run --method {method.name}: it looks at all trajectories at once, "
+            "and no worker has them",
+            remedy=f"use --engine threads, or one of {able}",
+        )
 
 
 def declarations() -> dict[str, Any]:

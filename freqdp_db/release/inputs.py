@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from freqdp_db.columns.build import Build
-from freqdp_db.dataset.facts import facts_of
+from freqdp_db.dataset.facts import facts_in, facts_of
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.points import read_points
+from freqdp_db.storage.source.reference import definition_of
 from freqdp_db.storage.source.roads import read_roads
 
 if TYPE_CHECKING:
@@ -26,22 +28,23 @@ def make_world(
     search: Search | None = None,
 ) -> World:
     """What the steps of a method may read."""
-    inputs = read_inputs(database, build.srid, method, values)
+    inputs = read_inputs(database, build.srid, build.timezone, method, values)
     return World(build, search, inputs, facts_of(build))
 
 
 def read_inputs(
-    database: Database, srid: int, method: Method, values: Mapping[str, Any]
+    database: Database, srid: int, timezone: str, method: Method, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that a method needs, by the parameter that names it; raises BadInput."""
-    if not method.needs:
+    needs = [n for n in method.needs if n.parameter in values or not n.optional]
+    if not needs:
         return {}
     with database.begin(snapshot=True) as connection:
-        found = {
-            need.parameter: _read(connection, srid, method, need, values) for need in method.needs
-        }
+        found = {need.parameter: _read(connection, srid, method, need, values) for need in needs}
+        postgis = names_of(connection, database).postgis
+        facts = facts_in(srid, definition_of(connection, postgis, srid, "SRID"), timezone)
     for step in method.steps:
-        step.require_inputs(options_of(step, values), found)
+        step.require_inputs(options_of(step, values), found, facts)
     return found
 
 
@@ -55,7 +58,9 @@ def _read(
         )
     relation = parse_relation(values[need.parameter], option)
     if need.reader == "roads":
-        return read_roads(connection, relation, srid, {})
+        from freqdp_db.roads.network import make_network
+
+        return make_network(read_roads(connection, relation, srid, {}))
     named = need.columns["category"]
     return read_points(
         connection, relation, srid, values[named], option=option, category_option=_option(named)

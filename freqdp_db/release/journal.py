@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,20 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.edits import Edits
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.errors import ResumeRefused, VerificationFailed
+from freqdp_db.engines.held import Held, PerRange
+from freqdp_db.engines.spread import Spread
+from freqdp_db.errors import BadInput, ResumeRefused, VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.methods.contract import AnyStep, Counts, State, World
+from freqdp_db.methods.frequency.editing import logged_of
+from freqdp_db.methods.frequency.parts import Part
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records import releases
-from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.draws import load_columns, load_edits
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow
 
 _BY_TRAJECTORY = "2:"
@@ -169,7 +176,7 @@ class ReplayJournal:
     def carry_out(
         self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
     ) -> State:
-        logged = self._load(number, "log", step.logs)
+        logged = self._log(number, step, state)
         recorded = self._steps[number]
         try:
             after: State = step.replay(world, state, drawn, logged, options)
@@ -183,14 +190,41 @@ class ReplayJournal:
             self.checked[name] = self.checked.get(name, 0) + count
         return after
 
+    def _log(self, number: int, step: AnyStep, state: State) -> Any:
+        """The log of a step; where workers keep the trajectories, each reads what concerns its own."""
+        if not isinstance(state.trajectories, Spread):
+            return self._load(number, "log", step.logs)
+        parts = state.trajectories.parts
+        reach = Reach.of(self.database)
+        return logged_of(parts.then(_own_edits, reach, self.release_id, number, _limits(parts)))
+
     def _load(self, number: int, part: Any, kind: type) -> Any:
         return load_columns(self.connection, self.database, self.release_id, number, part, kind)
 
 
+def _limits(parts: Held) -> PerRange:
+    """The trajectories of each range; none are left out at either end, so that a stray one shows."""
+    inner: list[int | None] = [first for first, _ in parts.ranges[1:]]
+    return PerRange(list(pairwise([None, *inner, None])))
+
+
+def _own_edits(
+    part: Part, reach: Reach, release_id: int, step: int, limits: tuple[int | None, int | None]
+) -> Edits:
+    """For a worker: what the log says of its trajectories."""
+    database = reach.database()
+    with database.begin(snapshot=True) as connection:
+        return load_edits(connection, database, release_id, step, limits)
+
+
 def digest(state: State) -> str:
     """Hash of the trajectories' hashes: parts of the trajectories can be hashed apart."""
-    t = state.trajectories
     whole = hashlib.sha256()
+    if isinstance(state.trajectories, Spread):
+        for hashes in state.parts.each(_part_hashes):
+            whole.update(hashes)
+        return _BY_TRAJECTORY + whole.hexdigest()
+    t = state.trajectories
     columns: list[NDArray[Any]] = [t.location, t.at]
     if state.owner is not None:
         columns.append(state.owner)
@@ -198,20 +232,37 @@ def digest(state: State) -> str:
         columns += [state.places.x[t.location], state.places.y[t.location]]
     if state.areas is not None:
         columns += [getattr(state.areas, f.name) for f in fields(state.areas)]
-    packed = [np.ascontiguousarray(column).view(np.uint8).data for column in columns]
-    widths = [column.itemsize for column in columns]
-    for begin, end in zip(t.offsets[:-1].tolist(), t.offsets[1:].tolist(), strict=True):
-        one = hashlib.sha256()
-        for data, width in zip(packed, widths, strict=True):
-            one.update(data[begin * width : end * width])
-        whole.update(one.digest())
+    whole.update(_hashes(t.offsets, columns))
     if state.members is not None:
         whole.update(state.members.tobytes())
     return _BY_TRAJECTORY + whole.hexdigest()
 
 
+def _part_hashes(part: Part) -> bytes:
+    t = part.trajectories
+    return _hashes(t.offsets, [t.location, t.at])
+
+
+def _hashes(offsets: Ints, columns: list[NDArray[Any]]) -> bytes:
+    """The hash of each trajectory, one after the other."""
+    packed = [np.ascontiguousarray(column).view(np.uint8).data for column in columns]
+    widths = [column.itemsize for column in columns]
+    found = bytearray()
+    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        one = hashlib.sha256()
+        for data, width in zip(packed, widths, strict=True):
+            one.update(data[begin * width : end * width])
+        found += one.digest()
+    return bytes(found)
+
+
 def same_digest(recorded: str | None, state: State) -> bool:
     if recorded is not None and not recorded.startswith(_BY_TRAJECTORY):
+        if isinstance(state.trajectories, Spread):
+            raise BadInput(
+                "--engine dask cannot check what version 0.1.0 recorded: one hash of all samples",
+                remedy="leave --engine out",
+            )
         return recorded == _digest_by_column(state.trajectories)
     return recorded == digest(state)
 

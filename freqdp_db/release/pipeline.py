@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.engines.held import workers_in_use
 from freqdp_db.errors import BadInput, Busy
 from freqdp_db.methods.loop import run_steps
+from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
+from freqdp_db.release.alone import require_alone
 from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
 from freqdp_db.release.request import Request, check_release_name
+from freqdp_db.release.spreading import SpreadTable, table_of
 from freqdp_db.release.table import ReleasedTable, comments
 from freqdp_db.release.verification import (
     Replayed,
@@ -63,14 +67,20 @@ def anonymize(
     *,
     name: str | None = None,
     new_draw: bool = False,
+    hold_back: bool = False,
     memory: int = DEFAULT_MEMORY,
     recorded: Recorded | None = None,
 ) -> Outcome:
-    """Publish a release, or return, join or go on with the one that answers the same request."""
+    """Publish a release, or return, join or go on with the one that answers the same request.
+
+    hold_back: for curators only, until it is approved. So is every release of a dataset with a limit.
+    """
     if name is not None:
         check_release_name(name)
+    require_spread(request.method)
     require_declared(database)
-    release, fresh = _ask(database, dataset, request, name, new_draw, recorded)
+    held = request.grantable and (hold_back or dataset.max_exposure is not None)
+    release, fresh = _ask(database, dataset, request, name, new_draw, held, recorded)
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
@@ -89,6 +99,7 @@ def _ask(
     request: Request,
     name: str | None,
     new_draw: bool,
+    held: bool,
     recorded: Recorded | None,
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
@@ -106,8 +117,8 @@ def _ask(
             if known is not None:
                 return known, False
         request.require_possible(build)
-        _require_alone(connection, database, dataset, request)
-        read_inputs(database, build.srid, request.method, request.values)
+        require_alone(connection, database, dataset, request)
+        read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)
@@ -123,6 +134,7 @@ def _ask(
             method=method,
             kind=request.method.kind,
             grantable=request.grantable,
+            held=held,
             request_hash=request_hash,
             state="running",
             software=freqdp_db.__version__,
@@ -133,24 +145,6 @@ def _ask(
         if recorded is not None:
             recorded(connection, release)
     return release, True
-
-
-def _require_alone(
-    connection: Connection, database: Database, dataset: DatasetRow, request: Request
-) -> None:
-    """Refuse to unlink what another release of the same source links again, unless told to."""
-    if request.method.kind != "unlinked":
-        return
-    out = requests.linked_releases(connection, database, dataset.account_id)
-    told = request.values.get("beside")
-    others = [name for name in out if name != told]
-    if others:
-        raise BadInput(
-            f"{others[0]} is a published release of the same source, and its true samples join both: "
-            "whoever has it undoes the unlinking",
-            remedy=f"withdraw it (freqdp release withdraw {others[0]}), or accept that with "
-            f"--beside {others[0]}",
-        )
 
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
@@ -181,6 +175,7 @@ def run(
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
     join: if another session is at work on it, wait. None: that one has published it meanwhile.
     """
+    require_spread(Request.of(release).method)
     with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
         state = releases.get_release(database, release.release_id).state
@@ -204,7 +199,9 @@ def _carry_out(
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
     build = load_build(database, release.build_id, progress)
-    search = search_within(database, release.build_id, build, memory)
+    # workers hold the segments of their ranges: how many that are is a matter of how ranges are cut
+    spread = workers_in_use() is not None
+    search = None if spread else search_within(database, release.build_id, build, memory)
     world = make_world(database, build, request.method, request.values, search)
     # two sessions write while this one works: the logs of steps, the rows, the lines, the indexes
     with database.side_by_side(2) as start:
@@ -213,7 +210,7 @@ def _carry_out(
             database, release, request.seed, progress, lambda *work: logs.append(start(*work))
         )
         state = run_steps(request.method, request.values, world, journal, progress)
-        table = ReleasedTable.of(state, build)
+        table = table_of(state, build)
         written = start(_write_points, database, release, table, progress)
         for log in logs:
             log.result()
@@ -229,47 +226,46 @@ def _carry_out(
 
 
 def _write_points(
-    database: Database, release: ReleaseRow, table: ReleasedTable, progress: Progress
+    database: Database, release: ReleaseRow, table: ReleasedTable | SpreadTable, progress: Progress
 ) -> None:
     with progress.stage("write release", table.rows) as stage:
-        staging.write_points(
-            database,
-            release.release_id,
-            table.srid,
-            table.layout,
-            _counted(table.points(), stage),
-        )
+        table.write_points(database, release.release_id, stage)
 
 
 def _index_and_compare(
     database: Database,
     release: ReleaseRow,
-    table: ReleasedTable,
+    table: ReleasedTable | SpreadTable,
     replayed: Replayed,
     progress: Progress,
     start: Callable[..., Future[None]],
 ) -> Verified:
     """Compare what was written with what was replayed, while lines are written and indexes made."""
     number = release.release_id
-    lines = start(staging.write_lines, database, number, table.srid, table.lines())
+    lines = start(table.write_lines, database, number)
     indexes = staging.start_indexes(database, number, table.layout, start)
+
+    def finish() -> None:
+        with progress.stage("finish indexes"):
+            for index in indexes:
+                index.result()
+            staging.finish_indexes(database, number)
+
     staged = staged_relations(database, number, lines.result)
-    verified = compare_rows(database, replayed, staged, progress)
-    with progress.stage("finish indexes"):
-        for index in indexes:
-            index.result()
-        staging.finish_indexes(database, number)
+    if table.in_order:
+        verified = compare_rows(database, replayed, staged, progress)
+        finish()
+    else:
+        finish()
+        verified = compare_rows(database, replayed, staged, progress)
     return verified
 
 
-def _counted(chunks: Any, stage: Any) -> Any:
-    for chunk in chunks:
-        yield chunk
-        stage.advance(len(chunk))
-
-
 def _publish(
-    database: Database, release: ReleaseRow, request: Request, table: ReleasedTable
+    database: Database,
+    release: ReleaseRow,
+    request: Request,
+    table: ReleasedTable | SpreadTable,
 ) -> None:
     origin = requests.provenance(database, release)
     staging.publish(
@@ -281,6 +277,7 @@ def _publish(
             release.name,
             release.guarantee,
             request.method.for_analysts,
+            timezone=table.timezone,
             areas=table.areas is not None,
         ),
         {
@@ -289,7 +286,7 @@ def _publish(
             "kind": release.kind,
             "parameters": request.published(),
             "guarantee": release.guarantee,
-            "granted": release.grantable,
+            "granted": release.granted,
             "rows": table.rows,
             "ledger_head": origin.ledger_head,
         },

@@ -8,6 +8,7 @@ from typing import Any
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
+from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
@@ -112,6 +113,7 @@ def make_plan(
     database: Database, dataset: DatasetRow, request: Request, progress: Progress
 ) -> Plan:
     """Run the steps on a trial draw that is thrown away."""
+    require_spread(request.method)
     row = find_build(database, dataset.require_build())
     request.require_possible(row)
     request = request.with_facts(dataset, row)

@@ -157,11 +157,11 @@ def _readable(value: Any) -> Any:
 
 
 def check_release_name(name: str) -> str:
-    """A name that leaves room for `_line` and is not one of ours."""
+    """A name that leaves room for `_line` and `_trip` and is not one of ours."""
     check_name("--as", name, MAX_NAME_BYTES)
-    if name == "catalog" or name.endswith(("_line", "_current")):
+    if name == "catalog" or name.endswith(("_line", "_trip", "_current")):
         raise BadInput(
             f"--as {name!r} is reserved",
-            remedy="choose a name that is not `catalog` and does not end in _line or _current",
+            remedy="choose a name that is not `catalog` and does not end in _line, _trip or _current",
         )
     return name

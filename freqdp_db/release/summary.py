@@ -18,6 +18,7 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import get_dataset
+from freqdp_db.storage.records.metrics import measured_value
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
 
 
@@ -29,6 +30,10 @@ class Release(ReleaseRow, Document):
     unit: str | None
     table: str
     line_table: str
+    readers: str
+    """Who may read it: analysts, or curators only."""
+    exposure: float | None
+    """What the best attacker learns of a person on average, as measured; None: never measured."""
     steps: list[StepRow]
     dataset: str = aside()
     build: BuildRow = aside()
@@ -45,6 +50,8 @@ class Release(ReleaseRow, Document):
             unit=request.method.unit,
             table=f"{schema}.{release.name}",
             line_table=f"{schema}.{release.name}_line",
+            readers=_readers(release),
+            exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
             dataset=get_dataset(database, release.dataset_id).name,
             build=find_build(database, release.build_id),
@@ -63,7 +70,10 @@ class Release(ReleaseRow, Document):
         request = Request.of(self)
         head = f"{table}: {self.state}"
         if self.state == "published":
-            head = f"Published {table}, version {self.version}: {self.rows:,} rows"
+            verb = (
+                "Published" if self.granted else "Held" if self.held else "Published for curators"
+            )
+            head = f"{verb} {table}, version {self.version}: {self.rows:,} rows"
         parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
         lines = [
             head + f" (from {self.build.samples:,} samples of {self.build.trajectories:,} objects, "
@@ -112,6 +122,7 @@ class Anonymized(Release):
             return [
                 f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}).",
                 "Nothing was drawn and nothing spent. --new-draw asks for another one.",
+                *self._next(),
             ]
         lines = super().lines()
         if self.verified is not None:
@@ -119,7 +130,23 @@ class Anonymized(Release):
             lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
         as_lines = format_relation(self.schema, f"{self.name}_line")
         lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {as_lines})")
-        return [*lines, *way_out(Request.of(self).method, self.dataset)]
+        return [*lines, *way_out(Request.of(self).method, self.dataset), *self._next()]
+
+    def _next(self) -> list[str]:
+        """What a release that is held waits for."""
+        if not self.held or self.state != "published":
+            return []
+        name = shlex.quote(self.name)
+        return [f"Held: analysts cannot read it. Next: freqdp release approve {name}"]
+
+
+def _readers(release: ReleaseRow) -> str:
+    """Who may read a release; nobody where there is none."""
+    if release.state != "published":
+        return "nobody"
+    if release.granted:
+        return "analysts"
+    return "curators (held)" if release.held else "curators"
 
 
 def way_out(method: Method, dataset: str) -> list[str]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.build import Build
+from freqdp_db.columns.days import local_days
 from freqdp_db.columns.ragged import rows_of
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.dataset.projection import to_source
 from freqdp_db.methods.contract import Areas, State
+from freqdp_db.progress import Stage
+from freqdp_db.release.comparing import Relations, compare_tables
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.copy.layout import (
     POSTGRES_EPOCH_US,
     Layout,
@@ -23,6 +27,7 @@ from freqdp_db.storage.copy.layout import (
     range_bytes,
 )
 from freqdp_db.storage.copy.wire import encode_lines
+from freqdp_db.storage.published import staging
 from freqdp_db.storage.published.staging import AREAS, POINTS
 
 _LINE_ROWS = 1 << 20
@@ -45,6 +50,10 @@ class ReleasedTable:
     areas: Areas | None
     """Each sample's, in the source's SRID."""
     srid: int
+    timezone: str
+    """Of the days that lines are cut into."""
+    in_order: ClassVar[bool] = True
+    """Whether rows can be compared as they were written, before there is an index."""
 
     @classmethod
     def of(cls, state: State, build: Build) -> ReleasedTable:
@@ -55,15 +64,35 @@ class ReleasedTable:
         else:
             x, y = to_source(build, state.places.x, state.places.y)
         areas = None if state.areas is None else _areas_in_source(build, state.areas)
-        return cls(state.trajectories, order, state.key, x, y, areas, build.source_srid)
+        return cls(
+            state.trajectories, order, state.key, x, y, areas, build.source_srid, build.timezone
+        )
 
     @property
     def rows(self) -> int:
         return self.trajectories.samples
 
     @property
+    def shown(self) -> int:
+        """How many trajectories it has."""
+        return len(self.order)
+
+    @property
     def layout(self) -> Layout:
         return POINTS if self.areas is None else AREAS
+
+    def write_points(self, database: Database, release_id: int, stage: Stage) -> None:
+        """Fill the staged table of samples."""
+        points = _counted(self.points(), stage)
+        staging.write_points(database, release_id, self.srid, self.layout, points)
+
+    def write_lines(self, database: Database, release_id: int) -> None:
+        """Fill the staged table of lines, and index it."""
+        staging.write_lines(database, release_id, self.srid, self.lines())
+
+    def compare(self, database: Database, relations: Relations, stage: Stage) -> None:
+        """Compare with stored tables; raises VerificationFailed."""
+        compare_tables(database, relations, self, stage)
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -95,21 +124,46 @@ class ReleasedTable:
                 columns["during"] = range_bytes(self.trajectories.at[source], a.until[source])
             yield self.layout.pack(**columns)
 
-    def lines(self) -> Iterator[memoryview]:
-        """Rows (trajectory_id, LineStringM) of the trajectories with at least two samples."""
+    def lines(self, *, by_day: bool = True) -> Iterator[memoryview]:
+        """Rows (trajectory_id, day, LineStringM) of the days with at least two samples.
+
+        by_day: False for releases of version 0.2.0 and before: (trajectory_id, LineStringM), over all days.
+        """
         seconds = (self.trajectories.at + POSTGRES_EPOCH_US) / 1e6
         for batch in self._batches(_LINE_ROWS):
-            batch = batch[self.trajectories.lengths[batch] >= 2]
+            first, count = self.trajectories.offsets[batch], self.trajectories.lengths[batch]
+            days = None
+            if by_day:
+                batch, days, first, count = self._days(batch)
+            whole = count >= 2
             yield encode_lines(
-                self.key[batch],
-                self.trajectories.offsets[batch],
-                self.trajectories.lengths[batch],
+                self.key[batch[whole]],
+                None if days is None else days[whole],
+                first[whole],
+                count[whole],
                 self.trajectories.location,
                 self.x,
                 self.y,
                 seconds,
                 self.srid,
             )
+
+    def _days(self, batch: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """The days of these trajectories: whose, which, the first sample of each and how many."""
+        source, offsets = rows_of(self.trajectories.offsets, batch)
+        days = local_days(self.trajectories.at[source], self.timezone)
+        begins = np.ones(len(days), np.bool_)
+        begins[1:] = np.diff(days) != 0
+        begins[offsets[:-1]] = True
+        first = np.flatnonzero(begins)
+        owner = np.searchsorted(offsets, first, side="right") - 1
+        return batch[owner], days[first], source[first], np.diff(first, append=len(days))
+
+
+def _counted(chunks: Iterator[NDArray[Any]], stage: Stage) -> Iterator[NDArray[Any]]:
+    for chunk in chunks:
+        yield chunk
+        stage.advance(len(chunk))
 
 
 def _areas_in_source(build: Build, areas: Areas) -> Areas:
@@ -135,7 +189,12 @@ def _areas_in_source(build: Build, areas: Areas) -> Areas:
 
 
 def comments(
-    name: str, guarantee: dict[str, Any], for_analysts: str, *, areas: bool = False
+    name: str,
+    guarantee: dict[str, Any],
+    for_analysts: str,
+    *,
+    timezone: str = "UTC",
+    areas: bool = False,
 ) -> dict[str, str]:
     """COMMENT ON for the two tables and their columns; `areas`: whether samples have some."""
     what = (
@@ -160,7 +219,10 @@ def comments(
         "points.geom": point,
         "points.area": "Somewhere in here, in the SRID of the source.",
         "points.during": "At some time in this interval.",
-        "line": what + " One line per trajectory of at least 2 samples.",
+        "trip": what,
+        "line": what
+        + f" One line for each day ({timezone}) of a trajectory with at least 2 samples.",
         "line.trajectory_id": "The same id as in the table of samples.",
+        "line.day": f"The day, in the time zone {timezone}.",
         "line.geom": "LineStringM: M is the time in epoch seconds.",
     }

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.progress import Progress
+from freqdp_db.release.comparing import Relations
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
+from freqdp_db.release.spreading import SpreadTable, table_of
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.published.relations import table_bytes
-from freqdp_db.storage.published.staging import KEY, staging_names
+from freqdp_db.storage.published.staging import staging_names
 from freqdp_db.storage.records.releases import ReleaseRow
-
-
-@dataclass(frozen=True)
-class Relations:
-    """The table of samples and the table of lines, each as (schema, name)."""
-
-    points: tuple[str, str]
-    lines: tuple[str, str]
-    lines_written: Callable[[], Any] = lambda: None
-    """Waits until the table of lines is there."""
-    in_order: bool = False
-    """Whether the rows stand in the order of their key: written once, and never changed."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +52,7 @@ def released_relations(database: Database, name: str) -> Relations:
 def staged_relations(database: Database, release_id: int, lines: Callable[[], Any]) -> Relations:
     """Of a release that is being made; its indexes may be in the making, too."""
     schema = database.settings.schema
-    points, line_name = staging_names(release_id)
+    points, line_name, _ = staging_names(release_id)
     return Relations((schema, points), (schema, line_name), lines, in_order=True)
 
 
@@ -97,7 +83,7 @@ class Replayed:
     """What the stored draws and logs give, each step checked on the way."""
 
     state: State
-    table: ReleasedTable
+    table: ReleasedTable | SpreadTable
     checked: dict[str, int]
 
 
@@ -110,7 +96,7 @@ def replay_steps(
         journal = ReplayJournal(connection, database, release.release_id)
         state = run_steps(request.method, request.values, world, journal, Progress())
         stage.advance(state.samples)
-    return Replayed(state, ReleasedTable.of(state, world.build), journal.checked)
+    return Replayed(state, table_of(state, world.build), journal.checked)
 
 
 def compare_rows(
@@ -119,39 +105,5 @@ def compare_rows(
     """The last state is the table."""
     table = replayed.table
     with progress.stage("compare rows", table.rows) as stage:
-        rows = (chunk.view(np.uint8) for chunk in table.points())
-        order = [] if relations.in_order else KEY
-        for size in _compare(database, relations.points, table.layout.names, order, rows):
-            stage.advance(size // table.layout.dtype.itemsize)
-        relations.lines_written()
-        lines = (np.frombuffer(chunk, np.uint8) for chunk in table.lines())
-        for _ in _compare(database, relations.lines, ["trajectory_id", "geom"], KEY[:1], lines):
-            pass
-    return Verified(table.rows, len(table.order), replayed.checked)
-
-
-def _compare(
-    database: Database,
-    relation: tuple[str, str],
-    columns: list[str],
-    order: list[str],
-    expected: Iterator[NDArray[np.uint8]],
-) -> Iterator[int]:
-    """Compare a table with the bytes that COPY would send for the expected rows."""
-    with database.begin(snapshot=True) as connection:
-        found = table_bytes(connection, relation, columns, order)
-        left = right = np.zeros(0, np.uint8)
-        while True:
-            left = left if len(left) else next(found, left)
-            right = right if len(right) else next(expected, right)
-            size = min(len(left), len(right))
-            if size == 0 and len(left) == len(right):
-                return
-            if size == 0 or not np.array_equal(left[:size], right[:size]):
-                found.close()
-                raise VerificationFailed(
-                    f"{relation[0]}.{relation[1]} does not hold the rows that its edit log gives",
-                    remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
-                )
-            left, right = left[size:], right[size:]
-            yield size
+        table.compare(database, relations, stage)
+    return Verified(table.rows, table.shown, replayed.checked)

@@ -117,6 +117,25 @@ def build_directory(frame: Frame, filed: Ints, ends: Metres, part: NDArray[np.in
     own[np.searchsorted(cells, occupied)] = np.diff(np.append(begin, len(filed)))
     segment_offsets = offsets_from(own)
     (box,) = joined(map_ranges(_boxes, segment_offsets, segment_offsets, ends, part))
+    return _with_trees(frame, cells, own, box)
+
+
+def merge_grids(one: Grid, other: Grid) -> Grid:
+    """The directory of what is filed in either, in one frame."""
+    cells = np.union1d(one.cell, other.cell)
+    own = np.zeros(len(cells), np.int64)
+    box = np.tile([np.inf, np.inf, -np.inf, -np.inf], (len(cells), 1))
+    for grid in (one, other):
+        at = np.searchsorted(cells, grid.cell)
+        own[at] += np.diff(grid.segment_offsets)
+        box[at, :2] = np.minimum(box[at, :2], grid.box[:, :2])
+        box[at, 2:] = np.maximum(box[at, 2:], grid.box[:, 2:])
+    return _with_trees(one.frame, cells, own, box)
+
+
+def _with_trees(frame: Frame, cells: Ints, own: Ints, box: Metres) -> Grid:
+    """The directory of cells that hold so many segments, in these boxes."""
+    segment_offsets = offsets_from(own)
     tree_box, tree_segments = box.copy(), own.copy()
     # a parent's id is smaller than its children's: one pass from the end gathers all subtrees
     _gather(cells, np.searchsorted(cells, cells >> 2), tree_box, tree_segments)

@@ -45,7 +45,7 @@ ALTER TABLE ${private}.spend RENAME COLUMN epsilon TO amount;
 COMMENT ON COLUMN ${private}.spend.amount IS 'In the currency of the account: epsilon for occurrences, rho for persons.';
 
 ALTER TABLE ${private}.dataset ADD COLUMN region text, ADD COLUMN period text;
-COMMENT ON COLUMN ${private}.dataset.region IS 'Public: where the data may lie, as west,south,east,north in degrees. Not read from the data.';
+COMMENT ON COLUMN ${private}.dataset.region IS 'Public: where the data may lie, as west,south,east,north in degrees, or as WKT of a polygon. Not read from the data.';
 COMMENT ON COLUMN ${private}.dataset.period IS 'Public: when the data may lie, as two moments with a slash between them. Not read from the data.';
 
 ALTER TABLE ${private}.release

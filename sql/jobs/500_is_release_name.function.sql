@@ -16,7 +16,7 @@ BEGIN
         );
     END IF;
     RETURN btrim(name, blanks) <> '' AND octet_length(convert_to(name, 'UTF8')) <= 55
-        AND name <> 'catalog' AND name NOT LIKE '%\_line' AND name NOT LIKE '%\_current';
+        AND name <> 'catalog' AND name NOT LIKE '%\_line' AND name NOT LIKE '%\_trip' AND name NOT LIKE '%\_current';
 END;
 $body$;
 

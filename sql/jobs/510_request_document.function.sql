@@ -8,11 +8,12 @@ DECLARE
     -- an option that is null is left out
     given jsonb := jsonb_strip_nulls(coalesce(request_document.options, '{}'));
     chosen text := coalesce(request_document.method, 'lg');
-    job jsonb := '{"new_draw": false, "rebuild": false}';
+    job jsonb := '{"new_draw": false, "rebuild": false, "hold": false}';
     -- what belongs to the job and not to the method
     declared jsonb := '{
         "new_draw": {"kind": "flag", "example": "true", "help": "Draw afresh."},
         "rebuild": {"kind": "flag", "example": "true", "help": "Make a new build first."},
+        "hold": {"kind": "flag", "example": "true", "help": "For curators only, until it is approved."},
         "keep": {"kind": "whole", "low": 1, "high": 10000, "example": "7", "help": "How many releases to keep."}
     }';
     key text;
@@ -33,7 +34,7 @@ BEGIN
         END IF;
         given := given || jsonb_build_object('epsilon', request_document.epsilon);
     END IF;
-    FOREACH key IN ARRAY ARRAY['new_draw', 'rebuild', 'keep'] LOOP
+    FOREACH key IN ARRAY ARRAY['new_draw', 'rebuild', 'keep', 'hold'] LOOP
         IF given ? key THEN
             job := job || jsonb_build_object(key, ${private}.check_parameter(key, declared -> key, given -> key));
         END IF;
@@ -41,12 +42,12 @@ BEGIN
     IF given ? 'as' THEN
         IF jsonb_typeof(given -> 'as') <> 'string' OR NOT ${private}.is_release_name(given ->> 'as') THEN
             RAISE EXCEPTION 'as %: not a usable name for a release', given -> 'as' USING ERRCODE = 'QF001',
-            HINT = 'up to 55 bytes, not `catalog`, and not ending in _line or _current';
+            HINT = 'up to 55 bytes, not `catalog`, and not ending in _line, _trip or _current';
         END IF;
         job := job || jsonb_build_object('as', given -> 'as');
     END IF;
     RETURN job || jsonb_build_object('method', chosen)
-        || ${private}.request_parameters(chosen, given - ARRAY['new_draw', 'rebuild', 'keep', 'as']);
+        || ${private}.request_parameters(chosen, given - ARRAY['new_draw', 'rebuild', 'keep', 'hold', 'as']);
 END;
 $body$;
 

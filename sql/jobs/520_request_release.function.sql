@@ -9,7 +9,8 @@ DECLARE
     asked jsonb := ${private}.request_document(
         request_release.method, request_release.epsilon, request_release.options
     );
-    wanted jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep'];
+    wanted jsonb := asked - ARRAY['method', 'as', 'new_draw', 'rebuild', 'keep', 'hold'];
+    declared jsonb := ${private}.find_method(asked ->> 'method');
     rebuild boolean := (asked ->> 'rebuild')::boolean;
     known record;
     built record;
@@ -20,6 +21,16 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dataset %', quote_nullable(request_release.dataset)
         USING ERRCODE = 'QF002', HINT = '`freqdp dataset list` shows what there is';
+    END IF;
+    -- what is public of the dataset belongs to the request, as whoever serves it will fill it in
+    IF declared ->> 'unit' = 'person' AND declared -> 'parameters' ? 'region' THEN
+        wanted := jsonb_strip_nulls(jsonb_build_object('region', known.region, 'period', known.period)) || wanted;
+        IF NOT wanted ?& ARRAY['region', 'period'] THEN
+            RAISE EXCEPTION 'method % guarantees something for a person: the region and the period must be public, and not be read from the data',
+                asked ->> 'method'
+            USING ERRCODE = 'QF001',
+            HINT = format('say them once: freqdp dataset set %s --region W,S,E,N --period BEGIN/END', known.name);
+        END IF;
     END IF;
     SELECT * INTO built FROM ${private}.build AS b WHERE b.build_id = known.current_build;
     IF NOT FOUND AND NOT rebuild THEN
@@ -51,5 +62,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) IS
-'Asks for a release and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep). Bad requests are refused here (SQLSTATE class QF).';
+'Asks for a release and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep), hold (for curators only, until it is approved). Bad requests are refused here (SQLSTATE class QF).';
 REVOKE ALL ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) FROM PUBLIC;

@@ -55,8 +55,8 @@ BEGIN
             answer := given;
         END IF;
     ELSIF kind IN ('name', 'box', 'stretch') THEN
-        -- a box and a stretch of time are looked at by whoever serves the request
-        IF jsonb_typeof(given) = 'string' AND length(text_given) <= 200 AND btrim(text_given) <> '' THEN
+        -- a box (or the outline of an area) and a stretch of time are looked at by whoever serves the request
+        IF jsonb_typeof(given) = 'string' AND length(text_given) <= (CASE WHEN kind = 'box' THEN 100000 ELSE 200 END) AND btrim(text_given) <> '' THEN
             answer := to_jsonb(btrim(text_given));
         END IF;
     END IF;

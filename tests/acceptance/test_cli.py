@@ -29,25 +29,27 @@ COMMANDS = {
     "release show", "release verify", "release resume", "release withdraw", "release export",
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
     "evaluate", "match", "experiment", "recommend", "release report", "worker", "jobs", "schedule add",
-    "schedule list", "schedule drop",
+    "schedule list", "schedule drop", "dataset set", "release approve", "apply", "uninstall",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {
     "dataset add": ("--from", "--object", "--time", "--geom", "--lon", "--lat", "--snap", "--srid",
                     "--timezone", "--where", "--budget"),
     "anonymize": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
-                  "--spread", "--time-step", "--as", "--new-draw", "--seed", "--memory"),
+                  "--spread", "--time-step", "--as", "--new-draw", "--hold", "--seed", "--memory"),
     "plan": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
              "--spread", "--time-step"),
     "budget": ("--raise", "--reason"),
     "ledger verify": ("--head",),
     "audit": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature", "--runs"),
     "release find": ("--object",),
-    "release export": ("--format",),
+    "release export": ("--format", "--out", "--srid", "--force"),
+    "dataset set": ("--region", "--period", "--max-exposure"),
+    "apply": ("--file", "--plan"),
     "recommend": ("--risk", "--for", "--objects", "--minutes", "--out", "--seed", "--force"),
     "init": ("--sql", "--roles"),
     "worker": ("--once", "--health", "--lease", "--grace", "--metrics", "--metrics-address"),
-    "jobs": ("--job", "--cancel", "--limit"),
+    "jobs": ("--job", "--cancel", "--limit", "--workers"),
     "schedule add": ("--at", "--timezone", "--keep", "--method", "--epsilon"),
 }  # fmt: skip
 
@@ -83,6 +85,27 @@ def test_every_command_is_documented(name: str) -> None:
     assert " ".join(command.help.split()[:3]) in " ".join(shown[1].split())
 
 
+@pytest.mark.parametrize("words", [(), ("release",)])
+def test_without_a_command_there_is_the_help(words: tuple[str, ...]) -> None:
+    code, out, err = _run(*words)
+    assert (code, err) == (0, "")
+    assert "Usage:" in out and "Commands" in out
+
+
+def test_flags_are_shown_as_flags() -> None:
+    for name in ("", *TREE):
+        _, out, _ = _run(*name.split(), "--help")
+        assert "<bool>" not in out and "BOOLEAN" not in out, name
+
+
+def _moments(found: Any) -> Iterator[str]:
+    if isinstance(found, dict | list):
+        for part in found.values() if isinstance(found, dict) else found:
+            yield from _moments(part)
+    elif isinstance(found, str) and found[:4].isdigit() and found[4:5] == "-":
+        yield found
+
+
 @pytest.mark.parametrize("group", ["db", "load", "dataset", "release", "ledger", "schedule"])
 def test_groups_show_their_commands(group: str) -> None:
     code, out, _ = _run(group, "--help")
@@ -108,6 +131,7 @@ def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[s
 SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
     (("init",), {"created", "revision", "changed", "roles_created"}),
     (("init", "--sql"), {"sql", "from_revision"}),
+    (("uninstall", "--sql"), {"sql"}),
     (("doctor",), {"ok", "findings"}),
     (("dataset", "list"), list),
     (("dataset", "show", "city"), {"name", "mapping", "budget", "build"}),
@@ -126,7 +150,8 @@ SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
     (("schedule", "list"), list),
     (("schedule", "drop", "city"), {"schedule_id", "ended"}),
     (("worker", "--once"), {"done", "refused", "failed", "cancelled", "put_off"}),
-    (("jobs",), {"jobs", "workers"}),
+    (("jobs",), list),
+    (("jobs", "--workers"), list),
     (("release", "withdraw", "r"), {"withdrawn", "was"}),
     (("dataset", "drop", "city"), {"dropped", "builds_removed"}),
     (ADD_CITY, {"name", "mapping", "budget", "budget_is_new"}),
@@ -142,6 +167,8 @@ def test_a_session_in_json(city: str) -> None:
             assert isinstance(document, expected), arguments
         else:
             assert set(document) >= expected, arguments
+        for moment in _moments(document):
+            assert len(moment) == len("2024-01-01") or moment[10] in "T/", (arguments, moment)
         # the options may as well stand at the end
         assert answer.out.count("\n") >= 1
 

@@ -74,10 +74,13 @@ def amid_copy(owner: ModuleType, relation: str, chunks: int) -> Patch:
     def patch(pause: Pause) -> None:
         real = owner.write_records
 
-        def stopping(connection: Any, target: Any, columns: Any, rows: Iterable[Any]) -> None:
+        def stopping(
+            connection: Any, target: Any, columns: Any, rows: Iterable[Any], **more: Any
+        ) -> None:
             name = target.as_string(None).rpartition(".")[2].strip('"')
             wanted = name.rstrip("0123456789").rstrip("_") == relation or name == relation
-            real(connection, target, columns, _stop_after(rows, chunks, pause) if wanted else rows)
+            chosen = _stop_after(rows, chunks, pause) if wanted else rows
+            real(connection, target, columns, chosen, **more)
 
         owner.write_records = stopping  # type: ignore[attr-defined]
 
@@ -130,7 +133,8 @@ MOMENTS: dict[str, Patch] = {
     "copy: first rows": amid_copy(staging, "staging", 1),
     "copy: more rows": amid_copy(staging, "staging", 5),
     "copy: lines": amid_copy(staging, "staging_1_line", 1),
-    "publish: before verifying": before(pipeline, "verify"),
+    "publish: before verifying": before(pipeline, "compare_rows"),
+    "publish: verified": after(pipeline, "compare_rows"),
     "publish: before": before(staging, "publish"),
     "published: still locked": after(staging, "publish"),
     "published: before sweeping": before(pipeline, "sweep_builds"),

@@ -163,7 +163,7 @@ def test_different_requests_at_once(city: str, driver: Driver) -> None:
 
 
 def test_a_run_in_progress_is_not_swept(city: str, driver: Driver) -> None:
-    first = driver.start(city, *ANONYMIZE, stop="publish: before verifying")
+    first = driver.start(city, *ANONYMIZE, stop="publish: verified")
     first.reach()
     assert leftovers(city) == ["staging_1", "staging_1_line"]
     freqdp(city, *ANONYMIZE, "--method", "pure-g").succeeded()
@@ -174,7 +174,7 @@ def test_a_run_in_progress_is_not_swept(city: str, driver: Driver) -> None:
 
 
 def test_leftovers_of_another_release_are_swept(city: str, driver: Driver) -> None:
-    _killed(city, driver, "publish: before verifying")
+    _killed(city, driver, "publish: verified")
     assert leftovers(city) == ["staging_1", "staging_1_line"]
     freqdp(city, *ANONYMIZE, "--method", "pure-g").succeeded()
     assert leftovers(city) == []

@@ -92,6 +92,12 @@ def draws(url: str) -> dict[str, tuple[Any, ...]]:
             f"FROM freqdp.{table} t GROUP BY 1",
         ):
             found[f"{table} {number}"] = tuple(rest)
+    for number, *rest in query(
+        url,
+        "SELECT step, count(*), md5(string_agg(t::text, '|' ORDER BY t::text)) "
+        "FROM freqdp.step_column t WHERE part = 'draw' GROUP BY 1",
+    ):
+        found[f"step_column {number}"] = tuple(rest)
     return found
 
 

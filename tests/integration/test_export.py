@@ -33,6 +33,7 @@ from servers import SharedServer, cloned
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
+from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.export.exporting import FORMATS, export_release
 from freqdp_db.release.withdrawing import withdraw
@@ -130,7 +131,7 @@ class Table:
     """What the release's tables hold, asked in SQL."""
 
     rows: list[Row]
-    lines: dict[int, list[tuple[float, float, float]]]
+    lines: dict[tuple[int, str], list[tuple[float, float, float]]]
     srid: int
 
 
@@ -145,17 +146,17 @@ def _table(url: str, name: str) -> Table:
         ).fetchall()
         dumped = connection.execute(
             sql.SQL(
-                "SELECT trajectory_id, ST_X(d.geom), ST_Y(d.geom), ST_M(d.geom) "
-                "FROM {}, LATERAL ST_DumpPoints(geom) AS d ORDER BY trajectory_id, d.path"
+                "SELECT trajectory_id, day::text, ST_X(d.geom), ST_Y(d.geom), ST_M(d.geom) "
+                "FROM {}, LATERAL ST_DumpPoints(geom) AS d ORDER BY trajectory_id, day, d.path"
             ).format(lines)
         ).fetchall()
         srid = connection.execute(
             sql.SQL("SELECT ST_SRID(geom) FROM {} LIMIT 1").format(points)
         ).fetchone()
     assert srid is not None
-    found: dict[int, list[tuple[float, float, float]]] = {}
-    for trajectory_id, x, y, m in dumped:
-        found.setdefault(trajectory_id, []).append((x, y, m))
+    found: dict[tuple[int, str], list[tuple[float, float, float]]] = {}
+    for trajectory_id, day, x, y, m in dumped:
+        found.setdefault((trajectory_id, day), []).append((x, y, m))
     return Table(rows, found, srid[0])
 
 
@@ -236,8 +237,8 @@ def test_gpkg_has_the_rows(database: Database, url: str, name: str, tmp_path: Pa
             rows.append((i, s, exact, *_point(blob[8:])))
         assert rows == table.rows
         lines = {}
-        for trajectory_id, blob in file.execute("SELECT trajectory_id, geom FROM lines"):
-            lines[trajectory_id] = points = _line(blob, table.srid)
+        for number, day, blob in file.execute("SELECT trajectory_id, day, geom FROM lines"):
+            lines[number, day] = points = _line(blob, table.srid)
             x, y, _ = zip(*points, strict=True)
             assert struct.unpack("<4d", blob[8:40]) == (min(x), max(x), min(y), max(y))
         assert lines == table.lines
@@ -332,7 +333,8 @@ def test_gpkg_as_gdal_reads_it(database: Database, url: str, name: str, tmp_path
     assert sorted(found.tolist()) == (np.flatnonzero(inside) + 1).tolist()
     with pytest.warns(UserWarning, match="Measured"):  # GDAL has the times of lines, pyogrio not
         meta, _, geometry, fields = pyogrio.raw.read(path, layer="lines")
-    ids = dict(zip(meta["fields"], fields, strict=True))["trajectory_id"].tolist()
+    shown = dict(zip(meta["fields"], fields, strict=True))
+    ids = zip(shown["trajectory_id"].tolist(), shown["day"].astype(str).tolist(), strict=True)
     lines = {
         i: list(struct.iter_unpack("<dd", wkb[9:])) for i, wkb in zip(ids, geometry, strict=True)
     }
@@ -362,6 +364,7 @@ def test_guarantee_stands_beside_the_file(
     words = " ".join(notice.read_text("utf-8").split())
     assert document["guarantee"]["plain"] in words
     assert "is not differentially private" in words
+    assert find_method(document["method"]).for_analysts in words
     assert "Rights in these data stay with the owner" in words
     assert all(f"- {thing}" in words for thing in document["guarantee"]["not_protected"])
     assert "NOT FOR HANDING OUT" not in words
@@ -542,3 +545,41 @@ def test_command(run_cli_on: Any, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["error"] == "AlreadyExists"
     assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_another_reference_system(
+    database: Database, url: str, tmp_path: Path, format_name: str
+) -> None:
+    """--srid: the same rows, where PostGIS has them, and a file that says so."""
+    release(database, "metres", "moved", signature=3, spread="400")
+    path, guarantee, _ = _export(database, "moved", format_name, tmp_path / "out", srid=4326)
+    assert json.loads(guarantee.read_text())["file"]["srid"] == 4326
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT ST_X(g), ST_Y(g) FROM (SELECT ST_Transform(geom, 4326) AS g "
+            "FROM freqdp_release.moved ORDER BY trajectory_id, seq) AS r"
+        ).fetchall()
+    if format_name == "csv":
+        header, *lines = path.read_text().splitlines()
+        assert header == "trajectory_id,seq,at,lon,lat"
+        found = [tuple(map(float, line.split(",")[3:])) for line in lines]
+    elif format_name == "geoparquet":
+        table = pq.read_table(path)
+        found = [_point(wkb) for wkb in table["geometry"].to_pylist()]
+        box = json.loads(table.schema.metadata[b"geo"])["columns"]["geometry"]["bbox"]
+        assert box == [min(x for x, _ in rows), min(y for _, y in rows),
+                       max(x for x, _ in rows), max(y for _, y in rows)]  # fmt: skip
+    else:
+        with closing(sqlite3.connect(path)) as file:
+            blobs = file.execute("SELECT geom FROM samples ORDER BY fid").fetchall()
+            found = [_point(blob[8:]) for (blob,) in blobs]
+            for (blob,) in file.execute("SELECT geom FROM lines"):
+                assert all(-180 <= x <= 180 and m > 1e9 for x, _, m in _line(blob, 4326))
+    assert found == rows
+
+
+def test_a_reference_system_that_is_none(database: Database, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="srid 999999"):
+        _export(database, next(iter(RELEASES)), "csv", tmp_path / "out", srid=999999)
+    assert list(tmp_path.iterdir()) == []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from library import load_city, opened
 from servers import SharedServer, cloned
 from world import freqdp, query, value
 
+from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 
 _REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
@@ -114,6 +117,31 @@ def test_a_guarantee_for_a_person_needs_public_facts(url: str) -> None:
     assert value(url, "SELECT count(*) FROM freqdp.release") == 0
 
 
+def test_a_region_with_an_outline(url: str, tmp_path: Path) -> None:
+    """From a file of GeoJSON or WKT, and from a table of polygons: the same region."""
+    query(url, "CREATE TABLE demo.area AS SELECT ST_Buffer(ST_Centroid(ST_Extent(geom)::geometry), "
+          "0.05, 8) AS geom FROM demo.roads")  # fmt: skip
+    query(url, "SELECT UpdateGeometrySRID('demo', 'area', 'geom', 4326)")
+    file, words = tmp_path / "area.geojson", tmp_path / "area.wkt"
+    file.write_text(value(url, "SELECT ST_AsGeoJSON(geom, 15) FROM demo.area"))
+    words.write_text(value(url, "SELECT ST_AsText(geom, 15) FROM demo.area"))
+    said = [
+        freqdp(url, "dataset", "set", "city", "--region", given).succeeded()["region"]
+        for given in ("demo.area", str(file), str(words))
+    ]
+    assert all(text.startswith("MULTIPOLYGON(((") for text in said)
+    # a union may begin its ring elsewhere
+    assert len({frozenset(text[15:-3].split(", ")) for text in said}) == 1
+    made = freqdp(url, "anonymize", "city", "--method", "strict", "--size", "200").succeeded()
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    out = f'SELECT count(*) FROM freqdp_release."{made["name"]}" r, demo.area a '
+    assert value(url, out + "WHERE NOT ST_DWithin(r.geom, a.geom, 0.000001)") == 0
+    query(url, "SELECT freqdp.request_release('city', 'strict', 1, jsonb_build_object('region', %s::text))",
+          words.read_text())  # fmt: skip
+    for wrong in (str(tmp_path / "none.geojson"), "demo.nothing", "POLYGON((1 1, 2 2))"):
+        freqdp(url, "dataset", "set", "city", "--region", wrong).refused("--region")
+
+
 def test_asked_for_in_sql(url: str) -> None:
     for method, options in (
         ("swap", '{"meet": "400m/2min"}'),
@@ -122,15 +150,76 @@ def test_asked_for_in_sql(url: str) -> None:
     ):
         query(url, "SELECT freqdp.request_release('city', %s, NULL, %s::jsonb)", method, options)
     with opened(url) as database:
-        assert Worker(database).serve(once=True).done == 3
+        assert Worker(database, approve_within_limit).serve(once=True).done == 3
     kinds = query(url, "SELECT kind FROM freqdp_release.catalog ORDER BY published_at")
     assert kinds == [("unlinked",), ("unlinked",), ("synthetic",)]
+
+
+def test_asked_for_in_sql_again_costs_nothing(url: str) -> None:
+    """Region and period belong to the request also where only the dataset says them."""
+    asked = "SELECT freqdp.request_release('city', 'strict', 3.5, %s::jsonb)"
+    spent = "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'"
+    for _ in range(2):  # the second time the budget, which ends at 4, could not pay for it
+        query(url, asked, '{"size": 100}')
+        with opened(url) as database:
+            assert Worker(database).serve(once=True).done == 1
+        assert value(url, spent) == 1
+    with pytest.raises(psycopg.Error, match="budget"):
+        query(url, asked, '{"size": 101}')
+    query(url, "UPDATE freqdp.dataset SET region = NULL")
+    with pytest.raises(psycopg.Error, match="must be public"):
+        query(url, asked, '{"size": 100}')
+
+
+def test_trips_on_roads(url: str, tmp_path: Path) -> None:
+    on_roads = ("anonymize", "city", "--method", "strict", "--size", "150", "--region",
+                "4.26,50.79,4.44,50.91", "--roads")  # fmt: skip
+    for table, words in (("demo.nothing", "demo.nothing"), ("demo.city", "demo.city")):
+        freqdp(url, *on_roads, table).refused(words)
+    query(url, "CREATE TABLE demo.loose AS SELECT id, 2 * id AS source, 2 * id + 1 AS target, geom "
+          "FROM demo.roads")  # fmt: skip
+    freqdp(url, *on_roads, "demo.loose").refused("--roads", "do not connect")
+    assert value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
+    made = freqdp(url, *on_roads, "demo.roads").succeeded()
+    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    far = value(
+        url,
+        "SELECT max(d) FROM (SELECT (SELECT min(ST_Distance(r.geom::geography, p.geom::geography)) "
+        f"FROM demo.roads r WHERE r.geom && ST_Expand(p.geom, 0.001)) AS d "
+        f'FROM (SELECT DISTINCT geom FROM freqdp_release."{made["name"]}") p) q',
+    )
+    assert far < 0.1
+    query(url, "UPDATE demo.roads SET geom = ST_Translate(geom, 0.0001, 0)")
+    changed = freqdp(url, "release", "verify", made["name"])
+    assert changed.code == 3 and "roads are not those" in changed.err
+
+
+def test_an_experiment_on_trips(url: str, tmp_path: Path) -> None:
+    asked = ("experiment", "city", "--method", "strict", "--method", "strict:pure", "--epsilon", "4",
+             "--seeds", "1", "--trips")  # fmt: skip
+    for more in ((), ("--each-trip",)):
+        out = tmp_path / f"found{len(more)}"
+        freqdp(url, *asked, *more, "--out", str(out)).succeeded()
+        runs = json.loads((out / "results.json").read_text())["runs"]
+        assert [run["method"] for run in runs] == ["resampled", "strict", "strict:pure"]
+        assert (runs[0]["objects"] == 60) == (not more)
+        assert "| TE trips |" in (out / "results.md").read_text()
+        for run in runs:
+            assert 0 <= run["values"]["trip.te"] <= 0.7 and 0 <= run["values"]["trip.ffp"] <= 1
+        assert runs[0]["values"]["trip.density"] < runs[1]["values"]["trip.density"]
+    assert value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
+    freqdp(url, *asked[:-1], "--each-trip").refused("--each-trip", "--trips")
+    freqdp(url, *asked, "--time-step", "60s").refused("--trips")
+    query(url, "UPDATE freqdp.dataset SET region = NULL")
+    freqdp(url, *asked).refused("region")
 
 
 def test_audit_of_a_person(url: str) -> None:
     found = freqdp(
         url, "audit", "city", "--method", "strict", "--epsilon", "2", "--runs", "4000"
     ).succeeded()
-    (finding,) = found["findings"]
-    assert finding["claimed_epsilon"] == "2" and finding["within_claim"]
-    assert finding["epsilon_at_least"] > 0.6
+    vectors, *trips = found["findings"]
+    for finding in found["findings"]:
+        assert finding["claimed_epsilon"] == "2" and finding["within_claim"]
+    assert vectors["artefact"] == "noisy_vectors" and vectors["epsilon_at_least"] > 0.6
+    assert [t["artefact"] for t in trips] == ["trajectories", "trajectories"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ SAME: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "verify_ledger": ((), ("ledger", "verify")),
     "schedules": ((), ("schedule", "list")),
     "jobs": ((), ("jobs",)),
+    "workers": ((), ("jobs", "--workers")),
     "find_object": (("nobody",), ("release", "find", "--object", "nobody")),
 }
 """Verbs that only look, their arguments, and the command."""
@@ -59,7 +61,12 @@ def url(shared_server: SharedServer) -> Iterator[str]:
 
 
 def _told(found: Any) -> Any:
-    return json.loads(json.dumps(plain(found), default=str))
+    """As JSON has it: moments in ISO form, exact numbers and paths as text."""
+    return json.loads(json.dumps(plain(found), default=_written))
+
+
+def _written(value: Any) -> str:
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def test_the_command_line_prints_the_same_document(url: str) -> None:
@@ -143,7 +150,7 @@ def test_jobs(url: str) -> None:
     assert freqdp_db.cancel_job(url, unwanted).state == "cancelled"
     served = freqdp_db.work(url)
     assert (served.done, served.exit_code) == (1, 0)
-    (shown,) = freqdp_db.jobs(url, job=job).jobs
+    (shown,) = freqdp_db.jobs(url, job=job)
     assert (shown.state, freqdp_db.release(url, shown.release).rows is None) == ("done", False)
     with pytest.raises(NotFound):
         freqdp_db.living_worker(url)
@@ -161,6 +168,21 @@ def test_loading(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         freqdp_db.load_geolife(url, str(tmp_path / "taxis"), "demo.geolife")
     assert freqdp_db.load_roads(url, "demo.copied", source="demo.roads").rows > 0
+
+
+def test_held_kept_in_a_file_and_removed(url: str, tmp_path: Path) -> None:
+    freqdp_db.anonymize(url, "city", "pure-g", epsilon="0.01", name="held_back", hold=True)
+    assert freqdp_db.release_names(url, "held") == ["held_back"]
+    assert freqdp_db.approve(url, "held_back").release == "held_back"
+    assert freqdp_db.release_names(url, "held") == []
+    assert freqdp_db.dataset_names(url) == ["city"]
+    file = tmp_path / "freqdp.toml"
+    file.write_text(
+        "[datasets.city]\nfrom = 'demo.city'\nobject = 'object_id'\ntime = 'at'\nmax_exposure = 0.5\n"
+    )
+    planned = freqdp_db.apply(url, file, plan=True)
+    assert [c.what for c in planned.changes] == ["set max_exposure to 0.5 (was not said)"]
+    assert "DROP SCHEMA" in freqdp_db.uninstall_script(url).sql
 
 
 def test_methods() -> None:

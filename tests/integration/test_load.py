@@ -49,6 +49,7 @@ def test_demo(run: Run, query: Query) -> None:
     answer = run(*small).succeeded()
     assert query("SELECT count(*) FROM demo.city") == [(answer["rows"],)]
     assert query("SELECT count(*) FROM demo.roads") == [(answer["roads"],)]
+    assert query("SELECT count(*) FROM demo.poi") == [(answer["points"],)]
     ((nulls, no_time, objects),) = query(
         "SELECT count(*) FILTER (WHERE geom IS NULL), count(*) FILTER (WHERE at IS NULL),"
         " count(DISTINCT object_id) FROM demo.city"
@@ -65,7 +66,10 @@ def test_demo(run: Run, query: Query) -> None:
     assert query(fingerprint) == before
     assert query("SELECT obj_description('demo.city'::regclass) LIKE 'Made-up%'") == [(True,)]
     indexes = query("SELECT indexname FROM pg_indexes WHERE schemaname = 'demo' ORDER BY 1")
-    assert indexes == [("roads_geom_idx",), ("roads_pkey",)]
+    expected = ["poi_geom_idx", "poi_pkey", "roads_geom_idx", "roads_pkey"]
+    assert [name for (name,) in indexes] == expected
+    same = ("--into", "demo.b", "--roads-into", "demo.c", "--poi-into", "demo.b")
+    assert "--poi-into" in run("load", "demo", *same).refused()["message"]
 
 
 def test_demo_roads_are_a_graph_of_their_lines(run: Run, query: Query) -> None:
@@ -78,6 +82,28 @@ def test_demo_roads_are_a_graph_of_their_lines(run: Run, query: Query) -> None:
         "SELECT max(abs(length_m / ST_Length(geom::geography) - 1)) FROM demo.roads"
     )
     assert worst < 0.002
+
+
+def test_demo_points_of_interest_serve_klt(run: Run, query: Query) -> None:
+    run("load", "demo", "--objects", "12", "--days", "1").succeeded()
+    ((points, categories, roadside),) = query(
+        "SELECT count(*), count(DISTINCT category), count(*) FILTER (WHERE EXISTS (SELECT FROM "
+        "demo.roads r WHERE ST_DWithin(r.geom, p.geom, 0.01))) FROM demo.poi p"
+    )
+    assert (points, categories) == (roadside, 8)
+    run("init").succeeded()
+    run(
+        "dataset", "add", "city", "--from", "demo.city", "--object", "object_id", "--time", "at",
+        "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    run("dataset", "build", "city").succeeded()
+    made = run("anonymize", "city", "--method", "klt", "--k", "3", "--poi", "demo.poi").succeeded()
+    ((few,),) = query(
+        "SELECT count(*) FROM (SELECT count(DISTINCT p.category) AS kinds FROM "
+        f"{made['table']} r LEFT JOIN demo.poi p ON ST_Intersects(r.area, p.geom) "
+        "GROUP BY r.trajectory_id, r.seq) a WHERE kinds < 3"
+    )
+    assert few == 0
 
 
 def test_csv(run: Run, query: Query, cars: Path) -> None:

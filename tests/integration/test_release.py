@@ -59,6 +59,7 @@ def test_columns_keys_and_comments(released: str) -> None:
         ("r", "at", "timestamp with time zone", True),
         ("r", "geom", "geometry(Point,4326)", True),
         ("r_line", "trajectory_id", "bigint", True),
+        ("r_line", "day", "date", True),
         ("r_line", "geom", "geometry(LineStringM,4326)", True),
     ]
     assert all(row[4] for row in columns)
@@ -80,9 +81,9 @@ def test_columns_keys_and_comments(released: str) -> None:
         "gist (geom)",
         "btree (trajectory_id, seq)",
         "gist (geom)",
-        "btree (trajectory_id)",
+        "btree (trajectory_id, day)",
     ]
-    for relation in ("r", "r_line"):
+    for relation in ("r", "r_line", "r_trip"):
         comment = value(released, f"SELECT obj_description('freqdp_release.{relation}'::regclass)")
         assert "lg" in comment
         assert "not differentially private" in comment
@@ -105,11 +106,11 @@ def test_rows_are_trajectories(released: str) -> None:
         released,
         """
         SELECT count(*) FROM (
-            SELECT trajectory_id, count(*) AS n,
+            SELECT trajectory_id, (at AT TIME ZONE 'UTC')::date AS day, count(*) AS n,
                 ST_MakeLine(ST_SetSRID(ST_MakePointM(ST_X(geom), ST_Y(geom),
                     extract(epoch FROM at)::float8), 4326) ORDER BY seq) AS made
-            FROM freqdp_release.r GROUP BY trajectory_id
-        ) p FULL JOIN freqdp_release.r_line l USING (trajectory_id)
+            FROM freqdp_release.r GROUP BY 1, 2
+        ) p FULL JOIN freqdp_release.r_line l USING (trajectory_id, day)
         WHERE (p.n >= 2) <> (l.trajectory_id IS NOT NULL)
             OR l.geom IS NOT NULL AND ST_AsEWKB(l.geom) <> ST_AsEWKB(p.made)
         """,
@@ -251,7 +252,8 @@ def test_seeded_release_is_not_private(city: str) -> None:
         "ORDER BY trajectory_id DESC, seq DESC LIMIT 1",
         "UPDATE {r}_line SET geom = ST_Reverse(geom) WHERE ctid = '(0,1)'",
         "DELETE FROM {r}_line WHERE ctid = '(0,1)'",
-        "INSERT INTO {r}_line SELECT 9223372036854775807, geom FROM {r}_line LIMIT 1",
+        "INSERT INTO {r}_line SELECT 9223372036854775807, day, geom FROM {r}_line LIMIT 1",
+        "UPDATE {r}_line SET day = day - 100 WHERE ctid = '(0,1)'",
         "UPDATE {p}.edit_run SET seq[1] = seq[1] + 1 WHERE (release_id, step, operation) = (1, 1, 'd')"
         " AND trajectory_id = 5",
         "UPDATE {p}.edit_run SET seq[1] = 1000000 WHERE (step, operation) = (1, 'd')",
@@ -553,7 +555,8 @@ def test_an_hour_of_a_release_is_found_by_its_index(released: str) -> None:
 
 @pytest.mark.parametrize("change", ["DROP TABLE {}", "ALTER TABLE {} RENAME TO elsewhere"])
 def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -> None:
-    query(released, "DROP VIEW freqdp_release.city_current")
+    query(released, "DROP VIEW freqdp_release.city_current, freqdp_release.city_current_trip")
+    query(released, "DROP VIEW freqdp_release.r_trip")
     query(released, change.format("freqdp_release.r"))
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "is not there" in answer.err

@@ -67,6 +67,33 @@ def test_each_role_does_its_part(people: dict[str, str]) -> None:
     by("admin", "release", "withdraw", "d_1")
 
 
+def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
+    add = (
+        "dataset",
+        "add",
+        "d",
+        "--from",
+        "demo.t",
+        "--object",
+        "o",
+        "--time",
+        "at",
+        "--geom",
+        "g",
+    )
+    freqdp(people["admin"], *add).succeeded()
+    freqdp(people["runner"], "dataset", "build", "d").succeeded()
+    limit = ("dataset", "set", "d", "--max-exposure", "100%")
+    freqdp(people["runner"], *limit).refused("permission denied")
+    freqdp(people["runner"], "anonymize", "d", "--hold", "--signature", "3").succeeded()
+    freqdp(people["auditor"], "release", "approve", "d_1").refused("permission denied")
+    approved = freqdp(people["admin"], "release", "approve", "d_1").succeeded()
+    assert approved["approved_by"]
+    with psycopg.connect(people["analyst"]) as connection:
+        assert connection.execute("SELECT count(*) FROM freqdp_release.d_current_trip").fetchone()
+    freqdp(people["admin"], *limit).succeeded()
+
+
 BYPASSES = [
     "INSERT INTO freqdp.spend (account_id, entry, kind, amount, reason, actor, at, previous_hash, "
     "hash) VALUES (1, 9, 'grant', 1, 'x', 'x', now(), '', '')",

@@ -18,6 +18,7 @@ from world import freqdp, query
 from freqdp_db.cli.request import declared
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import VerificationFailed
+from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods import registry
@@ -140,7 +141,7 @@ def test_the_whole_way(url: str, method: str, tmp_path: Path) -> None:
 def test_asked_for_in_sql(url: str) -> None:
     query(url, "SELECT freqdp.request_release('d', 'shift', NULL, '{\"most\": \"30s\"}')")
     with opened(url) as database:
-        assert Worker(database).serve(once=True).done == 1
+        assert Worker(database, approve_within_limit).serve(once=True).done == 1
     with pytest.raises(Exception, match="most"):
         query(url, "SELECT freqdp.request_release('d', 'shift', NULL, '{\"most\": \"x\"}')")
 

@@ -25,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 from world import freqdp, query, value
 
 from freqdp_db.errors import ConnectionFailed
+from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs import metrics
 from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.metrics import exposed
@@ -57,7 +58,7 @@ def serve(url: str, **options: float) -> tuple[Served, list[dict[str, Any]]]:
     """Do what is due, in this process; returns what was served and logged."""
     stream = io.StringIO()
     with opened(url) as database, json_lines(stream):
-        served = Worker(database, **options).serve(once=True)
+        served = Worker(database, approve_within_limit, **options).serve(once=True)
     return served, [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -343,7 +344,7 @@ def test_once_ends_when_the_database_is_gone(url: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(jobs, "claim", gone)
     begin = time.monotonic()
     with opened(url) as database, pytest.raises(ConnectionFailed):
-        Worker(database, lease_s=1).serve(once=True)
+        Worker(database, approve_within_limit, lease_s=1).serve(once=True)
     assert time.monotonic() - begin < 10
 
 
@@ -358,7 +359,7 @@ def test_once_does_not_report_for_ever(url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(jobs, "finish", gone)
     begin = time.monotonic()
     with opened(url) as database, pytest.raises(ConnectionFailed):
-        Worker(database, lease_s=3).serve(once=True)
+        Worker(database, approve_within_limit, lease_s=3).serve(once=True)
     assert time.monotonic() - begin < 20
 
 
@@ -570,7 +571,7 @@ def test_health_jobs_and_metrics(url: str) -> None:
             "freqdp_worker_busy_seconds_total": "counter",
         }
     serve(url)
-    (shown,) = freqdp(url, "jobs").succeeded()["jobs"]
+    (shown,) = freqdp(url, "jobs").succeeded()
     assert (shown["job_id"], shown["state"], shown["release"]) == (job, "done", "d_1")
     freqdp(url, "jobs", "--cancel", str(job)).refused("is done already")
     query(url, "UPDATE freqdp.worker SET stopped_at = NULL")

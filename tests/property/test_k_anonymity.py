@@ -8,36 +8,22 @@ from typing import Any
 import naive_glove
 import numpy as np
 import pytest
+from alone import MINUTE, PLACES, SECOND, WORLD, asked, carried_out, make
 from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, thorough, worlds
 
 from freqdp_db.columns.arrays import Ids
-from freqdp_db.columns.build import Build
 from freqdp_db.columns.points import Points
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import use
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import AnyStep, State, World, options_of
+from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.k_anonymity.boxes import Boxes, Origin, first_boxes
 from freqdp_db.methods.k_anonymity.diversity import count_points, fingerprint
 from freqdp_db.methods.k_anonymity.greedy import group_rows, replay_merges
 from freqdp_db.release.request import Request
-
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
-PLACES = Locations(*(np.arange(40) * s % 7_300 for s in (350.0, 910.0)))
-WORLD = World(
-    Build(
-        Trajectories(*(np.zeros(n, d) for n, d in ((1, int), (0, np.int32), (0, int), (0, int)))),
-        Locations(np.zeros(0), np.zeros(0)),
-        Clock(SECOND, MINUTE),
-        srid=32631,
-        source_srid=4326,
-    )
-)
 
 box = st.tuples(
     st.integers(0, 300), st.integers(1, 30), st.integers(0, 60), st.integers(1, 5),
@@ -133,22 +119,6 @@ def state_of(world: SmallWorld) -> State:
     return State(world.trajectories, world.locations, 1000 + world.rank)
 
 
-def asked(method: str, **values: Any) -> tuple[AnyStep, Any]:
-    request = Request.parse(method, **values)
-    (step,) = request.method.steps
-    return step, options_of(step, request.values)
-
-
-def carried_out(state: State, step: AnyStep, options: Any, world: World = WORLD) -> tuple[Any, ...]:
-    """Draw, carry out, replay, check: what was drawn, logged, made and found."""
-    drawn = step.draw(world, state, options, SeededSource(1))
-    logged, after = step.carry_out(world, state, drawn, options)
-    again = step.replay(world, state, drawn, logged, options)
-    assert np.array_equal(again.trajectories.at, after.trajectories.at)
-    assert np.array_equal(again.key, after.key)
-    return drawn, logged, after, step.check(world, state, drawn, logged, after, options)
-
-
 @thorough
 @given(
     slowly, st.integers(2, 4), st.sampled_from([None, "1km/10min", "100m/60s"]),
@@ -176,15 +146,6 @@ def test_glove_keeps_its_promise(
         )  # fmt: skip
         if inside.shape[1] and widest is None:
             assert len(np.unique(side.owner[inside.any(axis=1)])) >= k
-
-
-def make(*rows: list[tuple[int, float]]) -> State:
-    """(place, minutes) of each sample."""
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([p for r in rows for p, _ in r], np.int32)
-    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
-    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
-    return State(Trajectories(offsets, location, at, start), PLACES, np.arange(len(rows))[::-1])
 
 
 def test_everybody_at_one_place() -> None:

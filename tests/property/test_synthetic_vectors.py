@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from freqdp_db.methods.synthesis import adatrace, dpt
 from freqdp_db.methods.synthesis.baseline import cell_trips
 from freqdp_db.methods.synthesis.layout import Grids
-from freqdp_db.methods.synthesis.plan import SCALE, Plan, second_round
+from freqdp_db.methods.synthesis.plan import LARGEST_BOUND, SCALE, SIZE_CLASSES, Plan, second_round
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.methods.synthesis.vectors import (
     _arguments,
@@ -105,6 +105,23 @@ def test_a_forgotten_clip_is_caught() -> None:
         ):
             broken += sum(int(v) ** 2 for v in vector) > told.bound**2
     assert broken > 10
+
+
+@ACCOUNTINGS
+@pytest.mark.parametrize("size_class", range(SIZE_CLASSES))
+def test_clips_stay_in_range_however_many_trips_objects_have(pure: bool, size_class: int) -> None:
+    """Also where everybody has thousands; and they are kept then, too."""
+    sizes = np.zeros(SIZE_CLASSES, np.int64)
+    sizes[size_class] = 1000
+    plan = second_round(REGION, PERIOD, 1000, sizes, Fraction(1, 10), pure=pure)
+    assert all(SCALE <= s.bound <= LARGEST_BOUND for s in plan.statistics)
+    trips = small_trips(3, 1, wild=True)
+    for vector, statistic in zip(
+        vectors_of(trips, plan, 0, pure=pure), plan.statistics, strict=True
+    ):
+        entries = [int(v) for v in vector]
+        size = sum(entries) if pure else sum(v * v for v in entries)
+        assert size <= (statistic.bound if pure else statistic.bound**2)
 
 
 @given(st.lists(st.integers(1, 2**20), min_size=1, max_size=50), st.integers(2**16, 2**30))

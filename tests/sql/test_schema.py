@@ -237,7 +237,7 @@ def test_released_columns_have_comments(released: str) -> None:
     )
     assert columns == [
         *(("job_1", name, True) for name in ("trajectory_id", "seq", "at", "geom")),
-        *(("job_1_line", name, True) for name in ("trajectory_id", "geom")),
+        *(("job_1_line", name, True) for name in ("trajectory_id", "day", "geom")),
     ]
 
 

@@ -1,4 +1,4 @@
-"""A database of version 0.1.0, from a dump of one: its releases, ledger, jobs and schedule go on."""
+"""Databases of versions 0.1.0 and 0.2.0, from dumps of them: releases, ledger, jobs, schedules go on."""
 
 from __future__ import annotations
 
@@ -11,29 +11,34 @@ import pytest
 from library import opened
 from world import freqdp, query
 
+from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.server.binaries import find_binaries
 
-_DUMP = Path(__file__).with_name("installed_0_1_0.sql.gz")
+_DUMPS = Path(__file__).parent
 _RELEASES = ("vans_1", "seeded", "coarse", "pure_g", "pure_l", "closed", "radius", "vans_2")
 
 
-@pytest.fixture
-def upgraded(empty_database_url: str, template_db: str) -> str:
+def _upgraded(url: str, dump: str) -> str:
     """The dump restored and upgraded; the template has made the roles that it grants rights to."""
     done = subprocess.run(
-        [find_binaries().program("psql"), "-q", "-v", "ON_ERROR_STOP=1", empty_database_url],
-        input=gzip.decompress(_DUMP.read_bytes()).decode(),
+        [find_binaries().program("psql"), "-q", "-v", "ON_ERROR_STOP=1", url],
+        input=gzip.decompress((_DUMPS / dump).read_bytes()).decode(),
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, **find_binaries().relocation()},
     )
     assert done.returncode == 0, done.stderr
-    heads = query(empty_database_url, "SELECT entry, hash FROM freqdp.spend ORDER BY spend_id")
-    freqdp(empty_database_url, "init").succeeded()
-    assert query(empty_database_url, "SELECT entry, hash FROM freqdp.spend ORDER BY 1") == heads
-    return empty_database_url
+    heads = query(url, "SELECT account_id, entry, hash FROM freqdp.spend ORDER BY spend_id")
+    freqdp(url, "init").succeeded()
+    assert query(url, "SELECT account_id, entry, hash FROM freqdp.spend ORDER BY spend_id") == heads
+    return url
+
+
+@pytest.fixture
+def upgraded(empty_database_url: str, template_db: str) -> str:
+    return _upgraded(empty_database_url, "installed_0_1_0.sql.gz")
 
 
 def test_everything_goes_on(upgraded: str) -> None:
@@ -74,9 +79,33 @@ def test_what_was_answered_is_not_drawn_again(
 def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
     query(upgraded, "UPDATE freqdp.schedule SET next_at = now()")
     with opened(upgraded) as database:
-        served = Worker(database).serve(once=True)
+        served = Worker(database, approve_within_limit).serve(once=True)
     assert (served.done, served.refused, served.failed) == (2, 0, 0)
     assert query(upgraded, "SELECT method, state FROM freqdp.job ORDER BY job_id") == [
         ("lg", "done"), ("pure-g", "done"), ("gl", "done"),
     ]  # fmt: skip
     freqdp(upgraded, "ledger", "verify").succeeded()
+
+
+def test_from_0_2_0(empty_database_url: str, template_db: str, tmp_path: Path) -> None:
+    """Its lines go over all days and it has no trips; what comes next is as it is now."""
+    url = _upgraded(empty_database_url, "installed_0_2_0.sql.gz")
+    for name in ("vans_1", "vans_2"):
+        freqdp(url, "release", "verify", name).succeeded()
+        assert freqdp(url, "release", "show", name).succeeded()["readers"] == "analysts"
+    out = str(tmp_path / "vans.gpkg")
+    freqdp(url, "release", "export", "vans_1", "--format", "gpkg", "--out", out).succeeded()
+    answered = freqdp(url, "anonymize", "vans", "--epsilon", "1", "--signature", "3").succeeded()
+    assert (answered["name"], answered["existed"]) == ("vans_1", True)
+    query(url, "UPDATE freqdp.schedule SET next_at = now()")
+    with opened(url) as database:
+        served = Worker(database, approve_within_limit).serve(once=True)
+    assert (served.done, served.refused, served.failed) == (2, 0, 0)
+    # the views of the newest release are ours, and now there are three of them
+    now = query(url, "SELECT obj_description('freqdp_release.vans_current'::regclass)")
+    assert "that analysts may read of dataset vans: now vans_3" in now[0][0]
+    assert query(url, "SELECT count(*) > 0 FROM freqdp_release.vans_current_trip") == [(True,)]
+    for name in ("vans_3", "vans_2", "vans_1"):
+        freqdp(url, "release", "withdraw", name).succeeded()
+    freqdp(url, "ledger", "verify").succeeded()
+    assert query(url, "SELECT count(*) FROM freqdp_release.catalog") == [(0,)]

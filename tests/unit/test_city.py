@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from freqdp_db.errors import BadInput
+from freqdp_db.loading.agenda import make_places
 from freqdp_db.loading.city import Chunk, City
 from freqdp_db.loading.dirt import SHARES
 from freqdp_db.loading.network import LON, make_network, to_degrees
@@ -162,3 +163,46 @@ def test_small_and_uneven_casts(objects: int) -> None:
     chunks = list(City(objects, 1, np.random.default_rng(1)).chunks())
     assert sum(c.objects for c in chunks) == objects
     assert sum(len(np.unique(c.samples.object_id)) for c in chunks) <= objects
+
+
+def test_points_of_interest_change_nothing_that_moves(city: City) -> None:
+    again = City(60, 7, np.random.default_rng(1)).interest
+    other = City(60, 7, np.random.default_rng(2)).interest
+    assert (city.interest.lon == again.lon).all()
+    assert (city.interest.category == again.category).all()
+    assert len(other.lon) != len(again.lon) or (other.lon != again.lon).any()
+    # what is drawn for those who move is what it would be without points
+    plain = np.random.default_rng(1)
+    network = make_network(plain)
+    places = make_places(network, plain)
+    assert (places.hotspots == city.places.hotspots).all()
+    assert (plain.permutation(60) < 6).tolist() == city._taxi.tolist()
+
+
+def test_offices_are_where_many_go_and_schools_are_not(city: City) -> None:
+    lon, lat = to_degrees(
+        *(side[city.places.hotspots] for side in (city.network.x, city.network.y))
+    )
+    found = city.interest
+    away = np.hypot((found.lon[:, None] - lon) * 70.4, (found.lat[:, None] - lat) * 111.2).min(
+        axis=1
+    )
+    near = {c: (away[found.category == c] < 0.4).mean() for c in (b"office", b"school")}
+    assert near[b"office"] > 1.4 * near[b"school"]
+    _, counts = np.unique(found.category, return_counts=True)
+    assert len(counts) == 8
+    assert counts.min() > 50
+
+
+def test_people_meet(chunk: Chunk) -> None:
+    """As 60 taxis of a real city do: a handful of times a week and more, and nearly all of them."""
+    good = _clean(chunk)
+    samples = chunk.samples.take(np.flatnonzero(good))
+    _, who = np.unique(samples.object_id, return_inverse=True)
+    window = samples.at_us // 300_000_000
+    cell = np.column_stack([np.floor(samples.x / 0.0071), np.floor(samples.y / 0.0045), window])
+    there = np.unique(np.column_stack([cell, who]), axis=0)
+    _, crowd, size = np.unique(there[:, :3], axis=0, return_inverse=True, return_counts=True)
+    met = np.bincount(there[size[crowd.ravel()] > 1, 3].astype(np.int64), minlength=60)
+    assert 5 <= np.median(met) <= 100
+    assert (met == 0).mean() < 0.1

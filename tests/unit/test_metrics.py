@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from freqdp_db.columns.days import HOUR_US, local_times
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks import linking
@@ -15,7 +16,7 @@ from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
-from freqdp_db.evaluation.pair import HOUR_US, Pair, hours_of_day, local_times, on_odd_days
+from freqdp_db.evaluation.pair import Pair, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import losses as utility
 from freqdp_db.evaluation.utility.divergence import jensen_shannon, mutual_information
 from freqdp_db.evaluation.utility.losses import (

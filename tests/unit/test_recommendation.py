@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from synthetic_world import small_city
 
+from freqdp_db.dataset.limits import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import (
     Candidate,
@@ -33,7 +34,7 @@ from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, dr
 from freqdp_db.evaluation.recommendation.purposes import PURPOSES, find_purpose, in_words, kept
 from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
 from freqdp_db.evaluation.recommendation.trying import split
-from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes, parse_risk
+from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes
 from freqdp_db.methods.contract import KINDS
 
 LIMIT = 0.05
@@ -243,13 +244,13 @@ def test_span() -> None:
     [("5%", 0.05), (" 5 % ", 0.05), ("0.05", 0.05), ("0.1%", 0.001), ("100%", 1.0)],
 )
 def test_risks(text: str, risk: float) -> None:
-    assert parse_risk(text) == risk
+    assert parse_share("--risk", text) == risk
 
 
 @pytest.mark.parametrize("text", ["5", "1", "0", "-5%", "101%", "0.05%", "nan", "some", "", "%"])
 def test_bad_risks(text: str) -> None:
     with pytest.raises(BadInput, match=r"risk .* is not a share between 0\.1% and 100%"):
-        parse_risk(text)
+        parse_share("--risk", text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1441", "nan", "inf", "soon", ""])

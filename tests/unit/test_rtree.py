@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from freqdp_db.release.export import rtree
-from freqdp_db.release.export.rtree import RTree, insert_rows
+from freqdp_db.release.export.rtree import RTree, create_rtree, insert_into, insert_rows, set_root
 
 
 @pytest.mark.parametrize("count", [0, 1, 51, 52, 102, 2601, 2602, 7000])
@@ -24,10 +24,10 @@ def test_finds_what_a_scan_finds(
     width, height = draw.exponential(3000, (2, count))
     with closing(sqlite3.connect(":memory:")) as file:
         file.execute(f"PRAGMA page_size = {page}")
-        tree = RTree(file, "t")
+        tree = RTree(create_rtree(file, "t"), insert_into(file, "t"))
         for part in np.array_split(np.arange(count), 9):
             tree.add((x[part], (x + width)[part]), (y[part], (y + height)[part]))
-        tree.finish()
+        set_root(file, "t", tree.finish())
         assert file.execute("SELECT rtreecheck('t')").fetchone() == ("ok",)
         assert file.execute("SELECT count(*) FROM t").fetchone() == (count,)
         for _ in range(20):

@@ -12,7 +12,7 @@ import pytest
 
 import freqdp_db
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.accounting import (
     best_guess,
     best_guess_any,
@@ -32,7 +32,6 @@ from freqdp_db.methods.synthesis.noisy import Draw, plan_of, spent
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, second_round
 from freqdp_db.methods.synthesis.public import MINUTE_US
-from freqdp_db.methods.synthesis.roads import Roads
 from freqdp_db.methods.synthesis.trips import cut_trips
 from tests.synthetic_world import PERIOD, REGION, small_city, small_trips
 
@@ -149,39 +148,6 @@ def test_trips_are_possible(drawn: Draw, every: int) -> None:
     assert strict.check_trips(released, 300, REGION, PERIOD, parameters)["trips"] == 300
 
 
-def town(blocks: int = 60) -> Roads:
-    """Streets every 400 m, both ways; and a piece that is not connected."""
-    column, row = np.meshgrid(np.arange(blocks), np.arange(45))
-    x, y = column.ravel() * 400.0 + 100, row.ravel() * 400.0 + 100
-    number = np.arange(len(x)).reshape(45, blocks)
-    source = np.concatenate([number[:, :-1].ravel(), number[:-1].ravel(), [len(x)]])
-    target = np.concatenate([number[:, 1:].ravel(), number[1:].ravel(), [len(x) + 1]])
-    return Roads(
-        np.append(x, [50.0, 60.0]), np.append(y, [50.0, 50.0]), source.astype(np.int32),
-        target.astype(np.int32), np.full(len(source), 400.0),
-    )  # fmt: skip
-
-
-def test_samples_lie_on_roads(drawn: Draw) -> None:
-    parameters = replace(SMALL, every_us=30_000_000)
-    log, released = strict.carry_out(drawn, REGION, PERIOD, parameters, town())
-    strict.check_trips(released, 300, REGION, PERIOD, parameters)
-    off = np.minimum(
-        np.abs((released.places.x - 100 + 200) % 400 - 200),
-        np.abs((released.places.y - 100 + 200) % 400 - 200),
-    )
-    assert off.max() <= 2.6  # half a step of the lattice
-    again = strict.replay(drawn, log, REGION, PERIOD, parameters, town())
-    assert (released.trajectories.location == again.trajectories.location).all()
-
-
-def test_roads_that_do_not_connect_are_refused(drawn: Draw) -> None:
-    scattered = replace(town(), source=np.zeros(1, np.int32), target=np.ones(1, np.int32),
-                        length=np.ones(1))  # fmt: skip
-    with pytest.raises(BadInput, match="do not connect"):
-        strict.carry_out(drawn, REGION, PERIOD, SMALL, scattered)
-
-
 def test_check_fails_for_what_is_not_so(drawn: Draw) -> None:
     log, released = strict.carry_out(drawn, REGION, PERIOD, SMALL)
     fast = replace(released, places=Locations(released.places.x * 1.3, released.places.y))
@@ -230,11 +196,11 @@ def test_baselines_give_possible_trips() -> None:
 # --- who sees what --------------------------------------------------------------------------------
 
 FOLDER = Path(freqdp_db.__file__).parent / "methods" / "synthesis"
-DECLARE = {"kinds", "places_and_times", "parameters"}
+DECLARE = {"areas", "kinds", "places_and_times", "parameters"}
 SEE_DATA = {"trips", "vectors", "measuring", "baseline", "adatrace", "dpt"}
 PUBLIC_SIDE = (
     "strict", "estimation", "lengths", "smoothing", "fitting", "walks", "lines", "sampling",
-    "streams", "roads", "noisy", "plan", "layout", "parameters", "public",
+    "streams", "roads", "routes", "driving", "inside", "noisy", "plan", "layout", "parameters", "public",
 )  # fmt: skip
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.days import HOUR_US
 from freqdp_db.columns.ragged import offsets_from, within
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.pair import HOUR_US, Pair
+from freqdp_db.evaluation.pair import Pair
 from freqdp_db.frequency.counts import count_frequencies
 
 KNOWN_SAMPLES = (1, 2, 4, 10)

@@ -42,12 +42,15 @@ def proportion(hits: Numbers, runs: int, alpha: float) -> tuple[Numbers, Numbers
     return low, high
 
 
-def log_ratio(often: Numbers, seldom: Numbers, runs: int, alpha: float) -> tuple[Numbers, Numbers]:
-    """Interval for ln(p / q) from hits of p and q; each proportion may miss with half of alpha."""
+def log_ratio(
+    often: Numbers, seldom: Numbers, runs: int, alpha: float, delta: float = 0.0
+) -> tuple[Numbers, Numbers]:
+    """Interval for ln((p - delta) / q) from hits; each proportion may miss with half of alpha."""
     p_low, p_high = proportion(often, runs, alpha / 2)
     q_low, q_high = proportion(seldom, runs, alpha / 2)
     with np.errstate(divide="ignore"):
-        return np.log(p_low) - np.log(q_high), np.log(p_high) - np.log(q_low)
+        low = np.log(np.maximum(p_low - delta, 0.0)) - np.log(q_high)
+        return low, np.log(np.maximum(p_high - delta, 0.0)) - np.log(q_low)
 
 
 @dataclass(frozen=True)
@@ -80,19 +83,23 @@ class Event:
         return int((number >= self.threshold if self.above else number < self.threshold).sum())
 
 
-def bound_from(left: Observed, right: Observed, alpha: float) -> Bound:
-    """Bound epsilon by what was seen in two worlds, in as many runs of the one as of the other."""
+def bound_from(left: Observed, right: Observed, alpha: float, delta: float = 0.0) -> Bound:
+    """Bound epsilon by what was seen in two worlds, in as many runs of the one as of the other.
+
+    `delta`: what is claimed for (epsilon, delta) lets an event be so much likelier for nothing.
+    """
     counted = np.arange(len(left.number)) % _CHOOSING != 0
     event = _likely_event(left.part(~counted), right.part(~counted), alpha)
     often, seldom = (event.hits(seen.part(counted)) for seen in (left, right))
     if event.swapped:
         often, seldom = seldom, often
-    return bound_from_hits(often, seldom, int(counted.sum()), alpha)
+    return bound_from_hits(often, seldom, int(counted.sum()), alpha, delta)
 
 
-def bound_from_hits(often: int, seldom: int, runs: int, alpha: float) -> Bound:
+def bound_from_hits(often: int, seldom: int, runs: int, alpha: float, delta: float = 0.0) -> Bound:
     """Bound epsilon by an event that was named beforehand."""
-    lower, upper = log_ratio(np.array([float(often)]), np.array([float(seldom)]), runs, alpha)
+    hits = np.array([float(often)]), np.array([float(seldom)])
+    lower, upper = log_ratio(*hits, runs, alpha, delta)
     return Bound(max(0.0, float(lower[0])), float(upper[0]), runs)
 
 

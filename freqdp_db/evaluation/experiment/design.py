@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import freqdp_db
+from freqdp_db.columns.build import Build
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
+from freqdp_db.evaluation.experiment.on_trips import run_on_trips
 from freqdp_db.evaluation.experiment.runs import Design, Run, Variant, check_design, run_experiment
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
+from freqdp_db.methods.areas import LonLatArea
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.parameters import RELEASE
+from freqdp_db.methods.places_and_times import TimeStretch
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
@@ -21,7 +27,10 @@ from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
-from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.synthesis.public import Period, Region
 
 _FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 _MOST_SEEDS = 1_000
@@ -43,6 +52,8 @@ class Wishes:
     roads: RoadTable | None
     out: Path | None
     overwrite: bool
+    trips: bool = False
+    each_trip: bool = False
 
     def design(self, objects: int) -> Design:
         if not 1 <= self.seeds <= _MOST_SEEDS:
@@ -60,7 +71,19 @@ class Wishes:
             seeds=range(1, self.seeds + 1),
             time_steps_us=steps,
             signature=self.signature,
+            trips=self.trips,
+            each_trip=self.each_trip,
         )
+
+    def require_possible(self) -> None:
+        """Options that do not go together."""
+        if self.each_trip and not self.trips:
+            raise BadInput("--each-trip is given without --trips", remedy="give both")
+        if self.trips and (self.roads is not None or self.time_steps):
+            raise BadInput(
+                "--trips measures neither recovery nor coarse times",
+                remedy="leave out --roads, --map and --time-step",
+            )
 
 
 @dataclass(frozen=True)
@@ -78,6 +101,7 @@ def experiment_on(
     """Run the design on the current build of a dataset and write its files."""
     dataset = find_dataset(database, name)
     build = find_build(database, dataset.require_build())
+    wishes.require_possible()
     design = wishes.design(build.trajectories)
     check_design(design, build.trajectories)
     folder = wishes.out or Path(f"experiment_{name}")
@@ -96,7 +120,11 @@ def experiment_on(
         known = request.with_facts(dataset, build)
         return known, make_world(database, loaded, known.method, known.values)
 
-    runs = run_experiment(loaded, network, design, progress, prepared)
+    if design.trips:
+        facts = _facts(dataset, loaded)
+        runs = run_on_trips(loaded, design, facts, progress, prepared)
+    else:
+        runs = run_experiment(loaded, network, design, progress, prepared)
     about = {
         "dataset": name,
         "snap": build.snap,
@@ -109,6 +137,18 @@ def experiment_on(
     markdown = as_markdown(runs, about)
     _write(files, runs, markdown, as_json(runs, about))
     return WrittenTables(files, markdown, len(runs))
+
+
+def _facts(dataset: DatasetRow, build: Build) -> tuple[Region, Period]:
+    """What is public of the dataset: trips are cut by it."""
+    if dataset.region is None or dataset.period is None:
+        raise BadInput(
+            f"--trips: the region and the period of {dataset.name} are not known",
+            remedy=f"say them: freqdp dataset set {dataset.name} --region ... --period ...",
+        )
+    return facts_of(build)(
+        LonLatArea().from_text(dataset.region), TimeStretch().from_text(dataset.period)
+    )
 
 
 def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:

@@ -18,6 +18,13 @@ _PANELS = (
     ("inf", "INF (lower is more useful)"),
     ("ffp", "FFP (higher is more useful)"),
     ("recovery.f", "recovery F (lower is more private)"),
+    ("trip.te", "TE of trips (lower is more useful)"),
+    ("trip.de", "DE of trips (lower is more useful)"),
+    ("trip.length", "lengths of trips (lower is more useful)"),
+    ("trip.density", "density of trips (lower is more useful)"),
+    ("trip.kendall", "Kendall of trips (higher is more useful)"),
+    ("trip.query", "queries on trips (lower is more useful)"),
+    ("trip.ffp", "FFP of trips (higher is more useful)"),
 )
 _MARKERS = "osD^vPX*"
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))

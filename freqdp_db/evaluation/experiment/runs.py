@@ -29,11 +29,13 @@ from freqdp_db.roads.matching import Matched, match
 from freqdp_db.roads.network import Candidates, Network, find_candidates
 
 _SUBSET_SEED = 0
+_ARGUMENTS = ("radius", "accounting", "spread")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A method with what it takes besides epsilon: `rsc:500` (radius), `lg:paper` (spread)."""
+    """A method with what it takes besides epsilon: `rsc:500` (radius), `lg:paper` (spread),
+    `strict:pure` (accounting)."""
 
     label: str
     method: str
@@ -45,7 +47,7 @@ class Variant:
         if not argument and ":" in text:
             raise BadInput(
                 f"--method {text!r} is not known",
-                remedy="a spread or radius follows the colon: lg:paper, lg:250 or rsc:500",
+                remedy="a spread, radius or accounting follows the colon: lg:250, rsc:500, strict:pure",
             )
         find_method(method)
         return cls(text, method, argument or None)
@@ -54,13 +56,18 @@ class Variant:
     def draws_noise(self) -> bool:
         return find_method(self.method).unit is not None
 
-    def request(self, epsilon: str | None, signature: int, seed: int) -> Request:
+    def request(
+        self, epsilon: str | None, signature: int, seed: int, size: int | None = None
+    ) -> Request:
         known = {p.name for p in find_method(self.method).parameters}
         given = {"epsilon": epsilon, "seed": str(seed)}
         if "signature" in known:
             given["signature"] = str(signature)
         if self.argument is not None:
-            given["radius" if "radius" in known else "spread"] = self.argument
+            taken = [name for name in _ARGUMENTS if name in known]
+            given[taken[0] if taken else _ARGUMENTS[-1]] = self.argument
+        if size is not None and "size" in known:
+            given["size"] = str(size)
         return Request.parse(self.method, **given)
 
 
@@ -74,6 +81,12 @@ class Design:
     seeds: Sequence[int]
     time_steps_us: Sequence[int | None]
     signature: int
+    trips: bool = False
+    """Whether to measure on trips alone, as synthetic methods are compared."""
+    each_trip: bool = False
+    """Whether every trip is taken for an object of its own."""
+    size: int | None = None
+    """How many trips synthetic methods make."""
 
     def requests(self) -> Iterator[tuple[Variant, str | None, int, Request]]:
         """Every run of one size; methods without noise need no epsilon and one seed."""
@@ -81,7 +94,8 @@ class Design:
             epsilons: Sequence[str | None] = self.epsilons if variant.draws_noise else [None]
             for epsilon in epsilons:
                 for seed in self.seeds if variant.draws_noise else self.seeds[:1]:
-                    yield variant, epsilon, seed, variant.request(epsilon, self.signature, seed)
+                    asked = variant.request(epsilon, self.signature, seed, self.size)
+                    yield variant, epsilon, seed, asked
 
     @property
     def runs(self) -> int:

@@ -40,6 +40,14 @@ COLUMNS = {
     "F": "recovery.f",
     "RMF": "recovery.rmf",
     "Acc": "recovery.accuracy",
+    "TE trips": "trip.te",
+    "DE trips": "trip.de",
+    "length trips": "trip.length",
+    "density trips": "trip.density",
+    "Kendall trips": "trip.kendall",
+    "query trips": "trip.query",
+    "query mean": "trip.query.mean",
+    "FFP trips": "trip.ffp",
 }
 _SETTINGS = ("method", "epsilon", "objects", "time_step_s")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from freqdp_db.dataset.limits import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.evaluate import check_seed
 from freqdp_db.evaluation.recommendation.purposes import Purpose, find_purpose
@@ -13,7 +14,6 @@ from freqdp_db.evaluation.recommendation.timing import LEAST_OBJECTS
 
 PAGE = "recommendation.html"
 _MOST_MINUTES = 1_440
-_LEAST_RISK = Decimal("0.001")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Wishes:
     ) -> Wishes:
         check_seed(seed)
         return cls(
-            risk=parse_risk(str(risk)),
+            risk=parse_share("--risk", str(risk)),
             purpose=find_purpose(purpose),
             objects=objects,
             minutes=parse_minutes(str(minutes)),
@@ -76,25 +76,6 @@ class Wishes:
                 f"{file} is there already", remedy="name another folder with --out, or say --force"
             )
         return file.resolve()
-
-
-def parse_risk(text: str) -> float:
-    """A share of a person: `5%` or `0.05`."""
-    written = text.strip()
-    # without the sign, 1 may be meant as 1 % as well as as all
-    most = Decimal(1) if written.endswith("%") else Decimal("0.999999999")
-    try:
-        value = Decimal(written.removesuffix("%").strip())
-    except InvalidOperation:
-        value = Decimal("nan")
-    if written.endswith("%"):
-        value /= 100
-    if not value.is_finite() or not _LEAST_RISK <= value <= most:
-        raise BadInput(
-            f"--risk {text} is not a share between 0.1% and 100%",
-            remedy="for example --risk 5%, or 0.05",
-        )
-    return float(value)
 
 
 def parse_minutes(text: str) -> float:

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.evaluation.pair import DAY_US, Box, Pair, local_times
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.charts import Curve, bar_chart, line_chart
 from freqdp_db.evaluation.report.drawing import Raster, heat_png
 from freqdp_db.evaluation.report.maps import Path, Roads, trajectory_map
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.methods.frequency.editing import reached_pf
+from freqdp_db.methods.frequency.possible import reached_pf
 
 _EDGE_PERCENT = 0.5
 _MOST_SAMPLES = 600

@@ -8,8 +8,9 @@ from itertools import pairwise
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.days import local_times
 from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.pair import Box, Pair, local_times
+from freqdp_db.evaluation.pair import Box, Pair
 from freqdp_db.evaluation.report.charts import Span, span_chart
 from freqdp_db.evaluation.report.contents import busy_window, clock, rows_within
 from freqdp_db.evaluation.report.maps import Map, Roads

@@ -142,7 +142,7 @@ def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "rows": release.rows,
-        "granted": release.grantable,
+        "granted": release.granted,
         "guarantee": release.guarantee,
         "parameters": dict(request.shown()),
         "verdicts": verdicts(measured),

@@ -24,7 +24,7 @@ _CELLS = SIDE * SIDE
 
 
 @njit(nogil=True, cache=True)
-def _walk(first, last, offsets, place, column, row):  # type: ignore[no-untyped-def]
+def _walk(first, last, offsets, place, column, row, side):  # type: ignore[no-untyped-def]
     """How many cells each trajectory passes, and which."""
     lengths = np.zeros(last - first, np.int64)
     room = 0
@@ -42,7 +42,7 @@ def _walk(first, last, offsets, place, column, row):  # type: ignore[no-untyped-
         begin = k
         if hi > lo:
             x, y = column[place[lo]], row[place[lo]]
-            cells[k] = y * SIDE + x
+            cells[k] = y * side + x
             k += 1
             for i in range(lo + 1, hi):
                 to_x, to_y = column[place[i]], row[place[i]]
@@ -58,15 +58,17 @@ def _walk(first, last, offsets, place, column, row):  # type: ignore[no-untyped-
                     else:
                         y += step_y
                         done_y += 1
-                    cells[k] = y * SIDE + x
+                    cells[k] = y * side + x
                     k += 1
         lengths[t - first] = k - begin
     return lengths, cells
 
 
-def cell_sequences(side: Trajectories, column: Ids, row: Ids) -> tuple[Ints, Ids]:
+def cell_sequences(
+    side: Trajectories, column: Ids, row: Ids, cells_along: int = SIDE
+) -> tuple[Ints, Ids]:
     """The cells that each trajectory passes, with offsets by trajectory."""
-    parts = map_ranges(_walk, side.offsets, side.offsets, side.location, column, row)
+    parts = map_ranges(_walk, side.offsets, side.offsets, side.location, column, row, cells_along)
     lengths, cells = joined(parts)
     return offsets_from(lengths), cells
 

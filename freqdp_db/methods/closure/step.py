@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import Edits, PfTargets
+from freqdp_db.engines.ranges import joined
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, edited, reached_pf
+from freqdp_db.methods.frequency.editing import EditingStep, carry_out_locally, reached_pf
 from freqdp_db.methods.frequency.shared import SIGNATURE
 from freqdp_db.methods.kinds import WIDEST_M, Number
 from freqdp_db.methods.parameters import parameter
-
-if TYPE_CHECKING:
-    from freqdp_db.frequency.counts import Frequencies
 
 
 @dataclass(frozen=True)
@@ -52,28 +49,23 @@ class ClosureStep(EditingStep[ClosureOptions, PfTargets]):
     def draw(
         self, world: World, state: State, options: ClosureOptions, source: RandomSource
     ) -> PfTargets:
-        from freqdp_db.frequency.signatures import rank_places
-        from freqdp_db.mechanisms.closure import close_signatures
+        from freqdp_db.methods.frequency.parts import closed_of, rank
 
-        signatures = rank_places(state.frequencies, options.signature)
-        return close_signatures(state.frequencies, signatures, state.places, options.radius_m)
+        ranked = state.parts.then(rank, state.parts.share(state.known), options.signature)
+        targets = ranked.each(closed_of, state.shared_places, options.radius_m)
+        columns = joined([[getattr(t, f.name) for f in fields(PfTargets)] for t in targets])
+        return PfTargets(*columns)
 
     def carry_out(
         self, world: World, state: State, drawn: PfTargets, options: ClosureOptions
     ) -> tuple[Edits, State]:
-        from freqdp_db.edits.applying import delete, insert
-        from freqdp_db.edits.deletion import delete_locally
-        from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_locally
+        from freqdp_db.edits.insertion import PAPER_SPREAD_MM
 
-        deletions = delete_locally(state.trajectories, state.places, drawn)
-        thinned = delete(state.trajectories, deletions)
         # every target is 0: nothing is inserted
-        none = insert_locally(thinned, state.places, drawn, world.clock, PAPER_SPREAD_MM)
-        after = insert(thinned, none, state.places, world.clock)
-        return Edits(deletions, none), edited(state, after)
+        return carry_out_locally(world, state, drawn, PAPER_SPREAD_MM)
 
-    def reached(self, frequencies: Frequencies, drawn: PfTargets) -> Ints:
-        return reached_pf(frequencies, drawn)
+    def reached(self, state: State, drawn: PfTargets) -> Ints:
+        return reached_pf(state, drawn)
 
     def was_and_target(self, drawn: PfTargets) -> tuple[Ids, Ids]:
         return drawn.pf, drawn.target

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
-from freqdp_db.columns.ragged import owners
+from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
+from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.held import Held, Here
+from freqdp_db.engines.spread import Spread, SpreadEdits, SpreadRuns
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import (
     Counts,
@@ -19,29 +21,64 @@ from freqdp_db.methods.contract import (
     State,
     Step,
     World,
-    require_ordered,
+    require_none_falling,
 )
 
-if TYPE_CHECKING:
-    from freqdp_db.frequency.counts import Frequencies
 
-
-def edited(state: State, trajectories: Trajectories) -> State:
+def edited(state: State, parts: Held) -> State:
     """The state with other samples in the same trajectories."""
+    from freqdp_db.methods.frequency.parts import lengths_of
+
+    if isinstance(parts, Here):
+        trajectories: Trajectories = parts.thing(0).trajectories
+    else:
+        lengths = np.concatenate(list(parts.each(lengths_of)))
+        trajectories = Spread(offsets_from(lengths), parts, state.shared_places)
     return State(trajectories, state.places, state.key)
+
+
+def logged_of(edits: Held) -> Edits:
+    """The log of edits that are kept in parts; where there is one part, here, it is the edits."""
+    from freqdp_db.methods.frequency.parts import totals_of
+
+    if isinstance(edits, Here):
+        whole: Edits = edits.thing(0)
+        return whole
+    totals = np.sum(list(edits.each(totals_of)), axis=0)
+    deletions, insertions = (SpreadRuns(*map(int, row)) for row in totals)
+    return SpreadEdits(deletions, insertions, edits)
+
+
+def finished(state: State, done: Held) -> tuple[Edits, State]:
+    """What a step did, and the state after it."""
+    from freqdp_db.methods.frequency.parts import after_of, edits_of
+
+    return logged_of(done.then(edits_of)), edited(state, done.then(after_of))
+
+
+def carry_out_locally(
+    world: World, state: State, drawn: PfTargets, spread_mm: int
+) -> tuple[Edits, State]:
+    """Edit every trajectory until its own targets hold."""
+    from freqdp_db.methods.frequency.parts import edit_locally, share_of
+
+    targets = share_of(drawn, state.parts.ranges)
+    done = state.parts.then(edit_locally, state.shared_places, targets, world.clock, spread_mm)
+    return finished(state, done)
 
 
 class EditingStep(Step[Options, Drawn, Edits]):
     """A step whose log is deletions and insertions, and whose draw is targets."""
 
     logs = Edits
+    spread = True
     checked: ClassVar[dict[str, str]] = {
         "edits": "edits replayed",
         "targets": "targets hold exactly",
     }
 
     @abstractmethod
-    def reached(self, frequencies: Frequencies, drawn: Drawn) -> Ints:
+    def reached(self, state: State, drawn: Drawn) -> Ints:
         """The frequency of each place that has a target."""
 
     @abstractmethod
@@ -51,10 +88,11 @@ class EditingStep(Step[Options, Drawn, Edits]):
     def replay(
         self, world: World, state: State, drawn: Drawn, logged: Edits, options: Options
     ) -> State:
-        from freqdp_db.edits.applying import apply_edits
+        from freqdp_db.methods.frequency.parts import replay
 
-        require_possible(state.trajectories, logged, len(state.places))
-        return edited(state, apply_edits(state.trajectories, logged, state.places, world.clock))
+        edits: Held = logged.parts if isinstance(logged, SpreadEdits) else Here([], [logged])
+        parts = state.parts.then(replay, edits, state.shared_places, world.clock)
+        return edited(state, parts)
 
     def check(
         self,
@@ -65,19 +103,19 @@ class EditingStep(Step[Options, Drawn, Edits]):
         after: State,
         options: Options,
     ) -> dict[str, int]:
-        missed = int(
-            (self.reached(after.frequencies, drawn) != self.was_and_target(drawn)[1]).sum()
-        )
+        missed = int((self.reached(after, drawn) != self.was_and_target(drawn)[1]).sum())
         if missed:
             raise VerificationFailed(f"{missed:,} of {len(drawn):,} targets do not hold")
-        require_ordered(after)
+        from freqdp_db.methods.frequency.parts import falling_of
+
+        require_none_falling(sum(after.parts.each(falling_of)))
         return {
             "edits": logged.deletions.edits + logged.insertions.edits,
             "targets": len(drawn),
         }
 
     def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
-        if not (self.reached(state.frequencies, drawn) == self.was_and_target(drawn)[0]).all():
+        if not (self.reached(state, drawn) == self.was_and_target(drawn)[0]).all():
             raise VerificationFailed("its targets were drawn from other data")
 
     def counts(self, drawn: Drawn, logged: Edits, before: State, after: State) -> Counts:
@@ -97,55 +135,22 @@ class EditingStep(Step[Options, Drawn, Edits]):
         return f"{drawn:,} targets, {', '.join(parts)}"
 
 
-def reached_tf(frequencies: Frequencies, targets: TfTargets) -> Ints:
+def reached_tf(state: State, targets: TfTargets) -> Ints:
     """TF of each location of the targets; -1 for a location that does not exist."""
-    known = (targets.location >= 0) & (targets.location < len(frequencies.tf))
+    tf = state.known.tf
+    known = (targets.location >= 0) & (targets.location < len(tf))
     place = np.where(known, targets.location, 0)
-    return np.where(known, frequencies.tf[place], -1).astype(np.int64)
+    return np.where(known, tf[place], -1).astype(np.int64)
 
 
-def reached_pf(frequencies: Frequencies, targets: PfTargets) -> Ints:
+def reached_pf(state: State, targets: PfTargets) -> Ints:
     """PF of each (trajectory, location) of the targets; 0 where it is absent."""
-    places = len(frequencies.tf)
-    known = owners(frequencies.offsets).astype(np.int64) * places + frequencies.location
-    wanted = targets.trajectory.astype(np.int64) * places + targets.location
-    if len(known) == 0:
-        return np.zeros(len(wanted), np.int64)
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return np.where(known[at] == wanted, frequencies.pf[at], 0).astype(np.int64)
+    from freqdp_db.methods.frequency.parts import pf_of, share_of
 
-
-def require_possible(state: Trajectories, edits: Edits, places: int) -> None:
-    """Every deletion names a sample that is at its place; every insertion goes between samples.
-
-    The kernels that apply the edits take this for granted.
-    """
-    for runs in (edits.deletions, edits.insertions):
-        known = (runs.trajectory >= 0) & (runs.trajectory < len(state))
-        known &= (runs.location >= 0) & (runs.location < places)
-        if not known.all():
-            raise VerificationFailed("the log names trajectories or places of no build")
-    owner, place, position = _one_by_one(edits.deletions)
-    if not ((position >= 0) & (position < state.lengths[owner])).all():
-        raise VerificationFailed("the log deletes samples that do not exist")
-    at = state.offsets[owner] + position
-    keep = np.ones(state.samples + 1, np.bool_)
-    keep[at] = False
-    gone = len(keep) - np.count_nonzero(keep)
-    if not (state.location[at] == place).all() or gone != len(at):
-        raise VerificationFailed("the log deletes samples of other places, or twice")
-    left = state.lengths - np.bincount(owner, minlength=len(state))
-    # the last sample that is left ends no segment, unless it is the only one
-    last = np.flatnonzero(keep)[np.cumsum(left) - 1] - state.offsets[:-1]
-    owner, place, position = _one_by_one(edits.insertions)
-    inside = (position >= 0) & (position < state.lengths[owner])
-    survives = keep[np.where(inside, state.offsets[owner] + position, state.samples)]
-    follows = inside & survives & ((position != last[owner]) | (left[owner] == 1))
-    if not np.where(left[owner] == 0, position == -1, follows).all():
-        raise VerificationFailed("the log inserts after samples that are not there")
-
-
-def _one_by_one(runs: EditRuns) -> tuple[Ids, Ids, Ids]:
-    """Trajectory, location and position of each edit."""
-    counts = np.diff(runs.offsets)
-    return np.repeat(runs.trajectory, counts), np.repeat(runs.location, counts), runs.position
+    ranges = state.parts.ranges
+    found = np.zeros(len(targets), np.int64)
+    shares = share_of(targets, ranges)
+    for (first, last), pf in zip(ranges, state.parts.each(pf_of, shares), strict=True):
+        lo, hi = np.searchsorted(targets.trajectory, [first, last])
+        found[lo:hi] = pf
+    return found

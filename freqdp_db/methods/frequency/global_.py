@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import Edits, TfTargets
+from freqdp_db.engines.ranges import either
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, edited, reached_tf
+from freqdp_db.methods.frequency.editing import EditingStep, finished, reached_tf
 from freqdp_db.methods.frequency.shared import EPSILON_SHARE, SIGNATURE, user_costs
 from freqdp_db.methods.parameters import parameter
-
-if TYPE_CHECKING:
-    from freqdp_db.frequency.counts import Frequencies
 
 
 @dataclass(frozen=True)
@@ -38,30 +35,40 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
     def draw(
         self, world: World, state: State, options: GlobalOptions, source: RandomSource
     ) -> TfTargets:
-        from freqdp_db.frequency.signatures import rank_places
         from freqdp_db.mechanisms.global_tf import perturb_tf
+        from freqdp_db.methods.frequency.parts import candidates_of, rank
 
-        candidates = rank_places(state.frequencies, options.signature).candidates
-        return perturb_tf(state.frequencies, candidates, Fraction(options.epsilon_global), source)
+        ranked = state.parts.then(rank, state.parts.share(state.known), options.signature)
+        candidates = either(list(ranked.each(candidates_of)))
+        return perturb_tf(
+            state.known.frequencies(), candidates, Fraction(options.epsilon_global), source
+        )
 
     def carry_out(
         self, world: World, state: State, drawn: TfTargets, options: GlobalOptions
     ) -> tuple[Edits, State]:
-        from freqdp_db.edits.applying import delete, insert
-        from freqdp_db.edits.deletion import delete_globally
-        from freqdp_db.edits.insertion import insert_globally, search_in_memory
+        from freqdp_db.edits import deletion, insertion
+        from freqdp_db.methods.frequency import parts
 
-        before = state.trajectories
-        deletions = delete_globally(before, state.places, state.frequencies, drawn, state.rank)
-        thinned = delete(before, deletions)
-        insertions = insert_globally(
-            thinned, state.places, drawn, state.rank, world.search or search_in_memory
+        held, places = state.parts, state.shared_places
+        ranges, rank = held.ranges, held.share(state.rank)
+        own_rank = parts.column_of(state.rank, ranges)
+        drop = held.share(deletion.to_drop(drawn, len(state.places)))
+        carriers = held.then(parts.carriers_of, places, drop, own_rank).fold(
+            deletion.merge_carriers, drop, rank
         )
-        after = insert(thinned, insertions, state.places, world.clock)
-        return Edits(deletions, insertions), edited(state, after)
+        thin = held.then(parts.thin, places, parts.share_of(carriers, ranges))
+        search = world.search or insertion.search_in_memory
+        wanted, more = held.share(drawn), held.share(insertion.growth(drawn)[1])
+        takers = thin.then(parts.takers_of, places, wanted, own_rank, search).fold(
+            insertion.merge_takers, more, rank
+        )
+        runs = insertion.insertions_into(takers, drawn, state.rank)
+        done = thin.then(parts.thicken, places, parts.runs_of(runs, ranges), world.clock)
+        return finished(state, done)
 
-    def reached(self, frequencies: Frequencies, drawn: TfTargets) -> Ints:
-        return reached_tf(frequencies, drawn)
+    def reached(self, state: State, drawn: TfTargets) -> Ints:
+        return reached_tf(state, drawn)
 
     def was_and_target(self, drawn: TfTargets) -> tuple[Ids, Ids]:
         return drawn.tf, drawn.target
@@ -69,12 +76,9 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
     def user_level(
         self, state: State, drawn: TfTargets, options: GlobalOptions
     ) -> dict[str, float]:
-        frequencies = state.frequencies
-        candidate = np.zeros(len(frequencies.tf), np.bool_)
+        from freqdp_db.methods.frequency.parts import visits_of
+
+        candidate = np.zeros(len(state.places), np.bool_)
         candidate[drawn.location] = True
-        visited = np.add.reduceat(
-            np.append(candidate[frequencies.location], False).astype(np.int64),
-            frequencies.offsets[:-1],
-        )
-        visited[np.diff(frequencies.offsets) == 0] = 0
+        visited = np.concatenate(list(state.parts.each(visits_of, state.parts.share(candidate))))
         return user_costs("candidates", visited, options.epsilon_global)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
+from freqdp_db.engines.ranges import either
 from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, edited, reached_pf
+from freqdp_db.methods.frequency.editing import EditingStep, carry_out_locally, reached_pf
 from freqdp_db.methods.frequency.shared import EPSILON_SHARE, SIGNATURE, user_costs
 from freqdp_db.methods.kinds import WIDEST_M, Number
 from freqdp_db.methods.parameters import parameter
-
-if TYPE_CHECKING:
-    from freqdp_db.frequency.counts import Frequencies
 
 _MANY_INSERTIONS = 10_000_000
 _INSERTIONS_PER_SAMPLE = 50
@@ -56,25 +53,19 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
     def draw(
         self, world: World, state: State, options: LocalOptions, source: RandomSource
     ) -> PfTargets:
-        from freqdp_db.frequency.signatures import rank_places
-        from freqdp_db.mechanisms.local_pf import perturb_pf
+        from freqdp_db.mechanisms.local_pf import perturb_lists
+        from freqdp_db.methods.frequency.parts import candidates_of, lists_of, rank
 
-        signatures = rank_places(state.frequencies, options.signature)
-        return perturb_pf(state.frequencies, signatures, Fraction(options.epsilon_local), source)
+        ranked = state.parts.then(rank, state.parts.share(state.known), options.signature)
+        candidates = state.parts.share(either(list(ranked.each(candidates_of))))
+        # the lists of one range after the other: what is picked from is never here all at once
+        lists = ranked.each(lists_of, candidates)
+        return perturb_lists(lists, options.signature, Fraction(options.epsilon_local), source)
 
     def carry_out(
         self, world: World, state: State, drawn: PfTargets, options: LocalOptions
     ) -> tuple[Edits, State]:
-        from freqdp_db.edits.applying import delete, insert
-        from freqdp_db.edits.deletion import delete_locally
-        from freqdp_db.edits.insertion import insert_locally
-
-        before = state.trajectories
-        deletions = delete_locally(before, state.places, drawn)
-        thinned = delete(before, deletions)
-        insertions = insert_locally(thinned, state.places, drawn, world.clock, options.spread_mm)
-        after = insert(thinned, insertions, state.places, world.clock)
-        return Edits(deletions, insertions), edited(state, after)
+        return carry_out_locally(world, state, drawn, options.spread_mm)
 
     def require_possible(self, options: LocalOptions, objects: int, samples: int) -> None:
         """Refuse noise so wide that the samples to insert would dwarf the data many times over."""
@@ -90,8 +81,8 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
                 remedy=f"with --signature {options.signature} it takes at least {least:.1g}",
             )
 
-    def reached(self, frequencies: Frequencies, drawn: PfTargets) -> Ints:
-        return reached_pf(frequencies, drawn)
+    def reached(self, state: State, drawn: PfTargets) -> Ints:
+        return reached_pf(state, drawn)
 
     def was_and_target(self, drawn: PfTargets) -> tuple[Ids, Ids]:
         return drawn.pf, drawn.target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -57,9 +58,9 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         """What is done to a merged row before it goes on."""
         return None
 
+    @abstractmethod
     def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> Kept:
         """What is kept of runs of samples and merges."""
-        raise NotImplementedError
 
     def draw(self, world: World, state: State, options: Asked, source: RandomSource) -> GloveDraw:
         if options.pieces is None:

@@ -1,8 +1,9 @@
 """The cheapest pair of rows merges, again and again; whoever has k objects leaves.
 
 Exact: the order of merges is that of a search through all pairs. Each row answers for the pairs
-with rows that are older than it. What its cheapest partner cost stays a lower bound after the
-partner has left, so it is looked for again only when that bound is the least of all.
+with rows that are older than it, and knows its cheapest few partners among them. When all of them
+have left, what the last one cost stays a lower bound, so others are looked for only when that bound
+is the least of all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.methods.k_anonymity.boxes import Boxes
@@ -68,6 +70,58 @@ class _Run:
         return bounds, members
 
 
+class _Queue:
+    """Which two rows are the cheapest to merge, whoever has left."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        costs, partners = pool.nearest_of_all()
+        self._known = [
+            _cheapest_last(cost, partner) for cost, partner in zip(costs, partners, strict=True)
+        ]
+        """Partners of each row that were not taken yet, the cheapest last; -1: there are no more."""
+        self._heap: list[tuple[float, int, int]] = []
+        for row in range(len(self._known)):
+            self._push(row)
+
+    def add(self, row: int) -> None:
+        """Whoever comes in, in the order of their numbers."""
+        self._known.append(_cheapest_last(*self._pool.nearest(row)))
+        self._push(row)
+
+    def skip(self) -> None:
+        """A number that takes no part."""
+        self._known.append([])
+
+    def cheapest(self) -> tuple[int, int] | None:
+        """The older and the younger row; None: nobody has a partner."""
+        while self._heap:
+            _, partner, row = heapq.heappop(self._heap)
+            if not self._pool.alive(row):
+                continue
+            if self._pool.alive(partner):
+                return partner, row
+            if not self._known[row]:
+                self._known[row] = _cheapest_last(*self._pool.nearest(row))
+            self._push(row)
+        return None
+
+    def _push(self, row: int) -> None:
+        """The cheapest that is still there; or the last that was known, which no other undercuts."""
+        known = self._known[row]
+        while known:
+            cost, partner = known.pop()
+            if partner < 0:
+                return
+            if self._pool.alive(partner) or not known:
+                heapq.heappush(self._heap, (cost, partner, row))
+                return
+
+
+def _cheapest_last(cost: NDArray[np.float64], partner: Ints) -> list[tuple[float, int]]:
+    return list(zip(cost.tolist(), partner.tolist(), strict=True))[::-1]
+
+
 def group_rows(
     boxes: Boxes,
     objects: Ids,
@@ -86,24 +140,18 @@ def group_rows(
     finished: list[int] = []
     if count > 1 and k > 1:
         pool = Pool(boxes, np.ones(count, np.int64), alone=alone)
-        heap = list(zip(*pool.nearest_of_all(), range(count), strict=True))[1:]
-        heapq.heapify(heap)
-        while heap:
-            _, partner, row = heapq.heappop(heap)
-            if not pool.alive(row):
-                continue
-            if pool.alive(partner):
-                bounds, members = run.merge(partner, row)
-                pool.leave(partner)
+        queue = _Queue(pool)
+        while (pair := queue.cheapest()) is not None:
+            bounds, members = run.merge(*pair)
+            for row in pair:
                 pool.leave(row)
-                row = pool.add(bounds, len(members))
-                if len(members) >= k:
-                    pool.leave(row)
-                    finished.append(row)
-                    continue
-            cost, partner = pool.nearest(row)
-            if partner >= 0:
-                heapq.heappush(heap, (cost, partner, row))
+            row = pool.add(bounds, len(members))
+            if len(members) >= k:
+                pool.leave(row)
+                finished.append(row)
+                queue.skip()
+            else:
+                queue.add(row)
         left = pool.left().tolist()
         if join and left and finished:
             for row in left:
@@ -117,7 +165,7 @@ def _join_nearest(run: _Run, finished: list[int], row: int) -> None:
     sizes = np.array([len(run.members[f]) for f in finished] + [len(run.members[row])])
     offsets = np.concatenate([[0], np.cumsum([r.shape[1] for r in rows])])
     pool = Pool(Boxes(offsets, np.concatenate(rows, axis=1), run.boxes.origin), sizes, alone=True)
-    _, nearest = pool.nearest(len(finished))
+    nearest = int(pool.nearest(len(finished))[1][0])
     run.merge(finished[nearest], row)
     finished[nearest] = len(run.members) - 1
 

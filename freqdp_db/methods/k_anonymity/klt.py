@@ -10,7 +10,7 @@ import numpy as np
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import Facts, State, World
 from freqdp_db.methods.k_anonymity.glove import GloveDraw, GloveLog, GloveStep, Grouping
 from freqdp_db.methods.k_anonymity.options import KltOptions
 
@@ -78,7 +78,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
                 remedy="name a table of them: --poi schema.table --category column",
             )
 
-    def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any]) -> None:
+    def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any], facts: Facts) -> None:
         categories = len(inputs["poi"].names)
         if options.l > categories:
             raise BadInput(

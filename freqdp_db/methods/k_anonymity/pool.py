@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.engines.ranges import map_each, map_ranges, merged
 from freqdp_db.methods.k_anonymity.boxes import SIDES, Boxes
 from freqdp_db.methods.k_anonymity.stretch import (
     CHUNK,
-    FAR,
+    FEW,
     fill_chunks,
     nearest_among,
     nearest_before,
@@ -94,8 +95,8 @@ class Pool:
     def _longest(self) -> int:
         return int(_chunks_of(self._length[: self._rows].max(initial=1)))
 
-    def nearest_of_all(self) -> tuple[list[float], list[int]]:
-        """For each row the cheapest of those before it, and what it costs."""
+    def nearest_of_all(self) -> tuple[NDArray[np.float64], Ints]:
+        """For each row the cheapest few of those before it, and what they cost; -1: no more."""
         work = np.arange(self._rows + 1) * np.concatenate([[0], self._length[: self._rows]])
         arguments = (self._longest(), *self._columns())
         if self._alone:
@@ -103,19 +104,20 @@ class Pool:
         else:
             parts = map_ranges(nearest_before, np.cumsum(work), *arguments)
             cost, partner = merged(parts, np.concatenate, np.concatenate)
-        return cost.tolist(), partner.tolist()
+        return cost, partner
 
-    def nearest(self, row: int) -> tuple[float, int]:
-        """The cheapest of those before a row, and what it costs; -1: there is none."""
+    def nearest(self, row: int) -> tuple[NDArray[np.float64], Ints]:
+        """The cheapest few of those before a row, and what they cost; -1: no more."""
         others = np.flatnonzero(self._alive[:row])
-        arguments = (row, others, FAR, self._longest(), *self._columns())
+        arguments = (row, others, self._longest(), *self._columns())
         work = len(others) * _chunks_of(self._length[row])
         if self._alone or work < _WORTH_SHARING:
-            cost, partner = nearest_among(0, len(others), *arguments)
-            return float(cost), int(partner)
-        found = [p for p in map_each(nearest_among, len(others), *arguments) if p[1] >= 0]
-        cost, partner = min(found, default=(FAR, -1))
-        return float(cost), int(partner)
+            return nearest_among(0, len(others), *arguments)  # type: ignore[no-any-return]
+        parts = map_each(nearest_among, len(others), *arguments)
+        cost, partner = merged(parts, np.concatenate, np.concatenate)
+        # of equal ones the first: ranges ascend
+        order = np.argsort(cost, kind="stable")[:FEW]
+        return cost[order], partner[order]
 
 
 def _chunks_of(lengths: Ints | int) -> Ints:

@@ -19,6 +19,8 @@ from numba import njit
 CHUNK = 16
 FAR = 1e30
 """More than anything costs."""
+FEW = 4
+"""So many partners of a row are known at once: most of them leave before it is its turn."""
 SPACE_WEIGHT, TIME_WEIGHT = 12, 5
 MOST_CELLS, MOST_MINUTES = 200, 480
 WHOLE = 4800.0
@@ -124,14 +126,14 @@ def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely,
                 if cost < best:
                     best, where = cost, j
                 j += 1 if way == 0 else -1
-        low[c], middle[c], likely[c] = best, nearest, where
-        total += best * min(CHUNK, length[a] - c * CHUNK)
+        low[c], middle[c], likely[c] = best * min(CHUNK, length[a] - c * CHUNK), nearest, where
+        total += low[c]
         if total / scale >= limit:
             return FAR
     # what it does cost
     for c in range(count):
         here = min(CHUNK, length[a] - c * CHUNK)
-        total -= low[c] * here
+        total -= low[c]
         total += _chunk_cost(
             boxes, extremes, at[a] + c, here, first_b, end_b, middle[c], likely[c], n_a, n_b, near
         )
@@ -182,33 +184,41 @@ def _compare(boxes, chunk, here, other, least, n_a, n_b, near):  # type: ignore[
 
 
 @njit(nogil=True, cache=True)
-def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """For each row of the range, the cheapest of those before it, and what it costs."""
-    cost, partner = np.full(last - first, FAR), np.full(last - first, -1)
+def _search(row, others, cost, partner, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """Fill in the cheapest of some for a row, in order; of equal ones the first of `others`."""
+    cost[:], partner[:] = FAR, -1
     low, near = np.empty(longest, np.int64), np.empty(CHUNK, np.int32)
     middle, likely = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    last = len(cost) - 1
+    for other in others:
+        found = stretch(
+            boxes, extremes, at, length, size, other, row, cost[last], low, middle, likely, near
+        )
+        if found < cost[last]:
+            i = last
+            while i > 0 and found < cost[i - 1]:
+                cost[i], partner[i] = cost[i - 1], partner[i - 1]
+                i -= 1
+            cost[i], partner[i] = found, other
+
+
+@njit(nogil=True, cache=True)
+def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """For each row of the range, the cheapest few of those before it, and what they cost."""
+    cost, partner = np.empty((last - first, FEW)), np.empty((last - first, FEW), np.int64)
+    others = np.arange(last)
     for row in range(first, last):
-        best, which = FAR, -1
-        for other in range(row):
-            found = stretch(
-                boxes, extremes, at, length, size, other, row, best, low, middle, likely, near
-            )
-            if found < best:
-                best, which = found, other
-        cost[row - first], partner[row - first] = best, which
+        i = row - first
+        _search(
+            row, others[:row], cost[i], partner[i], longest, boxes, extremes, at, length, size
+        )  # fmt: skip
     return cost, partner
 
 
 @njit(nogil=True, cache=True)
-def nearest_among(first, last, row, others, limit, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """The cheapest for a row among some, in ascending order; none that costs `limit` or more."""
-    partner = -1
-    low, near = np.empty(longest, np.int64), np.empty(CHUNK, np.int32)
-    middle, likely = np.empty(longest, np.int64), np.empty(longest, np.int64)
-    for i in range(first, last):
-        found = stretch(
-            boxes, extremes, at, length, size, others[i], row, limit, low, middle, likely, near
-        )
-        if found < limit:
-            limit, partner = found, others[i]
-    return limit, partner
+def nearest_among(first, last, row, others, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """The cheapest few for a row among some, which ascend."""
+    cost, partner = np.empty(FEW), np.empty(FEW, np.int64)
+    some = others[first:last]
+    _search(row, some, cost, partner, longest, boxes, extremes, at, length, size)
+    return cost, partner

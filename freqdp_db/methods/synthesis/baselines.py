@@ -53,7 +53,7 @@ def dpt_trips(
             model, grids, period, every_us, (offsets, path, bends), first, derived(purpose, 1)
         )
         first = last
-    return joined(parts, lattice(region, every_us))
+    return joined(parts, lattice(grids, every_us))
 
 
 @dataclass(frozen=True)

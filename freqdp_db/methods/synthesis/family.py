@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from freqdp_db.methods.contract import Method
+from freqdp_db.methods.contract import Method, Need
 from freqdp_db.methods.synthesis.guarantee import booked_rho, person_guarantee
 from freqdp_db.methods.synthesis.steps import AdaTraceStep, DptStep, StrictStep, SyntheticStep
 
 
-def _method(summary: str, step: SyntheticStep) -> Method:
+def _method(summary: str, step: SyntheticStep, needs: tuple[Need, ...] = ()) -> Method:
     return Method(
         step.name,
         summary,
@@ -17,12 +17,17 @@ def _method(summary: str, step: SyntheticStep) -> Method:
         kind="synthetic",
         guarantee=person_guarantee(step.name, step.options),
         unit="person",
+        needs=needs,
         books=partial(booked_rho, step.options),
     )
 
 
 SYNTHESIS = (
-    _method("synthetic trips with a guarantee for a person", StrictStep()),
+    _method(
+        "synthetic trips with a guarantee for a person",
+        StrictStep(),
+        (Need("roads", "roads", optional=True),),
+    ),
     _method("AdaTrace at the unit of a person, to compare with strict", AdaTraceStep()),
     _method("DPT at the unit of a person, to compare with strict", DptStep()),
 )

@@ -47,7 +47,7 @@ def _chosen(running: Metres, uniforms: Metres) -> Ints:
 def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
     """A column for each row number in `group`, by that row's weights."""
     running = np.cumsum(table, axis=1)
-    running /= running[:, -1:]
+    running /= np.maximum(running[:, -1:], 1e-300)  # a row of nothing is never chosen from
     rows = len(table)
     flat = (running + np.arange(rows)[:, None]).ravel()
     at = np.searchsorted(flat, group + uniforms, side="right")

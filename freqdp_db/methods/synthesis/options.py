@@ -7,9 +7,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Number, Whole
+from freqdp_db.methods.areas import LonLatArea, Outline
+from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Name, Number, Whole
 from freqdp_db.methods.parameters import parameter
-from freqdp_db.methods.places_and_times import Box, LonLatBox, Stretch, TimeStretch
+from freqdp_db.methods.places_and_times import Box, Stretch, TimeStretch
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.parameters import Parameters
@@ -25,8 +26,8 @@ class SyntheticOptions:
         Whole(1, LARGEST_SIZE, "10000"), "How many trips. Default: their noisy number."
     )
     every: int = parameter(Duration("60s"), "Time between two samples.", 60 * US_PER_S)
-    region: Box | None = parameter(
-        LonLatBox(), "Public: where the data may lie. Default: the dataset's."
+    region: Box | Outline | None = parameter(
+        LonLatArea(), "Public: where the data may lie. Default: the dataset's."
     )
     period: Stretch | None = parameter(
         TimeStretch(), "Public: when the data may lie. Default: the dataset's."
@@ -50,6 +51,9 @@ class StrictOptions(SyntheticOptions):
     )
     accounting: str = parameter(
         Choice(("zcdp", "pure")), "zcdp (epsilon and delta), or pure (epsilon alone).", "zcdp"
+    )
+    roads: str | None = parameter(
+        Name("public.roads"), "Public table of roads that trips keep to. Default: straight lines."
     )
 
     @property

@@ -26,6 +26,8 @@ from freqdp_db.methods.synthesis.public import Period, Region
 
 SCALE = 2**16
 """Contributions are whole multiples of 1 / SCALE of a count."""
+LARGEST_BOUND = 2**30
+"""No clip is larger, so that no sum of squares leaves 64 bits; one that is too low costs little."""
 SHARES = 1000
 SIZE_CLASSES = 24
 """Classes of the number of trips of one object: from 2**(j/2) to below 2**((j+1)/2)."""
@@ -146,7 +148,7 @@ def second_round(
 
 
 def _bound(clip: float) -> int:
-    return max(SCALE, math.floor(clip * SCALE))
+    return min(max(SCALE, math.floor(clip * SCALE)), LARGEST_BOUND)
 
 
 def chosen_grids(region: Region, strength: float) -> Grids:

@@ -1,215 +1,246 @@
-"""Lines along public roads: each point goes to the nearest junction, junctions are joined by routes.
+"""Public roads as what trips may drive on: junctions, the roads between them, and places on these.
 
-Roads are public, so all of this is post-processing. A route is the cheapest by length, where each road
-costs up to 60 % more for a trip, by the trip's own dice: not everybody takes the same way.
+Roads are public, so all of this is post-processing. Trips keep to the largest part of the network in
+which every junction reaches every other. A sample lies at a junction, or at one of a road's own places:
+so many, evenly along it, that they are about 10 m apart.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from, offsets_of, within
+from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.public import Region
-from freqdp_db.methods.synthesis.streams import mixed
 
+STEP_M = 10.0
 _BUCKET_M = 500.0
-_DEAREST = 0.6
 _LEAST_JUNCTIONS = 10
-MOST_ROUTE = 30_000
-"""Points of one trip's route, at most; what would follow is left out."""
-DETOUR = 1.3
-"""Routes are about so much longer than the straight lines they replace: a public number."""
+_LEAST_COVER = 0.5
+_DIGEST_WORDS = 4
+_DENSE_M = 10.0
+_NEAREST = 12
+_ON_ROAD_M = 0.01
 
 
-@dataclass(frozen=True)
-class Roads:
-    """Junctions, and roads between them; `oneway` roads go from `source` to `target` only."""
+class Roads(Protocol):
+    """A road network, as `roads.network.Network` has it."""
 
+    @property
+    def source(self) -> Ids: ...
+    @property
+    def target(self) -> Ids: ...
+    @property
+    def oneway(self) -> Flags: ...
+    @property
+    def length(self) -> Metres: ...
+    @property
+    def x(self) -> Metres: ...
+    @property
+    def y(self) -> Metres: ...
+    @property
+    def piece_road(self) -> Ids: ...
+    @property
+    def piece(self) -> NDArray[np.float64]: ...
+
+
+class Graph(NamedTuple):
+    """What routes are searched in. Arcs lie in order of the junctions that they leave."""
+
+    leaving: Ints
+    """Arcs that leave junction n are leaving[n] to leaving[n + 1] - 1."""
+    begin: Ints
+    """Junction that an arc leaves."""
+    end: Ints
+    metres: Metres
+    road: Ints
+    forward: Flags
+    """Whether an arc follows its road from source to target."""
     x: Metres
     y: Metres
-    source: Ids
-    target: Ids
-    length: Metres
-    oneway: np.typing.NDArray[np.bool_] | None = None
+    bucket: Ints
+    """Junctions of square b are by_bucket[bucket[b]] to by_bucket[bucket[b + 1] - 1]."""
+    by_bucket: Ints
+    shape: tuple[int, int, float, float, float, float]
+    """Columns and rows of squares, their sides, and the corner that they begin at."""
 
 
-Graph = tuple[Ints, Ints, Metres, Metres, Metres, Ints, Ints, tuple[int, int, float, float]]
-"""Arc offsets, ends and lengths by junction; x, y; junctions by bucket; the buckets' shape."""
+class RoadNet(NamedTuple):
+    """Roads to drive on, and where samples may lie on them."""
+
+    graph: Graph
+    steps: Ints
+    """Into so many parts a road is cut; its places lie between them."""
+    first: Ints
+    """Number of a road's first place; junctions have the numbers before all of them."""
+    piece_of: Ints
+    """Straight pieces of road r are piece_of[r] to piece_of[r + 1] - 1."""
+    piece: NDArray[np.float64]
+
+    def digest(self) -> Ints:
+        """Tells networks apart: what was sampled on one cannot be replayed on another."""
+        told = hashlib.blake2b(digest_size=8 * _DIGEST_WORDS)
+        for column in (self.graph.begin, self.graph.end, self.graph.metres, self.piece):
+            told.update(np.ascontiguousarray(column).tobytes())
+        words: Ints = np.frombuffer(told.digest(), "<i8").astype(np.int64)
+        return words
+
+    def places(self, number: Ints) -> Locations:
+        """Where places lie, by their numbers."""
+        junctions = len(self.graph.x)
+        x, y = np.empty(len(number)), np.empty(len(number))
+        at = number < junctions
+        x[at], y[at] = self.graph.x[number[at]], self.graph.y[number[at]]
+        inner = number[~at] - junctions
+        road = np.searchsorted(self.first, inner, side="right") - 1
+        share = (inner - self.first[road] + 1) / self.steps[road]
+        last = self.piece_of[road + 1] - 1
+        aim = share * (self.piece[last, 4] + self.piece[last, 5])
+        # pieces begin so many metres along their road: one column that rises over all roads
+        longest = float((self.piece[:, 4] + self.piece[:, 5]).max(initial=0.0)) + 1.0
+        owner = np.repeat(np.arange(len(self.steps)), np.diff(self.piece_of))
+        found = np.searchsorted(owner * longest + self.piece[:, 4], road * longest + aim) - 1
+        found = np.clip(found, self.piece_of[road], last)
+        part = (aim - self.piece[found, 4]) / np.maximum(self.piece[found, 5], 1e-9)
+        part = np.clip(part, 0.0, 1.0)
+        for column, out in ((0, x), (1, y)):
+            low, high = self.piece[found, column], self.piece[found, column + 2]
+            out[~at] = low + part * (high - low)
+        return Locations(x, y)
+
+    def off_road(self, places: Locations) -> int:
+        """How many of these places are further from all roads than rounding explains.
+
+        By another way than `places`: the nearest of many points on the pieces, then its piece.
+        """
+        parts = np.maximum(np.ceil(self.piece[:, 5] / _DENSE_M), 1).astype(np.int64)
+        owner = np.repeat(np.arange(len(parts)), parts)
+        share = (within(offsets_from(parts)) + 0.5) / parts[owner]
+        dense = self.piece[owner, :2] + share[:, None] * (
+            self.piece[owner, 2:4] - self.piece[owner, :2]
+        )
+        points = np.column_stack([places.x, places.y])
+        _, near = cKDTree(dense).query(points, k=_NEAREST)
+        least = np.full(len(points), np.inf)
+        for column in np.minimum(near, len(dense) - 1).reshape(len(points), -1).T:
+            a, b = self.piece[owner[column], :2], self.piece[owner[column], 2:4]
+            along = ((points - a) * (b - a)).sum(axis=1) / np.maximum(
+                ((b - a) ** 2).sum(axis=1), 1e-12
+            )
+            foot = a + np.clip(along, 0.0, 1.0)[:, None] * (b - a)
+            least = np.minimum(least, np.hypot(*(points - foot).T))
+        return int((least > _ON_ROAD_M).sum())
 
 
-def road_graph(roads: Roads, region: Region) -> Graph:
-    """The largest part of the roads inside the region in which every junction reaches every other."""
-    inside = (
-        (roads.x >= region.x_min) & (roads.x < region.x_max)
-        & (roads.y >= region.y_min) & (roads.y < region.y_max)
+def road_net(roads: Roads, region: Region, every_us: int) -> RoadNet:
+    """The part of the roads inside the region in which every junction reaches every other."""
+    inside = region.holds(roads.x, roads.y)
+    # a road that leaves the region between its ends is none of it
+    outside = ~(
+        region.holds(roads.piece[:, 0], roads.piece[:, 1])
+        & region.holds(roads.piece[:, 2], roads.piece[:, 3])
+    )
+    usable = np.bincount(roads.piece_road[outside], minlength=len(roads.source)) == 0
+    usable &= _held(roads, region)
+    usable &= inside[roads.source] & inside[roads.target] & (roads.source != roads.target)
+    source, target = roads.source.astype(np.int64), roads.target.astype(np.int64)
+    both = usable & ~roads.oneway
+    begin = np.concatenate([source[usable], target[both]])
+    end = np.concatenate([target[usable], source[both]])
+    joined = _largest_part(begin, end, len(roads.x))
+    _require_cover(roads, joined, region)
+    usable &= joined[roads.source] & joined[roads.target]
+    kept = np.flatnonzero(usable)
+    new = np.cumsum(joined) - 1
+    piece_kept = usable[roads.piece_road]
+    number = np.cumsum(usable) - 1
+    steps = _steps(roads.length[kept], every_us)
+    return RoadNet(
+        _graph(
+            new[source[kept]], new[target[kept]], roads.length[kept], roads.oneway[kept],
+            roads.x[joined], roads.y[joined], region,
+        ),
+        steps,
+        offsets_from(steps - 1)[:-1],
+        offsets_of(number[roads.piece_road[piece_kept]], len(kept)),
+        roads.piece[piece_kept],
     )  # fmt: skip
-    both = np.ones(len(roads.source), np.bool_) if roads.oneway is None else ~roads.oneway
-    a = np.concatenate([roads.source, roads.target[both]]).astype(np.int64)
-    b = np.concatenate([roads.target, roads.source[both]]).astype(np.int64)
-    metres = np.concatenate([roads.length, roads.length[both]])
-    keep = inside[a] & inside[b] & (a != b)
-    a, b, metres = a[keep], b[keep], metres[keep]
-    count = len(roads.x)
-    matrix = coo_array((np.ones(len(a)), (a, b)), shape=(count, count))
+
+
+def _held(roads: Roads, region: Region) -> Flags:
+    """Roads that lie in the region all along: between two corners of theirs an outline may be crossed."""
+    held = np.ones(len(roads.source), np.bool_)
+    if region.outline is None:
+        return held
+    parts = np.maximum(np.ceil(roads.piece[:, 5] / _DENSE_M), 1).astype(np.int64) + 1
+    owner = np.repeat(np.arange(len(parts)), parts)
+    share = (within(offsets_from(parts)) / (parts[owner] - 1))[:, None]
+    points = roads.piece[owner, :2] * (1 - share) + roads.piece[owner, 2:4] * share
+    out = ~region.holds(points[:, 0], points[:, 1])
+    held[roads.piece_road[owner[out]]] = False
+    return held
+
+
+def step_m(every_us: int) -> float:
+    """Places of a road are about so far apart: moving to the nearest must not make a sample fast."""
+    return min(STEP_M, every_us / 1e6)
+
+
+def _steps(length: Metres, every_us: int) -> Ints:
+    return np.maximum(np.floor(length / step_m(every_us) + 0.5), 1.0).astype(np.int64)
+
+
+def _largest_part(begin: Ints, end: Ints, junctions: int) -> Flags:
+    matrix = coo_array((np.ones(len(begin)), (begin, end)), shape=(junctions, junctions))
     _, part = connected_components(matrix, directed=True, connection="strong")
-    largest = part == np.bincount(part).argmax() if count else inside
+    largest: Flags = part == np.bincount(part).argmax()
     if int(largest.sum()) < _LEAST_JUNCTIONS:
         raise BadInput(
-            "the roads do not connect inside the region",
-            remedy="give a road table that covers the region, or leave --roads out",
+            "--roads: the roads do not connect inside the region",
+            remedy="give a road table that covers the region, with the junctions of its roads in "
+            "source and target; or leave --roads out",
         )
-    new = np.cumsum(largest) - 1
-    keep = largest[a] & largest[b]
-    a, b, metres = new[a[keep]], new[b[keep]], metres[keep]
-    x, y = roads.x[largest], roads.y[largest]
-    # a road is no shorter than the straight line between its ends
-    metres = np.maximum(metres, np.hypot(x[a] - x[b], y[a] - y[b]))
-    order = np.argsort(a, kind="stable")
+    return largest
+
+
+def _require_cover(roads: Roads, joined: Flags, region: Region) -> None:
+    """Trips of all the region would crowd where its only roads are."""
+    x, y = roads.x[joined], roads.y[joined]
+    cover = float(np.ptp(x) * np.ptp(y)) / (region.width * region.height)
+    if cover < _LEAST_COVER:
+        raise BadInput(
+            f"--roads: the roads that connect cover {cover:.0%} of the region",
+            remedy="give roads of all of it, or say a --region that the roads cover",
+        )
+
+
+def _graph(
+    source: Ints, target: Ints, length: Metres, oneway: Flags, x: Metres, y: Metres, region: Region
+) -> Graph:
+    number = np.arange(len(source))
+    begin = np.concatenate([source, target[~oneway]])
+    order = np.argsort(begin, kind="stable")
+    end = np.concatenate([target, source[~oneway]])[order]
+    road = np.concatenate([number, number[~oneway]])[order]
     columns = max(1, math.ceil(region.width / _BUCKET_M))
     rows = max(1, math.ceil(region.height / _BUCKET_M))
     column = np.minimum((x - region.x_min) / region.width * columns, columns - 1).astype(np.int64)
     row = np.minimum((y - region.y_min) / region.height * rows, rows - 1).astype(np.int64)
     bucket = row * columns + column
     by_bucket = np.argsort(bucket, kind="stable").astype(np.int64)
-    shape = (columns, rows, region.width / columns, region.height / rows)
-    return (
-        offsets_of(a[order], len(x)), b[order], metres[order], x, y,
-        offsets_of(bucket[by_bucket], columns * rows), by_bucket, shape,
+    return Graph(
+        offsets_of(begin[order], len(x)), begin[order], end, length[road], road,
+        order < len(source), x, y,
+        offsets_of(bucket[by_bucket], columns * rows), by_bucket,
+        (columns, rows, region.width / columns, region.height / rows, region.x_min, region.y_min),
     )  # fmt: skip
-
-
-@njit(nogil=True, cache=True)
-def road_scratch(graph):  # type: ignore[no-untyped-def]
-    """Of one range: cost, stamp, final stamp, junction before; a heap of costs and junctions."""
-    junctions, arcs = len(graph[3]), len(graph[1])
-    return (
-        np.empty(junctions), np.zeros(junctions, np.int64), np.zeros(junctions, np.int64),
-        np.empty(junctions, np.int64), np.empty(arcs + 2), np.empty(arcs + 2, np.int64),
-        np.zeros(1, np.int64),
-    )  # fmt: skip
-
-
-@njit(nogil=True, cache=True)
-def nearest(px, py, graph, corner):  # type: ignore[no-untyped-def]
-    """The nearest junction: buckets in rings around the point, until none can be nearer."""
-    x, y, begin, order, shape = graph[3], graph[4], graph[5], graph[6], graph[7]
-    columns, rows, dx, dy = shape
-    cx = min(max(int((px - corner[0]) / dx), 0), columns - 1)
-    cy = min(max(int((py - corner[1]) / dy), 0), rows - 1)
-    best, least = -1, np.inf
-    for ring in range(max(columns, rows)):
-        if best >= 0 and least <= (ring - 1) * min(dx, dy):
-            break
-        for by in range(max(cy - ring, 0), min(cy + ring, rows - 1) + 1):
-            on_edge = by == cy - ring or by == cy + ring
-            step = 1 if on_edge or ring == 0 else 2 * ring
-            for bx in range(cx - ring, cx + ring + 1, step):
-                if bx < 0 or bx >= columns:
-                    continue
-                for k in range(begin[by * columns + bx], begin[by * columns + bx + 1]):
-                    n = order[k]
-                    far = math.sqrt((x[n] - px) ** 2 + (y[n] - py) ** 2)
-                    if far < least:
-                        best, least = n, far
-    return best
-
-
-@njit(nogil=True, cache=True)
-def _sift(cost, node, size, value, junction):  # type: ignore[no-untyped-def]
-    """Put on the heap; its new size."""
-    i = size
-    while i > 0 and cost[(i - 1) // 2] > value:
-        cost[i], node[i] = cost[(i - 1) // 2], node[(i - 1) // 2]
-        i = (i - 1) // 2
-    cost[i], node[i] = value, junction
-    return size + 1
-
-
-@njit(nogil=True, cache=True)
-def _drop(cost, node, size):  # type: ignore[no-untyped-def]
-    """Take the least off the heap; its new size."""
-    size -= 1
-    value, junction, i = cost[size], node[size], 0
-    while 2 * i + 1 < size:
-        c = 2 * i + 1
-        if c + 1 < size and cost[c + 1] < cost[c]:
-            c += 1
-        if cost[c] >= value:
-            break
-        cost[i], node[i] = cost[c], node[c]
-        i = c
-    cost[i], node[i] = value, junction
-    return size
-
-
-@njit(nogil=True, cache=True)
-def _dearer(salt, a, b):  # type: ignore[no-untyped-def]
-    """What a road costs for this trip: 1 to 1.6 times its length."""
-    word = mixed(salt ^ (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b)))
-    return 1.0 + _DEAREST * (float(word >> np.uint64(11)) * 2.0**-53)
-
-
-@njit(nogil=True, cache=True)
-def route(start, goal, salt, graph, scratch, out_x, out_y, n):  # type: ignore[no-untyped-def]
-    """Append the junctions of the cheapest way after `start` to out[n:]; the new n."""
-    begin, ends, metres, x, y = graph[0], graph[1], graph[2], graph[3], graph[4]
-    cost, seen, done, before, heap_cost, heap_node, stamps = scratch
-    stamps[0] += 1
-    stamp = stamps[0]
-    cost[start], seen[start], before[start] = 0.0, stamp, -1
-    size = _sift(heap_cost, heap_node, 0, 0.0, start)
-    while size > 0:
-        here = heap_node[0]
-        size = _drop(heap_cost, heap_node, size)
-        if done[here] == stamp:
-            continue
-        done[here] = stamp
-        if here == goal:
-            break
-        for arc in range(begin[here], begin[here + 1]):
-            to = ends[arc]
-            there = cost[here] + metres[arc] * _dearer(salt, here, to)
-            if seen[to] != stamp or there < cost[to]:
-                seen[to], cost[to], before[to] = stamp, there, here
-                ahead = math.sqrt((x[to] - x[goal]) ** 2 + (y[to] - y[goal]) ** 2)
-                size = _sift(heap_cost, heap_node, size, there + ahead, to)
-    count, at = 0, goal
-    while at != start:
-        count += 1
-        at = before[at]
-    if n + count > len(out_x):
-        return n
-    at = goal
-    for k in range(count):
-        out_x[n + count - 1 - k], out_y[n + count - 1 - k] = x[at], y[at]
-        at = before[at]
-    return n + count
-
-
-@njit(nogil=True, cache=True)
-def along_roads(x, y, n, salt, graph, scratch, corner, out_x, out_y):  # type: ignore[no-untyped-def]
-    """The line through n points as a route; how many points it has (at least 2)."""
-    last = nearest(x[0], y[0], graph, corner)
-    out_x[0], out_y[0] = graph[3][last], graph[4][last]
-    m = 1
-    for i in range(1, n):
-        to = nearest(x[i], y[i], graph, corner)
-        if to == last:
-            continue
-        longer = route(last, to, salt, graph, scratch, out_x, out_y, m)
-        if longer == m:
-            break
-        m, last = longer, to
-    if m == 1:  # all at one junction: to the end of one road and back
-        to = graph[1][graph[0][last]]
-        out_x[1], out_y[1] = graph[3][to], graph[4][to]
-        m = 2
-    return m

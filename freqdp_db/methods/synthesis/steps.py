@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
+from freqdp_db.methods.areas import Outline
+from freqdp_db.methods.contract import Counts, Facts, Nothing, State, Step, World
+from freqdp_db.methods.kinds import US_PER_S
 from freqdp_db.methods.synthesis.options import StrictOptions, SyntheticOptions
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.baselines import Baseline
+    from freqdp_db.methods.synthesis.roads import RoadNet
 
 _FEW_OBJECTS = 50
+_DEGREE_M = 111_320.0
+_WIDEST_STEP_M_PER_S = 8.0
 
 
 class SyntheticStep(Step[Any, Any, Any]):
@@ -54,6 +61,24 @@ class SyntheticStep(Step[Any, Any, Any]):
                 "come out",
                 remedy=f"it takes at least {_FEW_OBJECTS} objects, and hundreds to be useful",
             )
+        if isinstance(options.region, Outline):
+            _require_rhythm(options.region, options.every)
+
+
+def _require_rhythm(region: Outline, every: int) -> None:
+    """Places of a wide region with an outline lie so far apart that short steps would be fast."""
+    from freqdp_db.methods.synthesis.sampling import MOST_OPEN
+
+    box = region.box
+    middle = math.radians(float(box.south + box.north) / 2)
+    wide = float(box.east - box.west) * _DEGREE_M * math.cos(middle)
+    apart = math.sqrt(wide * float(box.north - box.south) * _DEGREE_M / MOST_OPEN)
+    if apart > _WIDEST_STEP_M_PER_S * every / US_PER_S:
+        least = math.ceil(apart / _WIDEST_STEP_M_PER_S)
+        raise BadInput(
+            f"--every {every // US_PER_S}s is too short for a region of this size with an outline",
+            remedy=f"give --every {least}s or more, or a box as --region",
+        )
 
 
 class StrictStep(SyntheticStep):
@@ -84,7 +109,7 @@ class StrictStep(SyntheticStep):
         from freqdp_db.methods.synthesis.strict import modelled
 
         facts = world.public_facts(options.region, options.period)
-        logged = modelled(drawn, *facts, options.parameters)
+        logged = modelled(drawn, *facts, options.parameters, _roads(world, options))
         return logged, self.replay(world, state, drawn, logged, options)
 
     def released(
@@ -93,7 +118,7 @@ class StrictStep(SyntheticStep):
         from freqdp_db.methods.synthesis.strict import replay
 
         facts = world.public_facts(options.region, options.period)
-        made = replay(drawn, logged, *facts, options.parameters)
+        made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
         return made.trajectories, made.places
 
     def check(
@@ -109,7 +134,25 @@ class StrictStep(SyntheticStep):
 
         facts = world.public_facts(options.region, options.period)
         made = Synthetic(after.trajectories, after.places)
-        return check(drawn, logged, made, *facts, options.parameters)
+        return check(drawn, logged, made, *facts, options.parameters, _roads(world, options))
+
+    def require_inputs(
+        self, options: StrictOptions, inputs: Mapping[str, Any], facts: Facts
+    ) -> None:
+        from freqdp_db.methods.synthesis.roads import road_net
+
+        if "roads" in inputs:
+            road_net(inputs["roads"], facts(options.region, options.period)[0], options.every)
+
+
+def _roads(world: World, options: StrictOptions) -> RoadNet | None:
+    """The roads that were asked for, as the sampling reads them."""
+    from freqdp_db.methods.synthesis.roads import road_net
+
+    if "roads" not in world.inputs:
+        return None
+    region, _ = world.public_facts(options.region, options.period)
+    return road_net(world.inputs["roads"], region, options.every)
 
 
 class BaselineStep(SyntheticStep):

@@ -15,15 +15,17 @@ from threadpoolctl import threadpool_limits
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
+from freqdp_db.methods.synthesis.driving import sampled_on_roads
 from freqdp_db.methods.synthesis.estimation import Model, estimated
 from freqdp_db.methods.synthesis.fitting import fitted
+from freqdp_db.methods.synthesis.inside import kept_inside
 from freqdp_db.methods.synthesis.layout import HEADINGS
 from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
 from freqdp_db.methods.synthesis.options import LARGEST_SIZE
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Plan
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.roads import Roads, road_graph
+from freqdp_db.methods.synthesis.roads import RoadNet
 from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
 from freqdp_db.methods.synthesis.streams import SEED_WORDS, key
 
@@ -48,10 +50,15 @@ class Log:
     hours: Metres
     days: Metres
     speeds: Metres
+    roads: Ints
+    """What tells their network from others; empty: trips keep to no roads."""
     count: Ints
 
     def __len__(self) -> int:
         return int(self.count[0])
+
+
+_TABLES = tuple(f.name for f in fields(Log) if f.name not in ("roads", "count"))
 
 
 @dataclass(frozen=True)
@@ -78,27 +85,39 @@ def carry_out(
     region: Region,
     period: Period,
     parameters: Parameters,
-    roads: Roads | None = None,
+    roads: RoadNet | None = None,
 ) -> tuple[Log, Synthetic]:
     """Estimate, fit and sample. Deterministic."""
-    log = modelled(draw, region, period, parameters)
+    log = modelled(draw, region, period, parameters, roads)
     return log, replay(draw, log, region, period, parameters, roads)
 
 
-def modelled(draw: Draw, region: Region, period: Period, parameters: Parameters) -> Log:
+def modelled(
+    draw: Draw,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+    roads: RoadNet | None = None,
+) -> Log:
     """The tables that trips are sampled from."""
     plan = plan_of(draw, region, period, parameters)
     model = _fitted(draw, plan, parameters)
     return Log(
+        roads=_told(roads),
         count=np.array([released_size(draw, parameters)], np.int64),
-        **{f.name: np.ravel(getattr(model, f.name)) for f in fields(Log) if f.name != "count"},
+        **{name: np.ravel(getattr(model, name)) for name in _TABLES},
     )
+
+
+def _told(roads: RoadNet | None) -> Ints:
+    return np.zeros(0, np.int64) if roads is None else roads.digest()
 
 
 def _fitted(draw: Draw, plan: Plan, parameters: Parameters) -> Model:
     # more threads of a small problem's linear algebra get in each other's way, and change digits
     with threadpool_limits(1, "blas"):
         model = estimated(in_counts(draw, plan, parameters), plan.grids)
+        model = kept_inside(model, plan.grids, parameters.every_us)
         return fitted(model, plan.grids, key(draw.seed, "fit"))
 
 
@@ -108,16 +127,20 @@ def replay(
     region: Region,
     period: Period,
     parameters: Parameters,
-    roads: Roads | None = None,
+    roads: RoadNet | None = None,
 ) -> Synthetic:
     """The trips again, from the draw's seed and the logged tables."""
-    plan = plan_of(draw, region, period, parameters)
-    return Synthetic(
-        *sampled(
-            _model(log), plan.grids, period, int(log.count[0]), parameters.every_us,
-            key(draw.seed, "sample"), None if roads is None else road_graph(roads, region),
+    if not np.array_equal(log.roads, _told(roads)):
+        raise VerificationFailed(
+            "the roads are not those that the trips were made on",
+            remedy="give back the road table that --roads names, as it was",
         )
+    plan = plan_of(draw, region, period, parameters)
+    what = (
+        _model(log), plan.grids, period, int(log.count[0]), parameters.every_us,
+        key(draw.seed, "sample"),
     )  # fmt: skip
+    return Synthetic(*(sampled(*what) if roads is None else sampled_on_roads(*what, roads)))
 
 
 def check(
@@ -127,20 +150,21 @@ def check(
     region: Region,
     period: Period,
     parameters: Parameters,
+    roads: RoadNet | None = None,
 ) -> dict[str, int]:
     """Recompute what is promised: the budget, the tables, and that trips are possible."""
     plan = plan_of(draw, region, period, parameters)
     _require_within_budget(plan, parameters)
     _require_shape(draw, plan)
     model = _fitted(draw, plan, parameters)
-    for field in fields(Log):
-        if field.name == "count":
-            continue
-        again, stored = np.ravel(getattr(model, field.name)), getattr(log, field.name)
+    for name in _TABLES:
+        again, stored = np.ravel(getattr(model, name)), getattr(log, name)
         if again.shape != stored.shape or not np.allclose(again, stored, rtol=_CLOSE, atol=0):
-            raise VerificationFailed(f"the logged {field.name} do not follow from the draw")
+            raise VerificationFailed(f"the logged {name} do not follow from the draw")
     if int(log.count[0]) != released_size(draw, parameters):
         raise VerificationFailed("the number of trips does not follow from the draw")
+    if roads is not None and (off := roads.off_road(released.places)):
+        raise VerificationFailed(f"{off:,} places lie on no road")
     return check_trips(released, int(log.count[0]), region, period, parameters)
 
 
@@ -151,10 +175,7 @@ def check_trips(
     t, places = released.trajectories, released.places
     if len(t) != count:
         raise VerificationFailed(f"{len(t):,} trips instead of {count:,}")
-    inside = (
-        (places.x >= region.x_min) & (places.x < region.x_max)
-        & (places.y >= region.y_min) & (places.y < region.y_max)
-    )  # fmt: skip
+    inside = region.holds(places.x, places.y)
     if not inside.all():
         raise VerificationFailed(f"{int((~inside).sum()):,} places lie outside the region")
     if t.samples and (t.at.min() < period.begin or t.at.max() >= period.end):
@@ -187,6 +208,6 @@ def _require_shape(draw: Draw, plan: Plan) -> None:
 
 
 def _model(log: Log) -> Model:
-    columns = {f.name: getattr(log, f.name) for f in fields(Log) if f.name != "count"}
+    columns = {name: getattr(log, name) for name in _TABLES}
     columns["moves"] = columns["moves"].reshape(-1, HEADINGS)
     return Model(**columns)

@@ -44,14 +44,13 @@ class Trips:
 
 
 @njit(nogil=True, cache=True)
-def _cut(first, last, offsets, location, at, px, py, box, period, rule):  # type: ignore[no-untyped-def]
+def _cut(first, last, offsets, location, at, px, py, inside, period, rule):  # type: ignore[no-untyped-def]
     """How many trips each object has, how many samples each trip has, and these."""
     most = offsets[last] - offsets[first]
     trips = np.zeros(last - first, np.int64)
     lengths = np.empty(most, np.int64)
     out_x, out_y, out_at = np.empty(most), np.empty(most), np.empty(most, np.int64)
     found = size = 0
-    x_min, y_min, x_max, y_max = box
     fastest, gap, stay, stay_m, least_samples, least_m = rule
     for u in range(first, last):
         lo, hi = offsets[u], offsets[u + 1]
@@ -59,8 +58,7 @@ def _cut(first, last, offsets, location, at, px, py, box, period, rule):  # type
         k = 0
         for i in range(lo, hi):
             x, y = px[location[i]], py[location[i]]
-            inside = x_min <= x < x_max and y_min <= y < y_max
-            if not inside or at[i] < period[0] or at[i] >= period[1]:
+            if not inside[location[i]] or at[i] < period[0] or at[i] >= period[1]:
                 continue
             if k > 0:
                 j = keep[k - 1]
@@ -129,7 +127,7 @@ def cut_trips(
     parts = map_ranges(
         _cut, trajectories.offsets, trajectories.offsets, trajectories.location, trajectories.at,
         places.x, places.y,
-        (region.x_min, region.y_min, region.x_max, region.y_max),
+        region.holds(places.x, places.y),
         (period.begin, period.end),
         (
             rule.fastest_m_per_s, rule.gap_us, rule.stay_us, rule.stay_m, rule.least_samples,

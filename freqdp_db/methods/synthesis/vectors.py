@@ -30,13 +30,12 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     heading_of,
 )
-from freqdp_db.methods.synthesis.plan import SCALE, SIZE_CLASSES, Plan
+from freqdp_db.methods.synthesis.plan import LARGEST_BOUND, SCALE, SIZE_CLASSES, Plan
 from freqdp_db.methods.synthesis.public import MINUTE_US
 from freqdp_db.methods.synthesis.trips import Trips
 
 MOST = 2**20
 """No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
-LARGEST_BOUND = 2**30
 
 # positions of the statistics in a plan
 TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS = range(8)

@@ -18,7 +18,7 @@ _GPKG_HEAD = np.dtype(
     [("magic", "S2"), ("version", "u1"), ("flags", "u1"), ("srs_id", "<i4"),
      ("envelope", "<f8", (4,))]
 )  # fmt: skip
-_GPKG_BOX = np.dtype([("head", _GPKG_HEAD), ("box", _WKB_BOX)])
+GPKG_BOX = np.dtype([("head", _GPKG_HEAD), ("box", _WKB_BOX)])
 _XY_ENVELOPE = 0x03
 
 
@@ -44,12 +44,11 @@ def arrow_boxes(areas: ReadAreas) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(boxes), buffers)
 
 
-def gpkg_boxes(areas: ReadAreas, srid: int) -> list[bytes]:
+def gpkg_boxes(areas: ReadAreas, srid: int) -> NDArray[Any]:
     """As geometries of a GeoPackage, with their envelopes."""
-    found = np.zeros(len(areas.x_min), _GPKG_BOX)
+    found = np.zeros(len(areas.x_min), GPKG_BOX)
     head = found["head"]
     head["magic"], head["flags"], head["srs_id"] = b"GP", _XY_ENVELOPE, srid
     head["envelope"] = np.column_stack([areas.x_min, areas.x_max, areas.y_min, areas.y_max])
     found["box"] = wkb_boxes(areas)
-    blobs: list[bytes] = found.view(f"V{_GPKG_BOX.itemsize}").tolist()
-    return blobs
+    return found.view(f"V{GPKG_BOX.itemsize}")

@@ -62,9 +62,13 @@ def export_release(
     out: Path | None,
     progress: Progress,
     *,
+    srid: int | None = None,
     overwrite: bool = False,
 ) -> Exported:
-    """Write a published release and, beside it, its guarantee (JSON) and a README: all or nothing."""
+    """Write a published release and, beside it, its guarantee (JSON) and a README: all or nothing.
+
+    srid: the reference system of the file; None: that of the release.
+    """
     chosen = _find_format(format_name)
     target = _target(name, chosen, out)
     files = (
@@ -75,15 +79,14 @@ def export_release(
     _require_writable(files, overwrite)
     with _writing(files) as (data, guarantee, notice):
         with database.begin(snapshot=True) as connection:
-            reader = ReleaseReader(connection, database, name)
+            reader = ReleaseReader(connection, database, name, srid)
+            system = ReferenceSystem.parse(reader.srid, reader.definition())
             if not reader.catalog["granted"]:
                 reason = why_not_granted(reader.catalog["guarantee"])
                 progress.note(f"Warning: NOT for handing out. {reason}")
             with progress.stage("measure"):
                 extent = reader.extent()
             _require_rows(reader, extent.rows)
-            srid = reader.srid()
-            system = ReferenceSystem.parse(srid, reader.definition(srid))
             rows = chosen.write(data, reader, extent, system, progress)
         _require_rows(reader, rows)
         columns = _columns(format_name, system, reader.has_areas)

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from string import Template
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyproj
+from numpy.typing import NDArray
 
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress, Stage
-from freqdp_db.release.export.areas import gpkg_boxes
+from freqdp_db.release.export.areas import GPKG_BOX, gpkg_boxes
+from freqdp_db.release.export.gpkg_schema import AREAS, TABLES, TRIGGERS
 from freqdp_db.release.export.moments import iso_times
-from freqdp_db.release.export.rtree import RTree, insert_rows
+from freqdp_db.release.export.pages import PAGE, PageFile, TableWriter
+from freqdp_db.release.export.rtree import RTree, create_rtree, insert_into, set_root
 from freqdp_db.storage.published.reading import Extent, ReleaseReader, Samples
 
 _APPLICATION_ID = 0x47504B47  # "GPKG"
@@ -39,114 +43,6 @@ _POINT = np.dtype(
 )  # fmt: skip
 _LINE_HEAD = struct.Struct("<2sBBi4d")
 _WKB_LINE_HEAD = 1 + 4 + 4  # byte order, type, number of points; then x, y, m of each
-
-_TABLES = """
-CREATE TABLE gpkg_spatial_ref_sys (
-  srs_name TEXT NOT NULL,
-  srs_id INTEGER PRIMARY KEY,
-  organization TEXT NOT NULL,
-  organization_coordsys_id INTEGER NOT NULL,
-  definition TEXT NOT NULL,
-  description TEXT
-);
-CREATE TABLE gpkg_contents (
-  table_name TEXT NOT NULL PRIMARY KEY,
-  data_type TEXT NOT NULL,
-  identifier TEXT UNIQUE,
-  description TEXT DEFAULT '',
-  last_change DATETIME NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ','now')),
-  min_x DOUBLE,
-  min_y DOUBLE,
-  max_x DOUBLE,
-  max_y DOUBLE,
-  srs_id INTEGER,
-  CONSTRAINT fk_gc_r_srs_id FOREIGN KEY (srs_id) REFERENCES gpkg_spatial_ref_sys(srs_id)
-);
-CREATE TABLE gpkg_geometry_columns (
-  table_name TEXT NOT NULL,
-  column_name TEXT NOT NULL,
-  geometry_type_name TEXT NOT NULL,
-  srs_id INTEGER NOT NULL,
-  z TINYINT NOT NULL,
-  m TINYINT NOT NULL,
-  CONSTRAINT pk_geom_cols PRIMARY KEY (table_name, column_name),
-  CONSTRAINT uk_gc_table_name UNIQUE (table_name),
-  CONSTRAINT fk_gc_tn FOREIGN KEY (table_name) REFERENCES gpkg_contents(table_name),
-  CONSTRAINT fk_gc_srs FOREIGN KEY (srs_id) REFERENCES gpkg_spatial_ref_sys (srs_id)
-);
-CREATE TABLE gpkg_extensions (
-  table_name TEXT,
-  column_name TEXT,
-  extension_name TEXT NOT NULL,
-  definition TEXT NOT NULL,
-  scope TEXT NOT NULL,
-  CONSTRAINT ge_tce UNIQUE (table_name, column_name, extension_name)
-);
-CREATE TABLE samples (
-  fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
-  geom POINT NOT NULL,
-  trajectory_id INTEGER NOT NULL,
-  seq MEDIUMINT NOT NULL,
-  at DATETIME NOT NULL,
-  at_us INTEGER NOT NULL
-);
-CREATE TABLE lines (
-  fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
-  geom LINESTRING NOT NULL,
-  trajectory_id INTEGER NOT NULL
-);
-"""
-
-_AREAS = """
-CREATE TABLE areas (
-  fid INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
-  geom POLYGON NOT NULL,
-  trajectory_id INTEGER NOT NULL,
-  seq MEDIUMINT NOT NULL,
-  during_begin DATETIME NOT NULL,
-  during_end DATETIME NOT NULL
-);
-"""
-
-# The standard's own triggers (Annex F.3). The ST_ functions are the reading program's.
-_TRIGGERS = Template(
-    """
-CREATE TRIGGER rtree_${layer}_geom_insert AFTER INSERT ON ${layer}
-  WHEN (new.geom NOT NULL AND NOT ST_IsEmpty(NEW.geom))
-BEGIN
-  INSERT OR REPLACE INTO rtree_${layer}_geom VALUES (
-    NEW.fid, ST_MinX(NEW.geom), ST_MaxX(NEW.geom), ST_MinY(NEW.geom), ST_MaxY(NEW.geom));
-END;
-CREATE TRIGGER rtree_${layer}_geom_update1 AFTER UPDATE OF geom ON ${layer}
-  WHEN OLD.fid = NEW.fid AND (NEW.geom NOTNULL AND NOT ST_IsEmpty(NEW.geom))
-BEGIN
-  INSERT OR REPLACE INTO rtree_${layer}_geom VALUES (
-    NEW.fid, ST_MinX(NEW.geom), ST_MaxX(NEW.geom), ST_MinY(NEW.geom), ST_MaxY(NEW.geom));
-END;
-CREATE TRIGGER rtree_${layer}_geom_update2 AFTER UPDATE OF geom ON ${layer}
-  WHEN OLD.fid = NEW.fid AND (NEW.geom ISNULL OR ST_IsEmpty(NEW.geom))
-BEGIN
-  DELETE FROM rtree_${layer}_geom WHERE id = OLD.fid;
-END;
-CREATE TRIGGER rtree_${layer}_geom_update3 AFTER UPDATE ON ${layer}
-  WHEN OLD.fid != NEW.fid AND (NEW.geom NOTNULL AND NOT ST_IsEmpty(NEW.geom))
-BEGIN
-  DELETE FROM rtree_${layer}_geom WHERE id = OLD.fid;
-  INSERT OR REPLACE INTO rtree_${layer}_geom VALUES (
-    NEW.fid, ST_MinX(NEW.geom), ST_MaxX(NEW.geom), ST_MinY(NEW.geom), ST_MaxY(NEW.geom));
-END;
-CREATE TRIGGER rtree_${layer}_geom_update4 AFTER UPDATE ON ${layer}
-  WHEN OLD.fid != NEW.fid AND (NEW.geom ISNULL OR ST_IsEmpty(NEW.geom))
-BEGIN
-  DELETE FROM rtree_${layer}_geom WHERE id IN (OLD.fid, NEW.fid);
-END;
-CREATE TRIGGER rtree_${layer}_geom_delete AFTER DELETE ON ${layer}
-  WHEN old.geom NOT NULL
-BEGIN
-  DELETE FROM rtree_${layer}_geom WHERE id = OLD.fid;
-END;
-"""
-)
 
 
 @dataclass(frozen=True)
@@ -173,30 +69,95 @@ def write_gpkg(
     ]
     if reader.has_areas:
         layers.insert(0, _Layer("areas", "POLYGON", 0, f"{name} (areas)", words))
-    with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        # the file has another name until it is whole: a journal would protect nothing
-        file.execute("PRAGMA journal_mode = OFF")
-        file.execute("PRAGMA synchronous = OFF")
+    with _opened(path) as file:
+        file.execute(f"PRAGMA page_size = {PAGE}")
+        file.execute("PRAGMA auto_vacuum = NONE")
         file.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         file.execute(f"PRAGMA user_version = {_VERSION}")
         file.execute("BEGIN")
-        tables = _TABLES + (_AREAS if reader.has_areas else "")
+        tables = TABLES + (AREAS if reader.has_areas else "")
         for statement in tables.split(";\n"):
             file.execute(statement)
         _describe(file, layers, extent, system)
-        with progress.stage("export samples", extent.rows) as stage:
-            rows = _write_samples(file, reader, system.srid, stage)
+        sizes = {layer.table: create_rtree(file, f"rtree_{layer.table}_geom") for layer in layers}
+        roots = dict(file.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"))
+        file.execute("COMMIT")
+    # without SQLite, which nobody may have open meanwhile
+    with PageFile(path) as whole, progress.stage("export samples", extent.rows) as stage:
+        written = [
+            _Pages(whole, roots, table, sizes[table])
+            for table in (["samples", "areas"] if reader.has_areas else ["samples"])
+        ]
+        rows = _write_samples(written, reader, system.srid, stage)
+    with _opened(path) as file:
+        file.execute("BEGIN")
+        for pages in written:
+            pages.complete(file, rows)
         with progress.stage("export lines", unit="lines") as stage:
-            _write_lines(file, reader, system.srid, stage)
+            _write_lines(file, reader, system.srid, sizes["lines"], stage)
         with progress.stage("index"):
             file.execute("CREATE UNIQUE INDEX samples_trajectory ON samples (trajectory_id, seq)")
             if reader.has_areas:
                 file.execute("CREATE UNIQUE INDEX areas_trajectory ON areas (trajectory_id, seq)")
-            file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id)")
+            file.execute("CREATE UNIQUE INDEX lines_trajectory ON lines (trajectory_id, day)")
         file.execute("COMMIT")
         for layer in layers:
-            file.executescript(_TRIGGERS.substitute(layer=layer.table))
+            file.executescript(TRIGGERS.substitute(layer=layer.table))
     return rows
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        # the file has another name until it is whole: a journal would protect nothing
+        file.execute("PRAGMA journal_mode = OFF")
+        file.execute("PRAGMA synchronous = OFF")
+        yield file
+
+
+class _Pages:
+    """A layer with a row for each sample, and its R-tree, written as pages."""
+
+    _TYPES: ClassVar = {
+        "samples": [f"V{_POINT.itemsize}", ">i8", ">i4", "S24", ">i8"],
+        "areas": [f"V{GPKG_BOX.itemsize}", ">i8", ">i4", "S24", "S24"],
+    }
+
+    def __init__(self, file: PageFile, roots: dict[str, int], table: str, size: int) -> None:
+        self._table, self._tree_name = table, f"rtree_{table}_geom"
+        self._rows = TableWriter(file, roots[table], self._TYPES[table])
+        self._nodes = TableWriter(file, roots[f"{self._tree_name}_node"], [f"V{size}"])
+        self._rowids = TableWriter(file, roots[f"{self._tree_name}_rowid"], [">i4"])
+        # the root: what it holds is known in the end
+        self._nodes.add(np.zeros(1, f"V{size}"))
+        self._parents: list[tuple[Any, Any]] = []
+        self._tree = RTree(size, self._insert)
+        self._root = b""
+
+    def _insert(self, table: str, ids: Any, values: Any) -> None:
+        if table == "parent":
+            self._parents.append((ids, values))
+        else:
+            (self._nodes if table == "node" else self._rowids).add(values)
+
+    def add(self, columns: Sequence[Any], x: Any, y: Any) -> None:
+        """Rows of the layer, and the least and greatest x and y of each."""
+        self._rows.add(*columns)
+        self._tree.add(x, y)
+
+    def finish(self) -> None:
+        self._root = self._tree.finish()
+        for writer in (self._rows, self._nodes, self._rowids):
+            writer.finish()
+
+    def complete(self, file: sqlite3.Connection, rows: int) -> None:
+        """What is small, or known in the end only: by SQLite."""
+        insert = insert_into(file, self._tree_name)
+        for ids, values in self._parents:
+            insert("parent", ids, values)
+        set_root(file, self._tree_name, self._root)
+        if rows:
+            file.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (self._table, rows))
 
 
 def _describe(
@@ -241,57 +202,61 @@ def _reference_row(system: ReferenceSystem) -> tuple[Any, ...]:
     return system.crs.name, system.srid, authority, int(code), definition, None
 
 
-def _write_samples(file: sqlite3.Connection, reader: ReleaseReader, srid: int, stage: Stage) -> int:
-    tree, rows = RTree(file, "rtree_samples_geom"), 0
-    boxes = RTree(file, "rtree_areas_geom") if reader.has_areas else None
+def _write_samples(layers: list[_Pages], reader: ReleaseReader, srid: int, stage: Stage) -> int:
+    rows = 0
     with closing(reader.samples()) as chunks:
         for samples in chunks:
-            columns = [
-                np.arange(rows + 1, rows + 1 + len(samples)),
-                _points(samples, srid),
-                samples.trajectory_id,
-                samples.seq,
-                # the standard's form of a time has milliseconds and no more
-                iso_times(samples.at_us, "ms").to_pylist(),
-                samples.at_us,
-            ]
-            insert_rows(file, "samples", columns)
-            tree.add((samples.x, samples.x), (samples.y, samples.y))
-            if samples.areas is not None and boxes is not None:
-                a = samples.areas
-                during = [iso_times(t, "ms").to_pylist() for t in (a.begin_us, a.end_us)]
-                found = [columns[0], gpkg_boxes(a, srid), *columns[2:4], *during]
-                insert_rows(file, "areas", found)
-                boxes.add((a.x_min, a.x_max), (a.y_min, a.y_max))
+            # the standard's form of a time has milliseconds and no more
+            columns = [samples.trajectory_id, samples.seq, _texts(samples.at_us), samples.at_us]
+            x, y = (samples.x, samples.x), (samples.y, samples.y)
+            layers[0].add([_points(samples, srid), *columns], x, y)
+            if (a := samples.areas) is not None:
+                during = [_texts(a.begin_us), _texts(a.end_us)]
+                boxes = gpkg_boxes(a, srid)
+                layers[1].add(
+                    [boxes, *columns[:2], *during], (a.x_min, a.x_max), (a.y_min, a.y_max)
+                )
             rows += len(samples)
             stage.advance(len(samples))
-    tree.finish()
-    if boxes is not None:
-        boxes.finish()
+    for layer in layers:
+        layer.finish()
     return rows
 
 
-def _points(samples: Samples, srid: int) -> list[bytes]:
+def _texts(at_us: Ints) -> NDArray[Any]:
+    """Times as 24 characters each."""
+    text = iso_times(at_us, "ms")
+    if not len(text):
+        return np.empty(0, "S24")
+    begin = text.offset * 24
+    return np.frombuffer(text.buffers()[2], "S24", len(text), begin)
+
+
+def _points(samples: Samples, srid: int) -> NDArray[Any]:
     points = np.empty(len(samples), _POINT)
     points["magic"], points["version"], points["flags"] = b"GP", 0, _NO_ENVELOPE
     points["srs_id"] = srid
     points["order"], points["type"] = 1, 1
     points["x"], points["y"] = samples.x, samples.y
-    blobs: list[bytes] = points.view(f"V{_POINT.itemsize}").tolist()
-    return blobs
+    return points.view(f"V{_POINT.itemsize}")
 
 
-def _write_lines(file: sqlite3.Connection, reader: ReleaseReader, srid: int, stage: Stage) -> None:
+def _write_lines(
+    file: sqlite3.Connection, reader: ReleaseReader, srid: int, size: int, stage: Stage
+) -> None:
     boxes: list[tuple[float, float, float, float]] = []
     with closing(reader.lines()) as lines:
-        for number, (trajectory_id, wkb) in enumerate(lines, start=1):
+        for number, (trajectory_id, day, wkb) in enumerate(lines, start=1):
             points = np.frombuffer(wkb, "<f8", offset=_WKB_LINE_HEAD).reshape(-1, 3)
             (x_min, y_min, _), (x_max, y_max, _) = points.min(axis=0), points.max(axis=0)
             boxes.append((x_min, x_max, y_min, y_max))
             blob = _LINE_HEAD.pack(b"GP", 0, _XY_ENVELOPE, srid, *boxes[-1]) + wkb
-            file.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, blob, trajectory_id))
+            when = None if day is None else day.isoformat()
+            file.execute(
+                "INSERT INTO lines VALUES (?, ?, ?, ?)", (number, blob, trajectory_id, when)
+            )
             stage.advance(1)
-    tree = RTree(file, "rtree_lines_geom")
+    tree = RTree(size, insert_into(file, "rtree_lines_geom"))
     x_min, x_max, y_min, y_max = np.array(boxes, np.float64).reshape(-1, 4).T
     tree.add((x_min, x_max), (y_min, y_max))
-    tree.finish()
+    set_root(file, "rtree_lines_geom", tree.finish())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from freqdp_db.methods.registry import find_method
+
 _WIDTH = 80
 
 _COLUMNS = {
@@ -40,7 +42,12 @@ _TERMS = (
 
 
 def why_not_granted(guarantee: dict[str, Any]) -> str:
-    """Why a release is never granted to analysts."""
+    """Why a release is not granted to analysts."""
+    if not guarantee["seeded"] and find_method(guarantee["method"]).grantable:
+        return (
+            "This release is held: its curator has not approved it yet. Do not hand it out before "
+            "(freqdp release approve)."
+        )
     if guarantee["seeded"]:
         return (
             "What this release drew was seeded: whoever knows the seed can undo it. It was made for "
@@ -74,7 +81,7 @@ def readme(document: dict[str, Any]) -> str:
                 if areas
                 else "Two layers: `samples`, "
             )
-            + "and `lines` with one line for each trajectory of at least two "
+            + "and `lines` with one line for each day of a trajectory that has at least two "
             "samples; the M of a line's points is the time in seconds since 1970-01-01 UTC."
         )
     if areas:
@@ -84,6 +91,7 @@ def readme(document: dict[str, Any]) -> str:
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])
+    lines += [_title("What it may be used for"), *_paragraphs([_use(document["method"])])]
     if not document["granted"]:
         lines += [
             _title("NOT FOR HANDING OUT"),
@@ -105,6 +113,11 @@ def readme(document: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines).strip() + "\n"
+
+
+def _use(method: str) -> str:
+    """What a released trajectory is, and what may be done with it."""
+    return find_method(method).for_analysts
 
 
 def _artefact(artefact: dict[str, Any]) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import Template
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+Insert: TypeAlias = Callable[..., None]
 Boxes = NDArray[np.float32]
 """Rows of x_min, x_max, y_min, y_max."""
 
@@ -36,13 +37,18 @@ def insert_rows(file: sqlite3.Connection, table: str, columns: Sequence[Any]) ->
     """Insert columns of equal length, many rows a statement: twice as fast as one by one."""
     rows = np.empty((len(columns[0]), len(columns)), object)
     for number, column in enumerate(columns):
-        rows[:, number] = column
+        # of an array, plain values: SQLite takes no bytes of NumPy's
+        rows[:, number] = column.tolist() if isinstance(column, np.ndarray) else column
     marks = "(" + ", ".join("?" * len(columns)) + ")"
     whole = len(rows) - len(rows) % _ROWS_AT_ONCE
     for part, at_once in ((rows[:whole], _ROWS_AT_ONCE), (rows[whole:], 1)):
         values = part.reshape(-1, at_once * len(columns)).tolist()
         statement = _INSERT.substitute(table=table, rows=", ".join([marks] * at_once))
         file.executemany(statement, values)
+
+
+def set_root(file: sqlite3.Connection, name: str, root: bytes) -> None:
+    file.execute(_SET_ROOT.substitute(tree=name), (root, _ROOT))
 
 
 def outward(least: NDArray[np.float64], most: NDArray[np.float64]) -> tuple[Boxes, Boxes]:
@@ -52,13 +58,27 @@ def outward(least: NDArray[np.float64], most: NDArray[np.float64]) -> tuple[Boxe
     return low, np.where(high < most, np.nextafter(high, np.float32(np.inf)), high)
 
 
-class RTree:
-    """The R-tree of a layer. The boxes are those of rows 1, 2, 3, ..."""
+def create_rtree(file: sqlite3.Connection, name: str) -> int:
+    """Make an empty one; the size of its nodes, in bytes."""
+    file.execute(_CREATE.substitute(tree=name))
+    (size,) = file.execute(_NODE_SIZE.substitute(tree=name)).fetchone()
+    return int(size)
 
-    def __init__(self, file: sqlite3.Connection, name: str) -> None:
-        self._file, self._name = file, name
-        file.execute(_CREATE.substitute(tree=name))
-        (size,) = file.execute(_NODE_SIZE.substitute(tree=name)).fetchone()
+
+def insert_into(file: sqlite3.Connection, name: str) -> Insert:
+    """Takes rows of the tables behind a tree, and inserts them."""
+    return lambda table, *columns: insert_rows(file, f"{name}_{table}", columns)
+
+
+class RTree:
+    """The R-tree of a layer. The boxes are those of rows 1, 2, 3, ...
+
+    insert: takes rows of the tables behind the tree (`node`, `rowid`, `parent`), in the order of their
+    ids. The root, node 1, comes in the end: `finish` returns it, for `set_root`.
+    """
+
+    def __init__(self, size: int, insert: Insert) -> None:
+        self._insert = insert
         self._cells = (size - _NODE_HEAD) // _CELL.itemsize
         self._node = np.dtype(
             {
@@ -83,14 +103,13 @@ class RTree:
         if sum(map(len, self._waiting)) >= _BLOCK:
             self._write_leaves()
 
-    def finish(self) -> None:
-        """Write what is left, and the levels above the leaves."""
+    def finish(self) -> bytes:
+        """Write what is left, and the levels above the leaves; returns the root."""
         if not self._leaves and sum(map(len, self._waiting)) <= self._cells:
             boxes = np.concatenate([np.empty((0, 4), np.float32), *self._waiting])
             ids = np.arange(1, len(boxes) + 1)
-            self._write_root(ids, boxes, depth=0)
             self._insert("rowid", ids, np.full(len(ids), _ROOT))
-            return
+            return self._root(ids, boxes, depth=0)
         self._write_leaves()
         boxes = np.concatenate(self._leaves)
         numbers = np.arange(_ROOT + 1, _ROOT + 1 + len(boxes))
@@ -99,8 +118,8 @@ class RTree:
             parents, boxes, of_child = self._write_nodes(numbers, boxes)
             self._insert("parent", numbers, of_child)
             numbers, depth = parents, depth + 1
-        self._write_root(numbers, boxes, depth)
         self._insert("parent", numbers, np.full(len(numbers), _ROOT))
+        return self._root(numbers, boxes, depth)
 
     def _write_leaves(self) -> None:
         if not self._waiting:
@@ -126,7 +145,7 @@ class RTree:
         cells = np.zeros(len(starts) * self._cells, _CELL)
         cells["id"][: len(ids)], cells["box"][: len(ids)] = ids[order], boxes[order]
         nodes["cells"] = cells.reshape(len(starts), self._cells)
-        self._insert("node", numbers, nodes.view(f"V{self._node.itemsize}").tolist())
+        self._insert("node", numbers, nodes.view(f"V{self._node.itemsize}"))
         of_cell = np.empty(len(ids), np.int64)
         of_cell[order] = np.repeat(numbers, nodes["count"])
         sides = [
@@ -135,15 +154,12 @@ class RTree:
         ]
         return numbers, np.column_stack(sides), of_cell
 
-    def _write_root(self, ids: NDArray[np.int64], boxes: Boxes, depth: int) -> None:
+    def _root(self, ids: NDArray[np.int64], boxes: Boxes, depth: int) -> bytes:
         root = np.zeros(1, self._node)
         root["depth"], root["count"] = depth, len(ids)
         root["cells"]["id"][0, : len(ids)] = ids
         root["cells"]["box"][0, : len(ids)] = boxes
-        self._file.execute(_SET_ROOT.substitute(tree=self._name), (root.tobytes(), _ROOT))
-
-    def _insert(self, table: str, *columns: Any) -> None:
-        insert_rows(self._file, f"{self._name}_{table}", columns)
+        return root.tobytes()
 
 
 def _in_strips(boxes: Boxes, cells: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
@@ -84,8 +85,8 @@ class Database:
         return connection
 
     @contextmanager
-    def begin(self, *, snapshot: bool = False) -> Iterator[sa.Connection]:
-        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY."""
+    def begin(self, *, snapshot: bool | str = False) -> Iterator[sa.Connection]:
+        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY; a name, for an exported one."""
         with translated(self), self.engine.connect() as connection:
             if snapshot:
                 connection = connection.execution_options(
@@ -95,6 +96,8 @@ class Database:
             self._at_work.add(raw)
             try:
                 with connection.begin():
+                    if isinstance(snapshot, str):
+                        raw.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
                     yield connection
             finally:
                 self._at_work.discard(raw)

@@ -1,4 +1,4 @@
-"""`<dataset>_current`: a view in the release schema that always shows the newest private release."""
+"""`<dataset>_current`, `_current_line`, `_current_trip`: views of the newest release that is granted."""
 
 from __future__ import annotations
 
@@ -9,39 +9,45 @@ from psycopg import sql
 from freqdp_db.errors import AlreadyExists, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.published.relations import PARTS, columns_of, role_exists
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 
 _SUFFIX = "_current"
-_MARK = "The newest private release of dataset "
+_MARK = "The newest release that analysts may read of dataset "
+_MARKS = (_MARK, "The newest private release of dataset ")
+"""What the comment of such a view begins with; the second is that of version 0.2.0 and before."""
 
 
-def current_name(dataset: str) -> str | None:
-    """The view's name; None if the dataset's own is so long that there can be none."""
-    name = dataset + _SUFFIX
-    return name if len(name.encode()) <= MAX_IDENTIFIER_BYTES else None
+def current_names(dataset: str) -> dict[str, str]:
+    """The name of the view over each part of a release; without those that would be too long."""
+    names = {part: dataset + _SUFFIX + part for part in PARTS}
+    return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
 
 
 def require_ours(connection: Connection, database: Database, dataset: str) -> None:
-    """Refuse, before anything is spent, if a relation that is not ours has the view's name."""
+    """Refuse, before anything is spent, if a relation that is not ours has the name of a view."""
     found = connection.execute(
         sa.text(
-            "SELECT c.relkind = 'v' AND obj_description(c.oid, 'pg_class') LIKE :mark || '%' "
+            "SELECT c.relname, c.relkind = 'v' AND EXISTS ("
+            "SELECT FROM unnest(CAST(:marks AS text[])) AS mark "
+            "WHERE starts_with(obj_description(c.oid, 'pg_class'), mark)) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :name"
+            "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
         ),
         {
             "schema": database.settings.release_schema,
-            "name": current_name(dataset),
-            "mark": _MARK,
+            "names": list(current_names(dataset).values()),
+            "marks": list(_MARKS),
         },
-    ).first()
-    if found is not None and not found[0]:
-        raise AlreadyExists(
-            f"{database.settings.release_schema} has a relation {current_name(dataset)!r} that is "
-            "not the view of the newest release",
-            remedy="rename or drop it: the name is reserved",
-        )
+    )
+    for name, ours in found:
+        if not ours:
+            raise AlreadyExists(
+                f"{database.settings.release_schema} has a relation {name!r} that is not a view of "
+                "the newest release",
+                remedy="rename or drop it: the name is reserved",
+            )
 
 
 def next_version(connection: Connection, database: Database, dataset_id: int) -> int:
@@ -59,7 +65,7 @@ def next_version(connection: Connection, database: Database, dataset_id: int) ->
 
 
 def show_newest(connection: Connection, database: Database, dataset_id: int) -> None:
-    """Point the view at the newest private release, or drop it if there is none.
+    """Point the views at the newest release that is granted, or drop them if there is none.
 
     Inside the transaction that publishes or withdraws, and last in it: readers wait from here to
     the commit.
@@ -68,43 +74,51 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
     dataset = connection.execute(
         sa.select(datasets.c.name).where(datasets.c.dataset_id == dataset_id)
     ).scalar_one()
-    name = current_name(dataset)
-    if name is None:
-        return
     newest = connection.execute(
         sa.select(releases.c.name, releases.c.version)
         .where(
             releases.c.dataset_id == dataset_id,
             releases.c.state == "published",
             releases.c.grantable,
+            ~releases.c.held,
         )
         .order_by(releases.c.version.desc())
     ).first()
+    for part, name in current_names(dataset).items():
+        if newest is None:
+            _drop(connection, sql.Identifier(database.settings.release_schema, name))
+        else:
+            what = f"{_MARK}{dataset}: now {newest.name}, version {newest.version}. See catalog."
+            _point_at(connection, database, name, newest.name + part, what)
+
+
+def _point_at(
+    connection: Connection, database: Database, name: str, relation: str, what: str
+) -> None:
+    """Let a view show this relation; if there is none, there is no view."""
     raw, schema = driver(connection), database.settings.release_schema
     view = sql.Identifier(schema, name)
-    if newest is None:
+    before, now = (list(columns_of(connection, (schema, r)).items()) for r in (name, relation))
+    if not now:
         _drop(connection, view)
         return
-    release = sql.Identifier(schema, newest.name)
-    before, now = (_columns(connection, schema, relation) for relation in (name, newest.name))
     replaced = bool(before) and before == now[: len(before)]
     if before and not replaced:
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, view)
     shown = sql.SQL(", ").join(sql.Identifier(column) for column, _ in now)
     raw.execute(
-        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(view, shown, release)
+        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
+            view, shown, sql.Identifier(schema, relation)
+        )
     )
     if not replaced:
         hand_over(connection, database, view)
-        analyst = database.settings.role("analyst")
-        if connection.execute(
-            sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": analyst}
-        ).scalar():
-            raw.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(view, sql.Identifier(analyst)))
-    _comment_columns(connection, schema, name, newest.name)
-    comment = f"{_MARK}{dataset}: now {newest.name}, version {newest.version}. See catalog."
-    raw.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(view, sql.Literal(comment)))
+        if role_exists(connection, database, "analyst"):
+            analyst = sql.Identifier(database.settings.role("analyst"))
+            raw.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(view, analyst))
+    _comment_columns(connection, schema, name, relation)
+    raw.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(view, sql.Literal(what)))
 
 
 def _comment_columns(connection: Connection, schema: str, view: str, release: str) -> None:
@@ -125,31 +139,19 @@ def _comment_columns(connection: Connection, schema: str, view: str, release: st
         )
 
 
-def current_of(connection: Connection, database: Database, release_id: int) -> str:
-    """The name that the view over a release's dataset has or would have, as `dependants` writes it."""
+def current_of(connection: Connection, database: Database, release_id: int) -> set[str]:
+    """The names that the views over a release's dataset have or would have, as `dependants` writes."""
     datasets, releases = table(database, "dataset"), table(database, "release")
     name: str = connection.execute(
-        sa.select(
-            sa.func.format("%I.%I", database.settings.release_schema, datasets.c.name + _SUFFIX)
-        )
+        sa.select(datasets.c.name)
         .join(releases, releases.c.dataset_id == datasets.c.dataset_id)
         .where(releases.c.release_id == release_id)
     ).scalar_one()
-    return name
-
-
-def _columns(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
-    """Names and types, in order; nothing if there is no such relation."""
-    rows = connection.execute(
-        sa.text(
-            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation AND a.attnum > 0 "
-            "AND NOT a.attisdropped ORDER BY a.attnum"
-        ),
-        {"schema": schema, "relation": relation},
-    )
-    return [(name, kind) for name, kind in rows]
+    return {
+        str(connection.execute(sa.select(sa.func.format("%I.%I", schema, view))).scalar_one())
+        for schema in (database.settings.release_schema,)
+        for view in current_names(name).values()
+    }
 
 
 def _drop(connection: Connection, view: sql.Identifier) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from freqdp_db.storage.copy.layout import (
     range_times,
     read_records,
 )
+from freqdp_db.storage.published.relations import columns_of, srid_of
 from freqdp_db.storage.published.staging import AREAS, POINTS
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.upgrade import names_of
@@ -76,13 +78,16 @@ def read_catalog(database: Database) -> list[dict[str, Any]]:
 
 
 class ReleaseReader:
-    """Reads one release inside one snapshot."""
+    """Reads one release inside one snapshot, in its own SRID or in another one."""
 
-    def __init__(self, connection: Connection, database: Database, name: str) -> None:
+    def __init__(
+        self, connection: Connection, database: Database, name: str, srid: int | None = None
+    ) -> None:
+        schema = database.settings.release_schema
         self._connection = connection
         self._postgis = names_of(connection, database).postgis
-        self._points = sql.Identifier(database.settings.release_schema, name)
-        self._lines = sql.Identifier(database.settings.release_schema, f"{name}_line")
+        self._points = sql.Identifier(schema, name)
+        self._lines = sql.Identifier(schema, f"{name}_line")
         catalog = table(database, "catalog", released=True)
         row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
         if row is None:
@@ -91,52 +96,51 @@ class ReleaseReader:
                 remedy="`freqdp release list` shows what there is",
             )
         self.catalog: dict[str, Any] = dict(row._mapping)
-        self.has_areas = self._has("area")
-
-    def _has(self, column: str) -> bool:
-        """Whether the table of samples has such a column."""
-        found = driver(self._connection).execute(
-            sql.SQL(
-                "SELECT 1 FROM pg_attribute WHERE attrelid = {}::regclass AND attname = {}"
-            ).format(sql.Literal(self._points.as_string(None)), sql.Literal(column))
-        )
-        return found.fetchone() is not None
+        self.has_areas = "area" in columns_of(connection, (schema, name))
+        self.has_days = "day" in columns_of(connection, (schema, f"{name}_line"))
+        """False for releases of version 0.2.0 and before: a line over all days."""
+        own = srid_of(connection, self._postgis, (schema, name))
+        self.srid = own if srid is None else srid
+        self._moved = self.srid != own
 
     def _function(self, name: str) -> sql.Identifier:
         return sql.Identifier(self._postgis, name)
 
-    def srid(self) -> int:
-        """The SRID that the table's geometry column declares."""
-        row = (
-            driver(self._connection)
-            .execute(
-                sql.SQL(
-                    "SELECT {}(atttypmod) FROM pg_attribute "
-                    "WHERE attrelid = {}::regclass AND attname = 'geom'"
-                ).format(
-                    self._function("postgis_typmod_srid"),
-                    sql.Literal(self._points.as_string(None)),
-                )
-            )
-            .fetchone()
-        )
-        assert row is not None
-        return int(row[0])
-
-    def definition(self, srid: int) -> str:
+    def definition(self) -> str:
         """A definition of the SRID that pyproj understands."""
-        return definition_of(self._connection, self._postgis, srid, "SRID")
+        return definition_of(self._connection, self._postgis, self.srid, "--srid")
+
+    def _column(self, name: str) -> sql.Composable:
+        """A column; of a geometry, what it is in the SRID that is wanted."""
+        column = sql.Identifier(name)
+        if not self._moved or name not in ("geom", "area"):
+            return column
+        values = {"f": self._function("st_transform"), "srid": sql.Literal(self.srid)}
+        if name == "geom":
+            return sql.SQL("{f}({c}, {srid})").format(c=column, **values)
+        # the sides of a box are curves there: the box around many points of them
+        return sql.SQL(
+            "{envelope}({f}({segmentize}({c}, greatest({perimeter}({c}) / 64, 1e-9)), {srid}))"
+        ).format(
+            c=column,
+            envelope=self._function("st_envelope"),
+            segmentize=self._function("st_segmentize"),
+            perimeter=self._function("st_perimeter"),
+            **values,
+        )
 
     def extent(self) -> Extent:
+        shown = "area" if self.has_areas else "geom"
         row = (
             driver(self._connection)
             .execute(
                 sql.SQL(
                     "SELECT count(*), min({x_min}({g})), min({y_min}({g})), max({x_max}({g})), "
-                    "max({y_max}({g})), coalesce(bool_and(at = date_trunc('second', at)), true) "
-                    "FROM {points}"
+                    "max({y_max}({g})), coalesce(bool_and(whole), true) FROM "
+                    "(SELECT {shown} AS {g}, at = date_trunc('second', at) AS whole FROM {points}) s"
                 ).format(
-                    g=sql.Identifier("area" if self.has_areas else "geom"),
+                    g=sql.Identifier(shown),
+                    shown=self._column(shown),
                     points=self._points,
                     **{
                         f"{axis}_{end}": self._function(f"st_{axis}{end}")
@@ -155,7 +159,7 @@ class ReleaseReader:
         """All samples in order of (trajectory_id, seq), many rows at a time."""
         layout = AREAS if self.has_areas else POINTS
         query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
-            sql.SQL(", ").join(map(sql.Identifier, layout.names)), self._points
+            sql.SQL(", ").join(map(self._column, layout.names)), self._points
         )
         for records in read_records(driver(self._connection), query, layout):
             x, y = point_coordinates(records["geom"])
@@ -168,14 +172,19 @@ class ReleaseReader:
                 areas=_read_areas(records) if self.has_areas else None,
             )
 
-    def lines(self) -> Generator[tuple[int, bytes], None, None]:
-        """(trajectory_id, LineStringM as ISO WKB, little-endian) in order, one at a time."""
+    def lines(self) -> Generator[tuple[int, date | None, bytes], None, None]:
+        """(trajectory_id, day, LineStringM as ISO WKB, little-endian) in order, one at a time."""
         query = sql.SQL(
-            "COPY (SELECT trajectory_id, {}(geom, 'NDR') FROM {} ORDER BY trajectory_id) "
+            "COPY (SELECT trajectory_id, {}, {}({}, 'NDR') FROM {} ORDER BY 1, 2) "
             "TO STDOUT (FORMAT binary)"
-        ).format(self._function("st_asbinary"), self._lines)
+        ).format(
+            sql.SQL("day" if self.has_days else "NULL::date"),
+            self._function("st_asbinary"),
+            self._column("geom"),
+            self._lines,
+        )
         with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
-            copy.set_types(["int8", "bytea"])
+            copy.set_types(["int8", "date", "bytea"])
             yield from copy.rows()
 
 

@@ -13,6 +13,9 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.copy.layout import copy_bytes
 
+PARTS = ("", "_line", "_trip")
+"""What a release consists of, by what follows its name: samples, lines of days, and a view of trips."""
+
 
 def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
     found = connection.execute(
@@ -25,10 +28,50 @@ def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
     return found.scalar() is not None
 
 
+def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
+    """Names and types, in order; nothing if there is no such relation."""
+    rows = connection.execute(
+        sa.text(
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation AND a.attnum > 0 "
+            "AND NOT a.attisdropped ORDER BY a.attnum"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return {row.attname: row.format_type for row in rows}
+
+
+def srid_of(connection: Connection, postgis: str, relation: tuple[str, str]) -> int:
+    """The SRID that the geometry column of a table declares."""
+    row = (
+        driver(connection)
+        .execute(
+            sql.SQL(
+                "SELECT {}(atttypmod) FROM pg_attribute "
+                "WHERE attrelid = {}::regclass AND attname = 'geom'"
+            ).format(
+                sql.Identifier(postgis, "postgis_typmod_srid"),
+                sql.Literal(sql.Identifier(*relation).as_string(None)),
+            )
+        )
+        .fetchone()
+    )
+    assert row is not None
+    return int(row[0])
+
+
 def table_bytes(
-    connection: Connection, relation: tuple[str, str], columns: list[str], order: list[str]
+    connection: Connection,
+    relation: tuple[str, str],
+    columns: list[str],
+    order: list[str],
+    ids: tuple[int | None, int | None] = (None, None),
 ) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order; none: as they were written."""
+    """The rows of a release's table as COPY sends them, in this order; none: as they were written.
+
+    ids: only those from this trajectory_id on, and before that one.
+    """
     raw = driver(connection)
     if not relation_exists(connection, *relation):
         raise VerificationFailed(
@@ -40,6 +83,13 @@ def table_bytes(
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(*relation)
     )
+    limits: list[sql.Composable] = [
+        sql.SQL("trajectory_id {} {}").format(sql.SQL(sign), sql.Literal(limit))
+        for sign, limit in zip((">=", "<"), ids, strict=True)
+        if limit is not None
+    ]
+    if limits:
+        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(limits)
     if order:
         query += sql.SQL(" ORDER BY ") + sql.SQL(", ").join(map(sql.Identifier, order))
     return copy_bytes(raw, query)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -13,12 +12,15 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy
-from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
-from freqdp_db.storage.published.relations import role_exists
+from freqdp_db.storage.published.granting import grant_to_analysts
+from freqdp_db.storage.published.naming import INDEXES, PRIMARY, rename_indexes, whole
+from freqdp_db.storage.published.relations import columns_of, srid_of
+from freqdp_db.storage.published.trips import show_trips
+from freqdp_db.storage.published.waiting import limit_waiting, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 from freqdp_db.storage.schema.upgrade import names_of
@@ -28,19 +30,17 @@ POINTS = Layout(
 )
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
-_STAGING = re.compile(r"^staging_(\d+)(_line)?$")
+_STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
 KEY = ["trajectory_id", "seq"]
 """Of the table of samples: its primary key, and the order in which its rows are written."""
-_INDEXES = {"at": "_at_idx", "geom": "_geom_idx", "area": "_area_idx", "during": "_during_idx"}
-"""Of the columns that have one, besides the primary key."""
-_PRIMARY = "_pkey"
-_LOCK_TIMEOUT = "2s"
-_ATTEMPTS = 15
-_SECONDS_BETWEEN = 1.0
+LINE_KEY = ["trajectory_id", "day"]
+"""The same of the table of lines."""
+LINE_COLUMNS = [*LINE_KEY, "geom"]
 
 
-def staging_names(release_id: int) -> tuple[str, str]:
-    return f"staging_{release_id}", f"staging_{release_id}_line"
+def staging_names(release_id: int) -> tuple[str, str, str]:
+    """The samples, the lines, and where workers note which parts of both they have written."""
+    return f"staging_{release_id}", f"staging_{release_id}_line", f"staging_{release_id}_part"
 
 
 def drop_staging(database: Database, release_id: int) -> None:
@@ -81,65 +81,76 @@ def sweep_staging(database: Database) -> list[int]:
     return swept
 
 
-def limit_waiting(connection: Connection) -> None:
-    """Rather fail than hold others up."""
-    driver(connection).execute(
-        sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT))
-    )
-
-
 def write_points(
     database: Database, release_id: int, srid: int, layout: Layout, points: Iterable[Any]
 ) -> None:
     """Create the table of samples and fill it; its indexes follow."""
-    relation = _staged(database, release_id)[0]
     with database.begin() as connection:
-        raw = driver(connection)
-        postgis = names_of(connection, database).postgis
         # created and filled in one transaction: a server with wal_level = minimal need not log it
-        raw.execute(
-            sql.SQL(
-                "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
-                "at timestamptz NOT NULL, geom {} NOT NULL)"
-            ).format(relation, _geometry(postgis, "Point", srid))
-        )
-        if layout is AREAS:
-            raw.execute(
-                sql.SQL(
-                    "ALTER TABLE {} ADD COLUMN area {} NOT NULL, "
-                    "ADD COLUMN during tstzrange NOT NULL"
-                ).format(relation, _geometry(postgis, "Polygon", srid))
-            )
-        hand_over(connection, database, relation)
-        write_records(raw, relation, layout.names, points, created_here=True)
+        relation = create_points(connection, database, release_id, srid, layout)
+        write_records(driver(connection), relation, layout.names, points, created_here=True)
 
 
 def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[Any]) -> None:
     """Create the table of lines, fill it and index it."""
-    relation = _staged(database, release_id)[1]
     with database.begin() as connection:
-        raw = driver(connection)
-        postgis = names_of(connection, database).postgis
+        relation = create_lines(connection, database, release_id, srid)
+        write_records(driver(connection), relation, LINE_COLUMNS, lines, created_here=True)
+        index_lines(connection, relation)
+
+
+def create_points(
+    connection: Connection, database: Database, release_id: int, srid: int, layout: Layout
+) -> sql.Identifier:
+    relation = staged(database, release_id)[0]
+    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw.execute(
+        sql.SQL(
+            "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
+            "at timestamptz NOT NULL, geom {} NOT NULL)"
+        ).format(relation, _geometry(postgis, "Point", srid))
+    )
+    if layout is AREAS:
         raw.execute(
-            sql.SQL("CREATE TABLE {} (trajectory_id bigint NOT NULL, geom {} NOT NULL)").format(
-                relation, _geometry(postgis, "LineStringM", srid)
-            )
+            sql.SQL(
+                "ALTER TABLE {} ADD COLUMN area {} NOT NULL, ADD COLUMN during tstzrange NOT NULL"
+            ).format(relation, _geometry(postgis, "Polygon", srid))
         )
-        raw.execute(
-            sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation)
+    hand_over(connection, database, relation)
+    return relation
+
+
+def create_lines(
+    connection: Connection, database: Database, release_id: int, srid: int
+) -> sql.Identifier:
+    relation = staged(database, release_id)[1]
+    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw.execute(
+        sql.SQL(
+            "CREATE TABLE {} (trajectory_id bigint NOT NULL, day date NOT NULL, geom {} NOT NULL)"
+        ).format(relation, _geometry(postgis, "LineStringM", srid))
+    )
+    raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
+    hand_over(connection, database, relation)
+    return relation
+
+
+def index_lines(connection: Connection, relation: sql.Identifier) -> None:
+    raw = driver(connection)
+    raw.execute(
+        sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
+            relation, sql.SQL(", ").join(map(sql.Identifier, LINE_KEY))
         )
-        hand_over(connection, database, relation)
-        write_records(raw, relation, ["trajectory_id", "geom"], lines, created_here=True)
-        raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id)").format(relation))
-        raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
-        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+    )
+    raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
+    raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
 def start_indexes(
     database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
 ) -> list[Future[None]]:
     """Index the samples: one statement a call of `start`, the longest first."""
-    relation = _staged(database, release_id)[0]
+    relation = staged(database, release_id)[0]
     indexed = ["USING gist (geom)", "(at)"]
     if layout is AREAS:
         indexed += ["USING gist (area)", "USING gist (during)"]
@@ -160,7 +171,7 @@ def start_indexes(
 
 def finish_indexes(database: Database, release_id: int) -> None:
     """The unique index becomes the primary key."""
-    relation = _staged(database, release_id)[0]
+    relation = staged(database, release_id)[0]
     with database.begin() as connection:
         raw = driver(connection)
         unique = raw.execute(
@@ -178,8 +189,9 @@ def finish_indexes(database: Database, release_id: int) -> None:
         raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
-def _staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
-    points, lines = staging_names(release_id)
+def staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
+    """The staged samples and the staged lines."""
+    points, lines, _ = staging_names(release_id)
     schema = database.settings.schema
     return sql.Identifier(schema, points), sql.Identifier(schema, lines)
 
@@ -195,10 +207,11 @@ def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
 def require_free_name(connection: Connection, database: Database, name: str) -> None:
     """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
     wanted = [
-        _whole(relation + suffix)
+        whole(relation + suffix)
         for relation in (name, f"{name}_line")
-        for suffix in ("", _PRIMARY, *_INDEXES.values())
+        for suffix in ("", PRIMARY, *INDEXES.values())
     ]
+    wanted.append(f"{name}_trip")
     taken = connection.execute(
         sa.text(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -222,14 +235,7 @@ def publish(
     catalog: dict[str, Any],
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            _publish_once(database, release_id, name, dataset_id, comments, catalog)
-            return
-        except Busy:
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(_SECONDS_BETWEEN)
+    patiently(lambda: _publish_once(database, release_id, name, dataset_id, comments, catalog))
 
 
 def _publish_once(
@@ -247,31 +253,31 @@ def _publish_once(
         limit_waiting(connection)
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
-        granted = catalog["granted"] and role_exists(connection, database, "analyst")
-        for staged, final in zip(staging_names(release_id), (name, f"{name}_line"), strict=True):
+        for staged_name, final in zip(
+            staging_names(release_id)[:2], (name, f"{name}_line"), strict=True
+        ):
             raw.execute(
                 sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
-                    sql.Identifier(schema, staged), sql.Identifier(released)
+                    sql.Identifier(schema, staged_name), sql.Identifier(released)
                 )
             )
             raw.execute(
                 sql.SQL("ALTER TABLE {} RENAME TO {}").format(
-                    sql.Identifier(released, staged), sql.Identifier(final)
+                    sql.Identifier(released, staged_name), sql.Identifier(final)
                 )
             )
-            _rename_indexes(raw, released, final)
-            if granted:
-                raw.execute(
-                    sql.SQL("GRANT SELECT ON {} TO {}").format(
-                        sql.Identifier(released, final),
-                        sql.Identifier(database.settings.role("analyst")),
-                    )
-                )
-        present = set(_columns(raw, released, name))
+            rename_indexes(raw, released, final)
+        present = columns_of(connection, (released, name))
+        if "area" not in present:  # the points of areas are only their middles: no way leads there
+            postgis = names_of(connection, database).postgis
+            srid = srid_of(connection, postgis, (released, name))
+            show_trips(connection, database, name, postgis, srid, comments["trip"])
+        if catalog["granted"]:
+            grant_to_analysts(connection, database, name)
         for target, comment in comments.items():
             kind, _, column = target.partition(".")
             final = name if kind == "points" else f"{name}_line"
-            if kind == "points" and column and column not in present:
+            if kind == "trip" or (kind == "points" and column and column not in present):
                 continue
             raw.execute(
                 sql.SQL("COMMENT ON {} {} IS {}").format(
@@ -300,38 +306,3 @@ def _publish_once(
         )
         if catalog["granted"]:
             show_newest(connection, database, dataset_id)
-
-
-def _rename_indexes(raw: Any, schema: str, relation: str) -> None:
-    """Give the indexes the names that they would have had if the table had never been staged."""
-    rows = raw.execute(
-        sql.SQL(
-            "SELECT c.relname, i.indisprimary, a.attname FROM pg_index i "
-            "JOIN pg_class c ON c.oid = i.indexrelid "
-            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
-            "WHERE i.indrelid = {}::regclass"
-        ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-    ).fetchall()
-    for index, primary, column in rows:
-        final = _whole(relation + (_PRIMARY if primary else _INDEXES[column]))
-        raw.execute(
-            sql.SQL("ALTER INDEX {} RENAME TO {}").format(
-                sql.Identifier(schema, index), sql.Identifier(final)
-            )
-        )
-
-
-def _columns(raw: Any, schema: str, relation: str) -> list[str]:
-    return [
-        column
-        for (column,) in raw.execute(
-            sql.SQL(
-                "SELECT attname FROM pg_attribute WHERE attrelid = {}::regclass AND attnum > 0"
-            ).format(sql.Literal(sql.Identifier(schema, relation).as_string(None)))
-        )
-    ]
-
-
-def _whole(name: str) -> str:
-    """A name as PostgreSQL keeps it: cut off after its last whole character."""
-    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")

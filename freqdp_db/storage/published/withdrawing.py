@@ -8,8 +8,8 @@ from psycopg import sql
 from freqdp_db.errors import SchemaInUse
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.published.current import current_of, show_newest
-from freqdp_db.storage.published.relations import relation_exists, role_exists
-from freqdp_db.storage.published.staging import limit_waiting
+from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
+from freqdp_db.storage.published.waiting import limit_waiting
 from freqdp_db.storage.records.datasets import table
 
 
@@ -43,14 +43,15 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
     with database.begin() as connection:
         raw = driver(connection)
         limit_waiting(connection)
-        hanging = [
-            view
-            for relation in (name, f"{name}_line")
-            for view in dependants(connection, released, relation)
-        ]
-        own = current_of(connection, database, release_id)
-        current = any(view == own for _, view in hanging)
-        hanging = [(kind, view) for kind, view in hanging if view != own]
+        trips = str(
+            connection.execute(
+                sa.select(sa.func.format("%I.%I", released, f"{name}_trip"))
+            ).scalar()
+        )
+        views = current_of(connection, database, release_id)
+        hanging = [view for part in PARTS for view in dependants(connection, released, name + part)]
+        current = any(view in views for _, view in hanging)
+        hanging = [(kind, view) for kind, view in hanging if view not in {*views, trips}]
         if hanging:
             raise SchemaInUse(
                 f"release {name!r} cannot be withdrawn while these views hang on it: "
@@ -65,6 +66,9 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
         ).scalar_one()
         if current:
             show_newest(connection, database, dataset_id)
+        raw.execute(
+            sql.SQL("DROP VIEW IF EXISTS {}").format(sql.Identifier(released, f"{name}_trip"))
+        )
         for relation in (name, f"{name}_line"):
             if not relation_exists(connection, released, relation):
                 continue  # dropped or renamed by hand: what is left of the release still goes

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.ragged import offsets_from, offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
@@ -24,7 +25,9 @@ from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
 
 PARTS = PARTITIONED
-_PARTITION = re.compile(rf"^({'|'.join(PARTS)})_(\d+)$")
+_PARTITION = re.compile(rf"^({'|'.join(PARTS)})_(\d+)(_part)?$")
+NOTED = "sample_{}_part"
+"""Where workers note which ranges of samples and segments they have written."""
 _LOCK_TIMEOUT = "5s"
 
 KEYS = {
@@ -84,32 +87,42 @@ def part_name(part: str, build_id: int) -> str:
 @contextmanager
 def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
     """Create the standalone table of a part; rows and keys are one transaction."""
-    schema = database.settings.schema
     with database.begin() as connection:
-        raw = driver(connection)
-        relation = sql.Identifier(schema, part_name(part, build_id))
-        raw.execute(
-            sql.SQL(
-                "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE, "
-                "CHECK (build_id = {}))"
-            ).format(relation, sql.Identifier(schema, part), sql.Literal(build_id))
+        relation = create_part(connection, database, part, build_id)
+        yield PartWriter(driver(connection), relation)
+        index_part(connection, part, relation)
+
+
+def create_part(
+    connection: sa.Connection, database: Database, part: str, build_id: int
+) -> sql.Identifier:
+    schema, raw = database.settings.schema, driver(connection)
+    relation = sql.Identifier(schema, part_name(part, build_id))
+    raw.execute(
+        sql.SQL(
+            "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE, CHECK (build_id = {}))"
+        ).format(relation, sql.Identifier(schema, part), sql.Literal(build_id))
+    )
+    raw.execute(
+        sql.SQL("COMMENT ON TABLE {} IS {}").format(
+            relation, sql.Literal(f"Build {build_id}: {part} rows.")
         )
+    )
+    hand_over(connection, database, relation)
+    return relation
+
+
+def index_part(connection: sa.Connection, part: str, relation: sql.Identifier) -> None:
+    raw = driver(connection)
+    if part in KEYS:
         raw.execute(
-            sql.SQL("COMMENT ON TABLE {} IS {}").format(
-                relation, sql.Literal(f"Build {build_id}: {part} rows.")
+            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
+                relation, sql.SQL(", ").join(map(sql.Identifier, KEYS[part]))
             )
         )
-        hand_over(connection, database, relation)
-        yield PartWriter(raw, relation)
-        if part in KEYS:
-            raw.execute(
-                sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
-                    relation, sql.SQL(", ").join(map(sql.Identifier, KEYS[part]))
-                )
-            )
-        else:
-            raw.execute(sql.SQL("CREATE INDEX ON {} (build_id, cell_id)").format(relation))
-        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+    else:
+        raw.execute(sql.SQL("CREATE INDEX ON {} (build_id, cell_id)").format(relation))
+    raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
 
 @dataclass(frozen=True)
@@ -158,10 +171,10 @@ def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> 
     """Remove the tables of a build, attached or not."""
     raw = driver(connection)
     raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
-    for part in PARTS:
+    for name in (*(part_name(part, build_id) for part in PARTS), NOTED.format(build_id)):
         raw.execute(
             sql.SQL("DROP TABLE IF EXISTS {}").format(
-                sql.Identifier(database.settings.schema, part_name(part, build_id))
+                sql.Identifier(database.settings.schema, name)
             )
         )
 
@@ -230,9 +243,13 @@ def _drop_unneeded(database: Database) -> list[int]:
 
 
 def load_trajectories(
-    connection: sa.Connection, database: Database, build: BuildRow
+    connection: sa.Connection,
+    database: Database,
+    build: BuildRow,
+    part: tuple[int, int] | None = None,
 ) -> Trajectories:
-    """The samples of a build, in order."""
+    """The samples of a build, in order; part: only the trajectories from one to before another."""
+    first, last = part or (0, build.trajectories)
     raw = driver(connection)
     # one worker and no joining of running scans: rows come in the order they were written
     raw.execute("SET LOCAL synchronize_seqscans = off")
@@ -245,15 +262,26 @@ def load_trajectories(
         sql.Identifier(database.settings.schema, "sample"),
         sql.Literal(build.build_id),
     )
+    if part is not None:
+        query += sql.SQL(" AND trajectory_id >= {} AND trajectory_id < {}").format(*part)
     rows = read_arrays(raw, query, layout)
     owner, seq = rows["trajectory_id"], rows["seq"]
     following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
     if not following.all():
         order = np.lexsort((seq, owner))
         rows = {name: column[order] for name, column in rows.items()}
-    offsets = offsets_of(rows["trajectory_id"], build.trajectories)
+    offsets = offsets_of(rows["trajectory_id"] - first, last - first)
     at = rows["at"]
     return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
+
+
+def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
+    """Where each trajectory's samples begin among all."""
+    layout = Layout([("samples", "int4")])
+    query = sql.SQL("SELECT samples FROM {} WHERE build_id = {} ORDER BY trajectory_id").format(
+        sql.Identifier(database.settings.schema, "trajectory"), sql.Literal(build.build_id)
+    )
+    return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
 
 
 def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:

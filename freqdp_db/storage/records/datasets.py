@@ -35,6 +35,8 @@ class DatasetRow:
     region: str | None = None
     period: str | None = None
     """Public facts, as their owner says them."""
+    max_exposure: float | None = None
+    """The largest measured exposure with which a release is granted; None: any."""
 
     @property
     def source(self) -> str:
@@ -80,6 +82,7 @@ def _row(row: Any) -> DatasetRow:
         current_build=row.current_build,
         region=row.region,
         period=row.period,
+        max_exposure=row.max_exposure,
     )
 
 
@@ -139,6 +142,7 @@ def insert_dataset(
     budget: Decimal,
     region: str | None = None,
     period: str | None = None,
+    max_exposure: float | None = None,
 ) -> tuple[DatasetRow, bool]:
     """Register a dataset; opens a budget unless its source, or what that reads, has one.
 
@@ -167,6 +171,7 @@ def insert_dataset(
                     filter=mapping.filter,
                     region=region,
                     period=period,
+                    max_exposure=max_exposure,
                 )
                 .returning(datasets)
             ).one()
@@ -247,21 +252,22 @@ def set_facts(
     database: Database, dataset_id: int, region: str | None, period: str | None, srid: int | None
 ) -> None:
     """Say what is public of a dataset."""
-    datasets = table(database, "dataset")
-    with database.begin() as connection:
-        connection.execute(
-            sa.update(datasets)
-            .where(datasets.c.dataset_id == dataset_id)
-            .values(region=region, period=period, srid=srid)
-        )
+    _change(database, dataset_id, region=region, period=period, srid=srid)
+
+
+def set_limit(database: Database, dataset_id: int, max_exposure: float | None) -> None:
+    """With which measured exposure its releases are granted at most; None: with any."""
+    _change(database, dataset_id, max_exposure=max_exposure)
 
 
 def mark_dropped(database: Database, dataset_id: int) -> None:
     """Forget a dataset's name; the record stays."""
+    _change(database, dataset_id, dropped_at=sa.func.now())
+
+
+def _change(database: Database, dataset_id: int, **values: Any) -> None:
     datasets = table(database, "dataset")
     with database.begin() as connection:
         connection.execute(
-            sa.update(datasets)
-            .where(datasets.c.dataset_id == dataset_id)
-            .values(dropped_at=sa.func.now())
+            sa.update(datasets).where(datasets.c.dataset_id == dataset_id).values(**values)
         )

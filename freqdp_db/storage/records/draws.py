@@ -13,6 +13,8 @@ import numpy as np
 from psycopg import sql
 
 from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
+from freqdp_db.engines.held import as_kept
+from freqdp_db.engines.spread import SpreadEdits
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
 from freqdp_db.storage.copy.wire import decode_runs, encode_runs
@@ -51,13 +53,16 @@ def save_columns(
     """Keep a draw or a log, inside the caller's transaction."""
     schema, raw = database.settings.schema, driver(connection)
     if isinstance(columns, Edits):
+        # those of workers come one range after the other: they are never here all at once
+        parts = columns.parts.each(as_kept) if isinstance(columns, SpreadEdits) else [columns]
         write_records(
             raw,
             sql.Identifier(schema, "edit_run"),
             ["release_id", "step", "operation", *_RUN_COLUMNS],
             (
                 encode_runs(runs, release_id, step)
-                for runs in (columns.deletions, columns.insertions)
+                for edits in parts
+                for runs in (edits.deletions, edits.insertions)
             ),
         )
         return
@@ -90,7 +95,7 @@ def load_columns(
     """A draw or a log of this kind, as it was kept."""
     raw = driver(connection)
     if kind is Edits:
-        return Edits(*(_runs(connection, database, release_id, step, o) for o in ("d", "i")))
+        return load_edits(connection, database, release_id, step)
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
         query = _of_step(database, name, layout.names, release_id, step, order)
@@ -110,6 +115,17 @@ def load_columns(
     return kind(**{name: np.concatenate(chunks) for name, chunks in parts.items()})
 
 
+def load_edits(
+    connection: Connection,
+    database: Database,
+    release_id: int,
+    step: int,
+    part: tuple[int | None, int | None] = (None, None),
+) -> Edits:
+    """The edits of a step; part: of the trajectories from one on, and before another."""
+    return Edits(*(_runs(connection, database, release_id, step, o, part) for o in ("d", "i")))
+
+
 def _of_step(
     database: Database,
     name: str,
@@ -118,10 +134,17 @@ def _of_step(
     step: int,
     order: str,
     operation: str | None = None,
+    part: tuple[int | None, int | None] = (None, None),
 ) -> sql.Composed:
     more: sql.Composable = sql.SQL("")
-    if operation is not None:
-        more = sql.SQL(" AND operation = {}").format(sql.Literal(operation))
+    conditions = (
+        ("operation =", operation),
+        ("trajectory_id >=", part[0]),
+        ("trajectory_id <", part[1]),
+    )
+    for condition, value in conditions:
+        if value is not None:
+            more += sql.SQL(f" AND {condition} ") + sql.Literal(value)
     return sql.SQL("SELECT {} FROM {} WHERE release_id = {} AND step = {}{} ORDER BY {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.Identifier(database.settings.schema, name),
@@ -133,10 +156,15 @@ def _of_step(
 
 
 def _runs(
-    connection: Connection, database: Database, release_id: int, step: int, operation: Operation
+    connection: Connection,
+    database: Database,
+    release_id: int,
+    step: int,
+    operation: Operation,
+    part: tuple[int | None, int | None],
 ) -> EditRuns:
     query = _of_step(
         database, "edit_run", _RUN_COLUMNS, release_id, step, "trajectory_id, location_id",
-        operation,
+        operation, part,
     )  # fmt: skip
     return decode_runs(list(copy_bytes(driver(connection), query)), operation)

@@ -290,15 +290,15 @@ def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list
         return cursor.execute(query, {"job": job_id, "limit": limit}).fetchall()
 
 
-def kept_releases(database: Database, dataset_id: int) -> list[int]:
-    """Published private releases that were asked for with `keep`, newest first."""
+def kept_releases(database: Database, dataset_id: int, *, held: bool) -> list[int]:
+    """Published releases that were asked for with `keep`, newest first: granted or held ones."""
     query = sql.SQL(
         "SELECT r.release_id FROM {release} r WHERE r.dataset_id = %s AND r.state = 'published' "
-        "AND r.grantable AND EXISTS (SELECT FROM {queue} q WHERE q.release_id = r.release_id "
-        "AND q.request ? 'keep') ORDER BY r.version DESC"
+        "AND r.grantable AND r.held = %s AND EXISTS (SELECT FROM {queue} q "
+        "WHERE q.release_id = r.release_id AND q.request ? 'keep') ORDER BY r.version DESC"
     ).format(release=sql.Identifier(database.settings.schema, "release"), **_names(database))
     with database.begin() as connection:
-        return [row[0] for row in driver(connection).execute(query, [dataset_id])]
+        return [row[0] for row in driver(connection).execute(query, [dataset_id, held])]
 
 
 def count_jobs(database: Database) -> dict[str, Any]:

@@ -64,3 +64,15 @@ def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
             sa.select(metrics).where(metrics.c.release_id == release_id).order_by(metrics.c.name)
         )
         return [MetricRow(**row._mapping) for row in rows]
+
+
+def measured_value(database: Database, release_id: int, name: str) -> float | None:
+    """One number of a release; None if it was not measured."""
+    metrics = table(database, "metric")
+    with database.begin() as connection:
+        value: float | None = connection.execute(
+            sa.select(metrics.c.value).where(
+                metrics.c.release_id == release_id, metrics.c.name == name
+            )
+        ).scalar()
+    return value

@@ -41,6 +41,14 @@ class ReleaseRow:
     guarantee: dict[str, Any]
     user_level: dict[str, Any] | None
     timings: dict[str, float] | None
+    held: bool
+    approved_at: datetime | None
+    approved_by: str | None
+
+    @property
+    def granted(self) -> bool:
+        """Whether analysts may read it, once it is published."""
+        return self.grantable and not self.held
 
 
 @dataclass(frozen=True)

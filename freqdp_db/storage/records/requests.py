@@ -100,6 +100,7 @@ def linked_releases(connection: Connection, database: Database, account_id: int)
                 datasets.c.account_id == account_id,
                 releases.c.state == "published",
                 releases.c.grantable,
+                ~releases.c.held,
                 releases.c.kind == "edited",
             )
             .order_by(releases.c.release_id.desc())

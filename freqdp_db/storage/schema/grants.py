@@ -24,7 +24,8 @@ _RUNNER_WRITES = {
     "build": ("INSERT", "UPDATE (dropped_at)"),
     "release": (
         "INSERT",
-        "UPDATE (state, version, published_at, withdrawn_at, rows, user_level, timings)",
+        "UPDATE (state, version, published_at, withdrawn_at, rows, user_level, timings, held, "
+        "approved_at, approved_by)",
     ),
     "release_step": ("INSERT", "UPDATE (counts, digest)"),
     "step_column": ("INSERT",),
@@ -36,7 +37,7 @@ _RUNNER_WRITES = {
 }
 _ADMIN_WRITES = {
     "account": ("INSERT",),
-    "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid)"),
+    "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid, max_exposure)"),
 }
 _READ_ALSO = (
     "account", "spend", "budget", "edit", "method", "sql_object", "schema_version", "point_frequency",
@@ -112,7 +113,7 @@ def grant_statements(names: Names) -> list[str]:
             for table, rights in writes.items()
         ),
         f"GRANT USAGE ON SEQUENCE {private}.build_number TO {workers}",
-        f"GRANT SELECT, INSERT, DELETE ON {release}.catalog TO {workers}",
+        f"GRANT SELECT, INSERT, DELETE, UPDATE (granted) ON {release}.catalog TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.book_spend(int, text) TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.grant_budget(int, numeric, text) TO {role['admin']}",
         f"GRANT EXECUTE ON FUNCTION {search} TO {workers}",

@@ -48,6 +48,9 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("guarantee", pg.JSONB),
         column("user_level", pg.JSONB, null=True),
         column("timings", pg.JSONB, null=True),
+        column("held", sa.Boolean, server_default=sa.false()),
+        column("approved_at", AT, null=True),
+        column("approved_by", sa.Text, null=True),
         sa.Index(
             "release_name_key",
             "name",

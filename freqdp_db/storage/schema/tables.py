@@ -93,6 +93,7 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("filter", sa.Text, null=True),
         column("region", sa.Text, null=True),
         column("period", sa.Text, null=True),
+        column("max_exposure", DOUBLE, null=True),
         sa.Column(
             "current_build",
             sa.Integer,

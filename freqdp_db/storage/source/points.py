@@ -30,7 +30,7 @@ def read_points(
     """
     found = find_relation(connection, *relation, option=option)
     column = sql.Identifier("p", found.column(category_option, category).name)
-    geom = sql.Identifier("p", _geometry(found, option))
+    geom = sql.Identifier("p", geometry_column(found, option))
     gis = postgis_schema(connection)
     parts = {
         "relation": found.identifier,
@@ -72,7 +72,7 @@ def read_points(
     )
 
 
-def _geometry(relation: Relation, option: str) -> str:
+def geometry_column(relation: Relation, option: str) -> str:
     """The column called `geom`, or the only one of its kind."""
     found = [c.name for c in relation.columns.values() if c.type in ("geometry", "geography")]
     if "geom" in found:

@@ -33,13 +33,27 @@ class RowCounts:
     not_points: int
     srids: tuple[int, ...]
 
+    def excluded(self) -> dict[str, int]:
+        """Rows that are left out for a NULL."""
+        return {
+            "null_object": self.null_object,
+            "null_time": self.null_time,
+            "null_position": self.null_position,
+        }
+
 
 class SourceReader:
     """Reads one mapped relation inside one snapshot."""
 
     def __init__(
-        self, connection: sa.Connection, relation: Relation, mapping: Mapping, postgis: str
+        self,
+        connection: sa.Connection,
+        relation: Relation,
+        mapping: Mapping,
+        postgis: str,
+        objects: tuple[str, str] | None = None,
     ) -> None:
+        """objects: only those from one key to another, both with it, in the order of `sorted_keys`."""
         self._connection = connection
         self._relation = relation
         self._mapping = mapping
@@ -52,6 +66,7 @@ class SourceReader:
             _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
         )
         self.integer_keys = relation.columns[mapping.object].type in INTEGERS
+        self._objects = objects
 
     def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
         return sql.SQL("{}({})").format(sql.Identifier(self._postgis, name), argument)
@@ -86,10 +101,35 @@ class SourceReader:
 
     def _where(self, *conditions: sql.Composable) -> sql.Composable:
         parts = list(conditions)
+        if self._objects is not None:
+            parts.append(self._between(*self._objects))
         if self._mapping.filter:
             # the newline ends a comment that the filter may close with
             parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
+
+    def _between(self, first: str, last: str) -> sql.Composable:
+        """An index of the column serves integers; texts are compared by their bytes, as we sort them."""
+        column: sql.Composable = sql.Identifier(self._mapping.object)
+        if self.integer_keys:
+            return sql.SQL("{} BETWEEN {} AND {}").format(column, int(first), int(last))
+        return sql.SQL('({}::text COLLATE "C") BETWEEN {} AND {}').format(column, first, last)
+
+    def export(self) -> str:
+        """The name by which other sessions read what this one reads, as long as it lasts."""
+        self._connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        name: str = self._connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
+        return name
+
+    def sizes(self) -> list[tuple[str, int]]:
+        """The distinct object keys, in the order of trajectories, and how many rows each has."""
+        query = sql.SQL("SELECT {}::text, count(*) FROM {}{} GROUP BY 1").format(
+            sql.Identifier(self._mapping.object),
+            self._relation.identifier,
+            self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
+        )
+        rows = driver(self._connection).execute(query).fetchall()
+        return sorted(rows, key=lambda row: int(row[0]) if self.integer_keys else row[0])
 
     def taken_at(self) -> datetime:
         """When the snapshot was taken."""

@@ -1,0 +1,151 @@
+"""Hooks of MkDocs: pages that live elsewhere in the repository, and those that come from the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import freqdp_db
+from freqdp_db.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+# Where each of these stands in the repository, and what it is called in the site.
+ELSEWHERE = {
+    "README.md": "guide.md",
+    "PRIVACY.md": "PRIVACY.md",
+    "ARCHITECTURE.md": "ARCHITECTURE.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "docker/OPERATING.md": "OPERATING.md",
+    "recipes/README.md": "recipes.md",
+}
+_LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?\)")
+_COMMENT = re.compile(r"COMMENT ON (\w+) (\S+?)(?:\(([^)]*)\))? IS\s*'((?:[^']|'')*)'", re.DOTALL)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are not in docs/."""
+    pages = {name: (ROOT / path).read_text("utf-8") for path, name in ELSEWHERE.items()}
+    pages |= {
+        "reference/commands.md": commands_page(),
+        "reference/sql.md": sql_page(),
+        "reference/python.md": python_page(),
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
+    """Links that hold in the repository, as they are in the site."""
+    own = page.file.src_uri
+    home = next((path for path, name in ELSEWHERE.items() if name == own), f"docs/{own}")
+
+    def moved(found: re.Match[str]) -> str:
+        opening, target, anchor = found.groups()
+        if "://" in target:
+            return found[0]
+        path = (ROOT / home).parent.joinpath(target).resolve()
+        inside = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else target
+        if inside in ELSEWHERE:
+            name = ELSEWHERE[inside]
+        elif inside.startswith("docs/") and inside.endswith(".md"):
+            name = inside.removeprefix("docs/")
+        else:  # a file of the repository that is no page, such as the licence
+            return (
+                "](https://spdx.org/licenses/Apache-2.0.html)" if inside == "LICENSE" else found[0]
+            )
+        up = "../" * own.count("/")
+        return f"{opening}{up}{name}{anchor or ''})"
+
+    return _LINK.sub(moved, markdown)
+
+
+def commands_page() -> str:
+    """Every command with its options, from what `--help` shows."""
+    lines = ["# Commands", "", "What `--help` says, command by command.", ""]
+    for path, command in _leaves(typer.main.get_command(app)):
+        options = [p for p in command.params if p.param_type_name == "option"]
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        words = " ".join(["freqdp", *path, *(a.name.upper() for a in arguments)])
+        lines += [f"## freqdp {' '.join(path)}", "", _cell(command.help or ""), ""]
+        lines += [f"`{words} [OPTIONS]`", "", "| option | what |", "|---|---|"]
+        lines += [
+            f"| `{', '.join(o.opts)}`{'' if o.is_flag else ' …'} | {_cell(o.help or '')}{_default(o)} |"
+            for o in options
+            if not o.hidden
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield path, command
+        return
+    for name, child in children.items():
+        yield from _leaves(child, (*path, name))
+
+
+def _default(option: Any) -> str:
+    if option.is_flag or option.default in (None, False) or not option.show_default:
+        return ""
+    return f" Default: `{option.default}`."
+
+
+def _cell(text: str) -> str:
+    """Text on one line, that Markdown leaves as it is."""
+    return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;").replace("*", r"\*")
+
+
+def sql_page() -> str:
+    """Views and functions of the private schema, from the comments in sql/."""
+    lines = [
+        "# SQL", "", "Views and functions of the private schema, here called `freqdp`. Roles decide who "
+        "may use them. Released tables are in [Tables](../tables.md).", "",
+    ]  # fmt: skip
+    for folder in sorted(p for p in (ROOT / "sql").iterdir() if p.is_dir()):
+        lines += [f"## {folder.name}", ""]
+        for file in sorted(folder.glob("*.sql")):
+            lines += _sql_object(file)
+    return "\n".join(lines)
+
+
+def _sql_object(file: Path) -> Iterator[str]:
+    text = file.read_text("utf-8").replace("${private}", "freqdp").replace("${postgis}.", "")
+    name, kind = file.name.split("_", 1)[1].split(".")[:2]
+    head = re.search(
+        rf"CREATE {kind.upper()} freqdp\.{name}\s*(\(.*?\))\s*\n?\s*RETURNS", text, re.DOTALL
+    )
+    signature = " ".join(head[1].split()) if head else ""
+    yield f"### {name}"
+    yield ""
+    yield f"`{kind} freqdp.{name}{signature}`"
+    yield ""
+    for what, on, _, comment in _COMMENT.findall(text):
+        said = _cell(comment.replace("''", "'"))
+        yield f"- `{on.rpartition('.')[2]}`: {said}" if what == "COLUMN" else said
+        if what != "COLUMN":
+            yield ""
+    yield ""
+
+
+def python_page() -> str:
+    """Every function that `import freqdp_db` offers."""
+    lines = ["# Python", "", inspect.getdoc(freqdp_db) or "", ""]
+    for name in freqdp_db.__all__:
+        found = getattr(freqdp_db, name)
+        if not inspect.isfunction(found):
+            continue
+        signature = str(inspect.signature(found)).replace("freqdp_db.", "")
+        lines += [f"## {name}", "", "```python", f"{name}{signature}", "```", ""]
+        lines += ["```text", inspect.getdoc(found) or "", "```", ""]
+    return "\n".join(lines)

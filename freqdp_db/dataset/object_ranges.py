@@ -1,0 +1,215 @@
+"""What a worker does with its range of a source's objects: functions of one range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.dataset import cleaning
+from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.findings import SeenTimes, seen_times
+from freqdp_db.dataset.making import reference
+from freqdp_db.dataset.projection import ReferenceSystem, far_from, transform, zones_of
+from freqdp_db.dataset.reading import numbered_rows, read_columns
+from freqdp_db.dataset.snapping import GridCells
+from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
+from freqdp_db.methods.frequency.parts import Part
+from freqdp_db.progress import Progress
+from freqdp_db.search.filing import Filed, file_segments
+from freqdp_db.search.grid import Frame, Grid
+from freqdp_db.search.segments import distinct_segments
+from freqdp_db.storage.connection.reach import Reach
+from freqdp_db.storage.records.build_parts import write_range
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.schema.upgrade import names_of
+from freqdp_db.storage.source.relations import find_relation
+from freqdp_db.storage.source.rows import SourceReader
+
+
+@dataclass(frozen=True)
+class WhatToRead:
+    """A source, as it was at one moment."""
+
+    reach: Reach
+    dataset: DatasetRow
+    snapshot: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows of a range of objects, and how many were left out so far, by reason."""
+
+    keys: list[str]
+    """The objects: rows number them by their place here."""
+    rows: Rows
+    excluded: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Placed(Read):
+    """The same in order, cleaned, and in metres."""
+
+    x: Metres
+    y: Metres
+
+
+def read_range(
+    objects: tuple[int, int], wanted: WhatToRead, limits: tuple[str, str] | None
+) -> Read:
+    """Read the rows of the objects between two keys, without those that cannot be."""
+    database, dataset = wanted.reach.database(), wanted.dataset
+    excluded: dict[str, int] = {}
+    raw = reference(database, dataset.source_srid)
+    with database.begin(snapshot=wanted.snapshot) as connection:
+        relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
+        postgis = names_of(connection, database).postgis
+        reader = SourceReader(connection, relation, dataset.mapping, postgis, limits)
+        keys = reader.objects()
+        with Progress().stage("read rows") as stage:
+            rows, order, _ = numbered_rows(read_columns(reader, stage.advance), keys, reader)
+    return Read(order, cleaning.drop_unusable(rows, raw.geographic, excluded), excluded)
+
+
+def excluded_of(read: Read) -> dict[str, int]:
+    return read.excluded
+
+
+def keys_of(read: Read) -> list[str]:
+    return read.keys
+
+
+def _degrees(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> tuple[Metres, Metres]:
+    lon, lat = transform(raw, degrees, read.rows.x, read.rows.y)
+    known: Flags = np.isfinite(lon) & np.isfinite(lat)
+    return lon[known], lat[known]
+
+
+def zones_seen(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> Ints:
+    """How many rows are in each UTM zone."""
+    return np.bincount(zones_of(_degrees(read, raw, degrees)[0]), minlength=61)[1:]
+
+
+def north_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> tuple[int, int]:
+    """How many rows are north of the equator, and how many there are."""
+    lat = _degrees(read, raw, degrees)[1]
+    return int(np.count_nonzero(lat >= 0)), len(lat)
+
+
+def far_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem, zone: int) -> int:
+    """How many rows are too far from a zone."""
+    return far_from(_degrees(read, raw, degrees)[0], zone)
+
+
+def samples_of(part: Part, places: int) -> Ints:
+    """How many samples each place has."""
+    return np.bincount(part.trajectories.location, minlength=places)
+
+
+def times_of(part: Part, read_at: datetime) -> SeenTimes | None:
+    """When the samples are; None: there are none."""
+    at = part.trajectories.at
+    return seen_times(at, read_at) if len(at) else None
+
+
+def place(read: Read, raw: ReferenceSystem, plane: ReferenceSystem) -> Placed:
+    """Order the rows, drop repeats, project to metres; objects without a row are left out."""
+    excluded: dict[str, int] = {}
+    rows = cleaning.drop_repeats(cleaning.sort_rows(read.rows), excluded)
+    x, y = transform(raw, plane, rows.x, rows.y)
+    inside = np.isfinite(x) & np.isfinite(y)
+    excluded["outside_projection"] = int((~inside).sum())
+    if not inside.all():
+        rows, x, y = rows.take(inside), x[inside], y[inside]
+    present, owner = np.unique(rows.object, return_inverse=True)
+    keys = [read.keys[k] for k in present]
+    return Placed(keys, replace(rows, object=owner), excluded, x, y)
+
+
+def cells_of(placed: Placed, metres: float) -> GridCells:
+    """The distinct cells that hold a row."""
+    return GridCells.of(placed.x, placed.y, metres)
+
+
+def on_step_of(placed: Placed, step_us: int) -> int:
+    """How many times are multiples of the step."""
+    return cleaning.on_step(placed.rows.at, step_us)
+
+
+def gaps_of(placed: Placed) -> tuple[Ints, Ints]:
+    """Times between samples of one object, and how often each is seen."""
+    return np.unique(cleaning.gaps(placed.rows.at, placed.rows.object), return_counts=True)
+
+
+def merge_counted(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Counts of either, added."""
+    values, at = np.unique(np.concatenate([one[0], other[0]]), return_inverse=True)
+    times = np.zeros(len(values), np.int64)
+    np.add.at(times, at, np.concatenate([one[1], other[1]]))
+    return values, times
+
+
+def number(placed: Placed, cells: GridCells, metres: float, first: int) -> Part:
+    """Trajectories of numbered places."""
+    rows = placed.rows
+    offsets = offsets_of(rows.object, len(placed.keys))
+    location = cells.find(placed.x, placed.y, metres)
+    own = Trajectories(offsets, location, rows.at, rows.at[offsets[:-1]])
+    return Part(first, own, len(cells.column))
+
+
+def used_of(part: Part) -> Ints:
+    """How many samples are at each place."""
+    return np.bincount(part.trajectories.location, minlength=part.places)
+
+
+def places_of(part: Part) -> Ints:
+    """How many places each trajectory visits."""
+    return np.diff(part.frequencies.offsets)
+
+
+def location_of(part: Part) -> Ids:
+    return part.trajectories.location
+
+
+def at_of(part: Part) -> Ints:
+    return part.trajectories.at
+
+
+@dataclass(frozen=True)
+class FiledPart:
+    """A part and its segments, filed in the frame of all."""
+
+    part: Part
+    filed: Filed
+
+
+def file_part(part: Part, places: Locations, frame: Frame) -> FiledPart:
+    segments = distinct_segments(part.trajectories)
+    return FiledPart(part, file_segments(segments, places, frame, cut=False))
+
+
+def filed_of(filed: FiledPart) -> int:
+    """How many segments there are."""
+    return len(filed.filed.segments)
+
+
+def grid_of(filed: FiledPart) -> Grid:
+    return filed.filed.grid
+
+
+def write_filed(
+    filed: FiledPart, reach: Reach, build_id: int, run: int, number: int, srid: int
+) -> int:
+    """Write the samples and the segments of a range; how many samples."""
+    first, own = filed.part.first, filed.part.trajectories
+    with Progress().stage("write samples") as stage:
+        samples: Any = (SAMPLE, sample_chunks(build_id, own, stage, first))
+        segments: Any = (SEGMENT, segment_chunks(build_id, srid, filed.filed, first))
+        write_range(reach.database(), build_id, run, number, samples, segments)
+    return own.samples

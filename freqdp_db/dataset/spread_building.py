@@ -1,0 +1,231 @@
+"""A build that workers make: each reads, cleans, snaps, files and writes a range of the objects.
+
+All read the same snapshot, which this process exports and keeps open until everything is written: a worker
+that takes over the range of a lost one reads what that one has read. What has to be the same everywhere
+(the system of metres, the numbers of the places, the frame of the grid, the clock) is decided here, from
+what the workers count.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from datetime import datetime
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations
+from freqdp_db.dataset import cleaning
+from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
+from freqdp_db.dataset.object_ranges import (
+    Read,
+    WhatToRead,
+    at_of,
+    cells_of,
+    excluded_of,
+    far_of,
+    file_part,
+    filed_of,
+    gaps_of,
+    grid_of,
+    keys_of,
+    location_of,
+    merge_counted,
+    north_of,
+    number,
+    on_step_of,
+    place,
+    places_of,
+    read_range,
+    samples_of,
+    times_of,
+    used_of,
+    write_filed,
+    zones_seen,
+)
+from freqdp_db.dataset.projection import ReferenceSystem, require_near, transform, utm_of
+from freqdp_db.dataset.reading import refuse_unreadable
+from freqdp_db.dataset.snapping import Snap, merge_cells
+from freqdp_db.dataset.writing import write_small
+from freqdp_db.engines.held import Held, PerRange, Workers
+from freqdp_db.engines.ranges import add, cut
+from freqdp_db.engines.spread import Spread
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.methods.frequency.parts import lengths_of, tf_of
+from freqdp_db.progress import Progress
+from freqdp_db.search.grid import choose_frame, merge_grids
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.reach import Reach
+from freqdp_db.storage.records import build_parts
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.schema.upgrade import names_of
+from freqdp_db.storage.source.relations import check_mapping, find_relation
+from freqdp_db.storage.source.rows import RowCounts, SourceReader
+
+_WGS84 = 4326
+
+
+def make_spread(
+    workers: Workers, database: Database, dataset: DatasetRow, number_: int, progress: Progress
+) -> Made:
+    """Have the workers make a build."""
+    snap = Snap.parse(dataset.snap)
+    if snap.kind != "grid":
+        raise BadInput(
+            f"--engine dask cannot build with --snap {dataset.snap}: only cells of a grid can be "
+            "numbered without all positions in one process",
+            remedy="use --engine threads, or add the dataset with --snap grid:METRES",
+        )
+    with database.begin(snapshot=True) as connection:
+        counts, taken_at, parts = _read(connection, workers, database, dataset, progress)
+        excluded = counts.excluded()
+        with progress.stage("clean and snap", counts.rows):
+            built, keys, parts = _discretise(database, dataset, parts, snap, excluded)
+        spread = built.trajectories
+        assert isinstance(spread, Spread)
+        with progress.stage("file segments", spread.samples):
+            used = add(list(parts.each(used_of)))
+            frame = choose_frame(built.locations, used)
+            filed = parts.then(file_part, spread.places, frame)
+            segments = sum(filed.each(filed_of))
+            grid = filed.then(grid_of).fold(merge_grids)
+            tf = add(list(parts.each(tf_of)))
+            places = np.concatenate(list(parts.each(places_of)))
+        with progress.stage("write samples", spread.samples) as stage:
+            run = build_parts.create_large(database, number_)
+            numbers = PerRange(range(len(parts.ranges)))
+            reach = Reach.of(database)
+            for rows in filed.each(write_filed, reach, number_, run, numbers, built.srid):
+                stage.advance(rows)
+            with database.side_by_side(1) as start:
+                start(write_small, database, number_, built, keys, tf, places, grid)
+                build_parts.finish_large(database, number_)
+        hashed = fingerprint(dataset, built, keys, _columns(parts))
+        samples = add(list(parts.each(samples_of, len(built.locations))))
+        times = reduce(operator.add, filter(None, parts.each(times_of, taken_at)))
+        findings = look(database, dataset, built, samples, times, epoch_unit=None)
+    return Made(built, taken_at, counts.rows, excluded, segments, frame, hashed, findings)
+
+
+def _read(
+    connection: Connection,
+    workers: Workers,
+    database: Database,
+    dataset: DatasetRow,
+    progress: Progress,
+) -> tuple[RowCounts, datetime, Held]:
+    """Count the source, cut its objects into ranges by their rows, and have these read."""
+    relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
+    check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
+    postgis = names_of(connection, database).postgis
+    reader = SourceReader(connection, relation, dataset.mapping, postgis)
+    if reader.epoch:
+        raise BadInput(
+            "--engine dask cannot build from epoch numbers: whether they are seconds or milliseconds "
+            "is told by all of them",
+            remedy="use --engine threads, or a view with to_timestamp(...)",
+        )
+    with progress.stage("count rows") as stage:
+        counts = reader.count()
+        sizes = reader.sizes()
+        stage.advance(counts.rows)
+        refuse_unreadable(dataset, counts)
+    ranges = cut(offsets_from(np.array([rows for _, rows in sizes])), workers.parts(counts.rows))
+    wanted = WhatToRead(Reach.of(database), dataset, reader.export())
+    limits = PerRange([_ends(sizes[first:last]) for first, last in ranges])
+    held = workers.hold(ranges, as_range)
+    with progress.stage("read rows", counts.rows) as stage:
+        parts = held.then(read_range, wanted, limits)
+        for rows in parts.each(_rows_of):
+            stage.advance(rows)
+    return counts, reader.taken_at(), parts
+
+
+def as_range(first: int, last: int) -> tuple[int, int]:
+    return first, last
+
+
+def _ends(sizes: list[tuple[str, int]]) -> tuple[str, str] | None:
+    """The first and the last key of a range; None: there is no object at all."""
+    return (sizes[0][0], sizes[-1][0]) if sizes else None
+
+
+def _rows_of(read: Read) -> int:
+    return len(read.rows)
+
+
+def _discretise(
+    database: Database, dataset: DatasetRow, parts: Held, snap: Snap, excluded: dict[str, int]
+) -> tuple[Build, list[str], Held]:
+    raw = reference(database, dataset.source_srid)
+    _add_up(excluded, parts)
+    require_rows(sum(parts.each(_rows_of)), excluded)
+    srid = dataset.srid or _choose_srid(database, raw, parts)
+    plane = reference(database, srid)
+    placed = parts.then(place, raw, plane)
+    _add_up(excluded, placed)
+    rows = sum(placed.each(_rows_of))
+    require_rows(rows, excluded)
+    cells = placed.then(cells_of, snap.metres).fold(merge_cells).numbered()
+    centres = cells.locations(snap.metres)
+    locations = Locations(centres.x, centres.y, *transform(plane, raw, centres.x, centres.y))
+    keys = list(placed.each(keys_of))
+    first = np.cumsum([0, *(len(own) for own in keys)]).tolist()
+    step = cleaning.time_step(lambda us: sum(placed.each(on_step_of, us)), rows)
+    gap, times = reduce(merge_counted, placed.each(gaps_of))
+    median = cleaning.median_of_counted(gap, times) if len(gap) else None
+    numbered = placed.then(number, placed.share(cells), snap.metres, PerRange(first[:-1]))
+    lengths = np.concatenate(list(numbered.each(lengths_of)))
+    built = Build(
+        trajectories=Spread(offsets_from(lengths), numbered, placed.share(locations)),
+        locations=locations,
+        clock=Clock(step, cleaning.median_gap(median, step)),
+        srid=srid,
+        source_srid=dataset.source_srid,
+        timezone=dataset.mapping.timezone,
+    )
+    return built, [key for own in keys for key in own], numbered
+
+
+def _add_up(excluded: dict[str, int], parts: Held) -> None:
+    for own in parts.each(excluded_of):
+        for reason, rows in own.items():
+            excluded[reason] = excluded.get(reason, 0) + rows
+
+
+def _choose_srid(database: Database, raw: ReferenceSystem, parts: Held) -> int:
+    """The source's own system if it is in metres, else the UTM zone of the data."""
+    if raw.metric:
+        return raw.srid
+    degrees = reference(database, _WGS84)
+    seen = add(list(parts.each(zones_seen, raw, degrees)))
+    rows = int(seen.sum())
+    if rows == 0:
+        raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")
+    zone = _middle(np.arange(1, 61), seen)
+    north, _ = map(sum, zip(*parts.each(north_of, raw, degrees), strict=True))
+    require_near(sum(parts.each(far_of, raw, degrees, zone)), rows)
+    northern = bool(_middle(np.array([0, 1]), np.array([rows - north, north])))
+    return utm_of(zone, northern=northern)
+
+
+def _middle(values: NDArray[Any], times: NDArray[Any]) -> int:
+    """The median, where the two in the middle agree; half of a zone is no zone."""
+    middle = cleaning.median_of_counted(values, times)
+    if middle != int(middle):
+        raise BadData(
+            "the middle of the data is on the border of two UTM zones",
+            remedy="give a projected SRID in metres with --srid",
+        )
+    return int(middle)
+
+
+def _columns(parts: Held) -> Iterator[NDArray[Any]]:
+    """The places of all samples, then their times, one range after the other."""
+    yield from parts.each(location_of)
+    yield from parts.each(at_of)

@@ -1,0 +1,86 @@
+"""What `--engine` and `--workers` (or FREQDP_ENGINE) choose."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from freqdp_db.engines.dask import Cluster, cluster_at, local_cluster, require_dask
+from freqdp_db.engines.threads import cores
+from freqdp_db.errors import BadInput
+
+VARIABLE = "FREQDP_ENGINE"
+_MOST_WORKERS = 256
+_ADDRESS = re.compile(r"(dask|tcp|tls)://(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Where the work is done."""
+
+    given: str
+    """As it was written, to be named in an error."""
+    workers: int = 0
+    """Processes of a cluster of our own; 0: threads of this process, or somebody's cluster."""
+    address: str | None = None
+    """Of a scheduler of the user's."""
+
+    @property
+    def spread(self) -> bool:
+        """Whether other processes do it."""
+        return self.workers > 0 or self.address is not None
+
+    def require_threads(self, what: str, why: str) -> None:
+        """Refuse what is not spread; nothing is done in one process that was meant for many."""
+        if self.spread:
+            raise BadInput(
+                f"{self.given} cannot do {what}: {why}",
+                remedy=f"use --engine threads, and no {VARIABLE}",
+            )
+
+    @contextmanager
+    def opened(self, database: str) -> Iterator[Cluster | None]:
+        """The workers; None: threads. `database`: what workers of our own connect to."""
+        if self.workers:
+            with local_cluster(self.workers, {"DATABASE_URL": database} if database else {}) as own:
+                yield own
+        elif self.address is not None:
+            with cluster_at(self.address) as theirs:
+                yield theirs
+        else:
+            yield None
+
+
+def choose_engine(
+    engine: str | None, workers: int | None, environ: Mapping[str, str] = os.environ
+) -> EngineChoice:
+    """Options first, then the environment, then threads; raises BadInput."""
+    text = engine or environ.get(VARIABLE) or "threads"
+    given = f"--engine {text}" if engine else f"{VARIABLE}={text}"
+    local = text == "dask"
+    if workers is not None and not local:
+        raise BadInput(
+            f"--workers {workers} is for --engine dask, and not for {given}",
+            remedy="leave out --workers, or add --engine dask",
+        )
+    if text == "threads":
+        return EngineChoice(given)
+    if local:
+        require_dask(given)
+        count = cores() if workers is None else workers
+        if not 1 <= count <= _MOST_WORKERS:
+            raise BadInput(
+                f"--workers {count} is not between 1 and {_MOST_WORKERS}",
+                remedy="one for each core that the database leaves free",
+            )
+        return EngineChoice(given, workers=count)
+    if _ADDRESS.fullmatch(text) is None:
+        raise BadInput(
+            f"{given} is not an engine",
+            remedy="write threads, dask, dask://host:8786 or tls://host:8786",
+        )
+    require_dask(given)
+    return EngineChoice(given, address=re.sub("^dask:", "tcp:", text))

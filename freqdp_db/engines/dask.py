@@ -1,0 +1,324 @@
+"""Workers of a Dask cluster: they keep ranges of trajectories and do the work on them.
+
+What a task is given and what it gives are wrapped (`Kept`), so that no log of Dask's shows values: it
+prints the arguments of tasks that fail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from freqdp_db.engines.alone import Alone
+from freqdp_db.engines.held import PerRange
+from freqdp_db.engines.ranges import use
+from freqdp_db.errors import BadInput, EngineLost
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+INSTALL = "pip install 'freqdp_db[dask]'"
+_RANGE_SAMPLES = 4_000_000
+"""About so many samples of a range: its index takes half a gigabyte."""
+_SECONDS_TO_START = 60
+_SECONDS_TO_CONNECT = 20
+_DEATHS_ALLOWED = 10
+"""Of workers, in one task, before it is taken for the killer."""
+_CONFIG: dict[str, Any] = {
+    # a task goes to the worker that has its range, and waits for it: ranges are dear to move
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.allowed-failures": _DEATHS_ALLOWED,
+    "distributed.admin.large-graph-warning-threshold": "1TB",
+    "distributed.comm.timeouts.connect": f"{_SECONDS_TO_CONNECT}s",
+    "distributed.diagnostics.nvml": False,
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A value that does not show itself."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__}>"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A function of this package and its arguments; what is a future among them comes beside."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"<{self.function.__name__}>"
+
+
+class _Beside:
+    """Stands for an argument that Dask hands over."""
+
+
+def _run(call: _Call, *beside: Kept) -> Kept:
+    """In the worker: one thread of it, so kernels keep to one as well."""
+    values = iter(beside)
+    arguments = [next(values).value if isinstance(a, _Beside) else a for a in call.arguments]
+    with use(Alone()):
+        return Kept(call.function(*arguments))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _joined(join: Callable[[list[Any]], Any], *pieces: Any) -> Any:
+    return join(list(pieces))
+
+
+class OfWorkers:
+    """Things that workers keep: futures, each the recipe of its thing as well.
+
+    If a worker dies, Dask makes what it kept again, from reading the range on.
+    """
+
+    def __init__(
+        self, client: Client, ranges: list[tuple[int, int]], futures: list[Future]
+    ) -> None:
+        self.ranges = ranges
+        self._client = client
+        self._futures = futures
+
+    def each(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+        futures = self._call(function, arguments)
+        futures.reverse()
+        while futures:
+            yield brought(futures.pop())
+
+    def then(self, function: Callable[..., Any], *arguments: Any) -> OfWorkers:
+        return OfWorkers(self._client, self.ranges, self._call(function, arguments))
+
+    def fold(self, merge: Callable[..., Any], *arguments: Any) -> Any:
+        left = list(self._futures)
+        while len(left) > 1:
+            left = [
+                submit(self._client, merge, *left[i : i + 2], *arguments)
+                if i + 1 < len(left)
+                else left[i]
+                for i in range(0, len(left), 2)
+            ]
+        return brought(left[0])
+
+    def exchange(
+        self,
+        take: Callable[..., Any],
+        wanted: Sequence[Sequence[Any]],
+        join: Callable[[list[Any]], Any],
+        ranges: list[tuple[int, int]],
+    ) -> OfWorkers:
+        futures = [
+            submit(
+                self._client,
+                _joined,
+                join,
+                *(
+                    submit(self._client, take, old, w)
+                    for old, w in zip(self._futures, row, strict=True)
+                ),
+            )
+            for row in wanted
+        ]
+        return OfWorkers(self._client, ranges, futures)
+
+    def share(self, value: Any) -> Any:
+        return submit(self._client, _same, value)
+
+    def thing(self, number: int) -> Future:
+        return self._futures[number]
+
+    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Future]:
+        return [
+            submit(self._client, function, future, *(_of_range(a, number) for a in arguments))
+            for number, future in enumerate(self._futures)
+        ]
+
+
+def _of_range(argument: Any, number: int) -> Any:
+    if isinstance(argument, PerRange):
+        return argument.values[number]
+    return argument.thing(number) if isinstance(argument, OfWorkers) else argument
+
+
+def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future:
+    """Have a worker run it. The task is called by the function alone: a key is no place for data."""
+    from distributed import Future
+
+    beside = [a for a in arguments if isinstance(a, Future)]
+    inside = tuple(_Beside() if isinstance(a, Future) else a for a in arguments)
+    key = f"{function.__name__.strip('_')}-{uuid4().hex}"
+    with _lost():
+        return client.submit(_run, _Call(function, inside), *beside, key=key, pure=False)
+
+
+def brought(future: Future) -> Any:
+    """What a task gave, here; its own errors as they were raised."""
+    with _lost():
+        kept: Kept = future.result()
+    return kept.value
+
+
+@contextmanager
+def _lost() -> Iterator[None]:
+    """Turn what Dask says when workers or the scheduler are gone into an error of ours."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except KilledWorker:
+        raise EngineLost(
+            "one Dask worker after the other died at the same task",
+            remedy="they may have too little memory: see their logs; then go on with the same command",
+            can_pass=False,
+        ) from None
+    except (CancelledError, CommClosedError, TimeoutError, OSError) as error:
+        raise EngineLost(
+            f"the Dask scheduler or all of its workers were lost ({type(error).__name__})",
+            remedy="once they run again, the same command goes on where it stopped",
+        ) from None
+
+
+class Cluster:
+    """A Dask cluster, reached through its scheduler."""
+
+    def __init__(self, client: Client, count: int, dashboard: str | None) -> None:
+        self._client = client
+        self.count = count
+        self.dashboard = dashboard
+
+    def parts(self, samples: int) -> int:
+        """As many ranges for each worker, of at most so many samples."""
+        each = -(-samples // (_RANGE_SAMPLES * self.count))
+        return max(each, 1) * self.count
+
+    def hold(
+        self, ranges: list[tuple[int, int]], function: Callable[..., Any], *arguments: Any
+    ) -> OfWorkers:
+        futures = [submit(self._client, function, *part, *arguments) for part in ranges]
+        return OfWorkers(self._client, ranges, futures)
+
+    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(*arguments), made by one worker, as an argument for functions of ranges."""
+        return submit(self._client, function, *arguments)
+
+    def on_every_worker(self, function: Callable[..., Any]) -> list[Any]:
+        """function() of every worker that there is."""
+        try:
+            with _lost():
+                return list(self._client.run(function).values())
+        except (ImportError, AttributeError) as error:
+            raise EngineLost(
+                f"a Dask worker has no freqdp_db, or another one ({error})",
+                remedy=f"on the workers: {INSTALL}, the same version as here",
+                can_pass=False,
+            ) from None
+
+
+def require_dask(option: str) -> None:
+    try:
+        import cryptography  # noqa: F401  for the keys of a cluster of our own
+        import distributed  # noqa: F401
+    except ImportError:
+        raise BadInput(f"{option} needs Dask, which is not installed", remedy=INSTALL) from None
+
+
+@contextmanager
+def local_cluster(workers: int, environment: dict[str, str]) -> Iterator[Cluster]:
+    """Start so many processes of one thread each, on the loopback interface; stop them at the end.
+
+    environment: what is added to the one that they inherit; it goes from process to process, past the
+    scheduler. They end by themselves if this process is killed. Who wants to speak to them needs a key
+    that only they and this process have: other users of the machine can reach the loopback interface.
+    """
+    import dask
+    from distributed import Client
+
+    with (
+        dask.config.set(_CONFIG),
+        _quiet(),
+        _started(workers, environment) as cluster,
+        Client(cluster, direct_to_workers=True) as client,
+    ):
+        with _lost():
+            client.wait_for_workers(workers, timeout=_SECONDS_TO_START)
+        yield Cluster(client, workers, cluster.dashboard_link if _has_dashboard() else None)
+
+
+def _started(workers: int, environment: dict[str, str]) -> Any:
+    from distributed import LocalCluster, Security
+
+    try:
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+            security=Security.temporary(),
+            env=environment,
+        )
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise EngineLost(
+            f"{workers} Dask workers could not be started ({type(error).__name__})",
+            remedy="something ended them as they started; give the same command again, or fewer --workers",
+        ) from None
+
+
+@contextmanager
+def cluster_at(address: str) -> Iterator[Cluster]:
+    """Use a scheduler of somebody else's; `tls://` with Dask's own settings."""
+    import dask
+    from distributed import Client
+
+    with dask.config.set(_CONFIG), _quiet():
+        try:
+            client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+            raise EngineLost(
+                f"no Dask scheduler answers at {address} ({type(error).__name__})",
+                remedy="check --engine and that `dask scheduler` runs there",
+            ) from None
+        with client:
+            workers = client.nthreads()
+            if not workers:
+                raise EngineLost(
+                    f"the Dask scheduler at {address} has no workers",
+                    remedy=f"start some: dask worker {address} --nthreads 1",
+                )
+            yield Cluster(client, len(workers), client.dashboard_link or None)
+
+
+def _has_dashboard() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("bokeh") is not None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What Dask logs when a connection breaks is said by our own errors."""
+    logger = logging.getLogger("distributed")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,40 @@
+"""What stands between a release that is held and analysts: how much it was found to expose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.evaluate import evaluate
+from freqdp_db.evaluation.metrics import EXPOSED
+from freqdp_db.progress import Progress
+from freqdp_db.release.approving import Exposure, approve, require_held
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.records.datasets import get_dataset
+from freqdp_db.storage.records.metrics import load_metrics
+from freqdp_db.storage.records.releases import ReleaseRow
+
+
+def exposure_in(values: Mapping[str, float]) -> Exposure | None:
+    """Of what was measured of a release; None: that was not measured."""
+    if EXPOSED not in values:
+        return None
+    half = (value for name, value in values.items()
+            if name.endswith(".half") and is_exposure(name.removesuffix(".half")))  # fmt: skip
+    return Exposure(values[EXPOSED], max(half, default=0.0))
+
+
+def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | None:
+    """As it was measured last; None if it never was."""
+    return exposure_in({m.name: m.value for m in load_metrics(database, release.release_id)})
+
+
+def approve_within_limit(
+    database: Database, release: ReleaseRow, progress: Progress
+) -> tuple[ReleaseRow, Exposure | None]:
+    """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was."""
+    require_held(release)
+    measured = measured_exposure(database, release)
+    if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
+        measured = exposure_in(evaluate(database, release, progress).values)
+    return approve(database, release, measured), measured

@@ -1,0 +1,164 @@
+"""Seven numbers that say how alike two sets of trips are, over a public region.
+
+To compare synthetic releases with each other: start and end (TE), diameter (DE), length, how many
+trips pass each cell (density, Kendall), range queries, and frequent patterns (FFP). Between two samples
+a trip goes straight, so that trips with many and with few samples compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.ragged import owners
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.ranges import add, map_ranges, merged
+from freqdp_db.evaluation.pair import Box
+from freqdp_db.evaluation.utility.divergence import jensen_shannon
+from freqdp_db.evaluation.utility.losses import diameters
+from freqdp_db.evaluation.utility.patterns import SIDE, cell_sequences, most_frequent
+from freqdp_db.evaluation.utility.travel import trip_lengths
+
+_COVERAGE_SIDE = 15
+_BUCKETS = 20
+_QUERIES = 300
+_QUERY_SIDES_M = (2_000.0, 18_000.0)
+_QUERY_WIDEST = 1 / 3
+_QUERY_FLOOR = 0.01
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is counted of one set of trips."""
+
+    ends: Ints
+    diameters: Metres
+    lengths: Metres
+    passing: Ints
+    asked: NDArray[np.float64]
+    """Share of the trips that pass each square."""
+    patterns: Ints
+
+
+@njit(nogil=True, cache=True)
+def _passes(ax, ay, bx, by, west, south, east, north):  # type: ignore[no-untyped-def]
+    """Whether the straight way from a to b touches a square."""
+    low, high = 0.0, 1.0
+    for start, step, least, most in ((ax, bx - ax, west, east), (ay, by - ay, south, north)):
+        if step == 0.0:
+            if start < least or start > most:
+                return False
+            continue
+        one, two = (least - start) / step, (most - start) / step
+        low, high = max(low, min(one, two)), min(high, max(one, two))
+        if low > high:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _asked(first, last, squares, offsets, x, y):  # type: ignore[no-untyped-def]
+    """How many trips of a range pass each square."""
+    counts = np.zeros(len(squares), np.int64)
+    for t in range(first, last):
+        mine_x, mine_y = x[offsets[t] : offsets[t + 1]], y[offsets[t] : offsets[t + 1]]
+        west, east, south, north = mine_x.min(), mine_x.max(), mine_y.min(), mine_y.max()
+        for q in range(len(squares)):
+            if (
+                squares[q, 0] > east or squares[q, 2] < west
+                or squares[q, 1] > north or squares[q, 3] < south
+            ):  # fmt: skip
+                continue
+            for i in range(offsets[t], offsets[t + 1]):
+                j = max(i - 1, offsets[t])
+                if _passes(
+                    x[j], y[j], x[i], y[i],
+                    squares[q, 0], squares[q, 1], squares[q, 2], squares[q, 3],
+                ):  # fmt: skip
+                    counts[q] += 1
+                    break
+    return (counts,)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The original trips, against which others are held."""
+
+    box: Box
+    squares: NDArray[np.float64]
+    seen: Seen
+
+    @classmethod
+    def of(cls, box: Box, trips: Trajectories, places: Locations, seed: int) -> Reference:
+        """`seed` places the squares of the queries."""
+        rng = np.random.default_rng([seed, _QUERIES])
+        widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
+        side = rng.uniform(min(_QUERY_SIDES_M[0], widest), min(_QUERY_SIDES_M[1], widest), _QUERIES)
+        west = rng.uniform(box.west, box.east - side)
+        south = rng.uniform(box.south, box.north - side)
+        squares = np.column_stack([west, south, west + side, south + side])
+        return cls(box, squares, _look(box, squares, trips, places))
+
+    def compared_with(self, trips: Trajectories, places: Locations) -> dict[str, float]:
+        """The seven, and the mean beside the median of the queries."""
+        mine, other = self.seen, _look(self.box, self.squares, trips, places)
+        error = np.abs(other.asked - mine.asked) / np.maximum(mine.asked, _QUERY_FLOOR)
+        size = len(mine.patterns) + len(other.patterns)
+        same = len(np.intersect1d(mine.patterns, other.patterns))
+        return {
+            "trip.te": jensen_shannon(mine.ends, other.ends),
+            "trip.de": _apart(mine.diameters, other.diameters),
+            "trip.length": _apart(mine.lengths, other.lengths),
+            "trip.density": jensen_shannon(mine.passing, other.passing),
+            "trip.kendall": _same_order(mine.passing, other.passing),
+            "trip.query": float(np.median(error)),
+            "trip.query.mean": float(error.mean()),
+            "trip.ffp": 2 * same / size if size else 1.0,
+        }
+
+
+def _look(box: Box, squares: NDArray[np.float64], trips: Trajectories, places: Locations) -> Seen:
+    column, row = box.columns_and_rows(places, SIDE)
+    zone = (row * SIDE + column).astype(np.int64)
+    first, last = trips.location[trips.offsets[:-1]], trips.location[trips.offsets[1:] - 1]
+    x, y = places.x[trips.location], places.y[trips.location]
+    parts = map_ranges(_asked, trips.offsets, squares, trips.offsets, x, y)
+    (asked,) = merged(parts, add)
+    return Seen(
+        ends=np.bincount(zone[first] * SIDE**2 + zone[last], minlength=SIDE**4),
+        diameters=diameters(trips, places),
+        lengths=trip_lengths(trips, places),
+        passing=_passing(trips, *box.columns_and_rows(places, _COVERAGE_SIDE)),
+        asked=asked / max(len(trips), 1),
+        patterns=most_frequent(*cell_sequences(trips, column, row), by_occurrence=False),
+    )
+
+
+def _passing(trips: Trajectories, column: Ids, row: Ids) -> Ints:
+    """How many trips pass each cell of the coverage grid."""
+    size = _COVERAGE_SIDE**2
+    offsets, cells = cell_sequences(trips, column, row, _COVERAGE_SIDE)
+    once = np.unique(owners(offsets).astype(np.int64) * size + cells)
+    return np.bincount(once % size, minlength=size)
+
+
+def _apart(before: Metres, after: Metres) -> float:
+    """Divergence over equal buckets from 0 to the largest original."""
+    width = float(before.max(initial=0.0)) / _BUCKETS or 1.0
+
+    def histogram(values: Metres) -> Ints:
+        bucket = np.minimum(values // width, _BUCKETS - 1).astype(np.int64)
+        return np.bincount(bucket, minlength=_BUCKETS)
+
+    return jensen_shannon(histogram(before), histogram(after))
+
+
+def _same_order(before: Ints, after: Ints) -> float:
+    if np.ptp(before) == 0 or np.ptp(after) == 0:  # no order to keep
+        return float(np.array_equal(before, after))
+    return float(kendalltau(before, after).statistic)

@@ -1,0 +1,47 @@
+"""Who does the work of a verb: threads of this process, or workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numba
+import numpy as np
+
+import freqdp_db
+from freqdp_db.engines.choice import EngineChoice
+from freqdp_db.engines.dask import Cluster
+from freqdp_db.engines.held import use_workers
+from freqdp_db.errors import BadInput
+from freqdp_db.progress import Progress
+from freqdp_db.storage.connection.engine import Database
+
+
+@contextmanager
+def at_work(choice: EngineChoice, database: Database, progress: Progress) -> Iterator[None]:
+    """Have the chosen engine do what the block does."""
+    with choice.opened(database.conninfo) as cluster:
+        if cluster is not None:
+            _require_same_software(cluster)
+            shown = f"; dashboard: {cluster.dashboard}" if cluster.dashboard else ""
+            progress.note(f"Dask: {cluster.count} workers{shown}")
+        with use_workers(cluster):
+            yield
+
+
+def _versions() -> tuple[str, str, str]:
+    return freqdp_db.__version__, np.__version__, numba.__version__
+
+
+def _require_same_software(cluster: Cluster) -> None:
+    """Other versions may compute otherwise, and the result must not depend on who computes it."""
+    theirs = set(cluster.on_every_worker(_versions))
+    others = theirs - {_versions()}
+    if others:
+        names = ("freqdp_db", "numpy", "numba")
+        found = ", ".join(f"{n} {v}" for n, v in zip(names, sorted(others)[0], strict=True))
+        ours = ", ".join(f"{n} {v}" for n, v in zip(names, _versions(), strict=True))
+        raise BadInput(
+            f"a Dask worker has {found}; this command has {ours}",
+            remedy="install the same versions on the workers and here",
+        )

@@ -1,0 +1,181 @@
+"""Trips along public roads: walks become routes, and routes become samples with times."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.methods.synthesis.estimation import Model
+from freqdp_db.methods.synthesis.layout import Grids
+from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
+from freqdp_db.methods.synthesis.public import Period
+from freqdp_db.methods.synthesis.roads import RoadNet, step_m
+from freqdp_db.methods.synthesis.routes import DETOUR, MOST_ARCS, along_roads, road_scratch
+from freqdp_db.methods.synthesis.sampling import (
+    FASTEST_M_PER_S,
+    Parts,
+    laws_of,
+    line_laws,
+    longer,
+    numbered,
+    timed,
+    walks_of,
+    wanted_metres,
+)
+from freqdp_db.methods.synthesis.streams import derived, mixed, stream
+
+_TRIES = 7
+_NEAR_ENOUGH = 0.05
+
+
+@njit(nogil=True, cache=True)
+def thinned(x, y, points, stride):  # type: ignore[no-untyped-def]
+    """One in `stride` points, and the last, moved to the front; how many."""
+    if stride == 1:
+        return points
+    kept = 0
+    for i in range(0, points - 1, stride):
+        x[kept], y[kept] = x[i], y[i]
+        kept += 1
+    x[kept], y[kept] = x[points - 1], y[points - 1]
+    return kept + 1
+
+
+@njit(nogil=True, cache=True)
+def _drive(  # type: ignore[no-untyped-def]
+    first, last, offsets, path, number, bends, purpose, running, of_cell, grid, box, cell_m, graph
+):
+    """Arcs of the trips in a range: how many of each, and which.
+
+    How much longer than its line a route is shows when it is there: the line is drawn again from the
+    same dice, shorter or longer or through fewer points, until the route is about as long as it is
+    to be.
+    """
+    counts = np.zeros(last - first, np.int64)
+    arcs, k = np.empty(max(1024, (last - first) * 64), np.int32), 0
+    raw_x, raw_y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    x, y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    after = np.empty(MOST_POINTS + 2, np.int64)
+    home = np.empty(MOST_POINTS + 2, np.int64)
+    scratch = road_scratch(graph)
+    out, best = np.empty(MOST_ARCS, np.int64), np.empty(MOST_ARCS, np.int64)
+    for t in range(first, last):
+        way = path[offsets[t] : offsets[t + 1]]
+        wanted = wanted_metres(bends[t], len(way), cell_m)
+        aim = wanted / DETOUR if wanted > 0 else wanted
+        count, least, before, stride = 0, np.inf, np.inf, 1
+        for _ in range(_TRIES if wanted > 0 else 1):
+            state = stream(purpose, number + t)
+            salt = mixed(state[0])
+            line(state, way, aim, running, of_cell, grid, box, raw_x, raw_y, after, home)
+            points = in_order(raw_x, raw_y, after, x, y)
+            points = thinned(x, y, points, stride)
+            size, total = along_roads(x, y, points, salt, graph, scratch, out)
+            off = abs(total / wanted - 1.0) if wanted > 0 else 0.0
+            if off < least:
+                count, least = size, off
+                best[:size] = out[:size]
+            if off < _NEAR_ENOUGH:
+                break
+            if total > wanted and total > 0.9 * before:
+                stride += 1  # the line is as short as its points allow: pass fewer of them
+            before = total
+            aim *= min(max(wanted / total, 0.5), 2.0)
+        if k + count > len(arcs):
+            arcs = longer(arcs, k + count)
+        for j in range(count):
+            arcs[k + j] = best[j]
+        k += count
+        counts[t - first] = count
+    return counts, arcs[:k]
+
+
+@njit(nogil=True, cache=True)
+def _emit_on_roads(  # type: ignore[no-untyped-def]
+    first, last, offsets, arcs, number, purpose, laws, period, every, apart, graph, steps, places
+):
+    """Samples of routes in a range: how many of each, their places, their times.
+
+    `apart`: how far apart the places of a road are at most; `places`: number of its first one.
+    """
+    fastest = FASTEST_M_PER_S - apart / (every / 1e6)
+    size = max(1024, (last - first) * 128)
+    place, at = np.empty(size, np.int64), np.empty(size, np.int64)
+    counts = np.zeros(last - first, np.int64)
+    k = 0
+    for t in range(first, last):
+        state = stream(purpose, number + t)
+        lo, hi = offsets[t], offsets[t + 1]
+        total = 0.0
+        for i in range(lo, hi):
+            total += graph.metres[arcs[i]]
+        start, legs, step = timed(state, total, fastest, laws, period, every)
+        if k + legs + 1 > len(place):
+            place, at = longer(place, k + legs + 1), longer(at, k + legs + 1)
+        i, gone = lo, 0.0  # metres before arc i
+        for leg in range(legs + 1):
+            goal = min(leg * step, total)
+            while i + 1 < hi and gone + graph.metres[arcs[i]] < goal:
+                gone += graph.metres[arcs[i]]
+                i += 1
+            arc = arcs[i]
+            road = graph.road[arc]
+            share = min(max((goal - gone) / max(graph.metres[arc], 1e-9), 0.0), 1.0)
+            part = int(share * steps[road] + 0.5)
+            if part == 0:
+                place[k] = graph.begin[arc]
+            elif part >= steps[road]:
+                place[k] = graph.end[arc]
+            else:
+                along = part if graph.forward[arc] else steps[road] - part
+                place[k] = len(graph.x) + places[road] + along - 1
+            at[k] = start + leg * every
+            k += 1
+        counts[t - first] = legs + 1
+    return counts, place[:k], at[:k]
+
+
+def driven(
+    model: Model,
+    grids: Grids,
+    net: RoadNet,
+    walks: tuple[Ints, Ints, Metres],
+    first: int,
+    purpose: np.uint64,
+) -> tuple[Ints, Ints]:
+    """Offsets and arcs of the routes of walks; the first has number `first`."""
+    offsets, path, bends = walks
+    parts = map_ranges(
+        _drive, offsets, offsets, path, first, bends, purpose, *line_laws(model, grids),
+        grids.cell_m, net.graph,
+    )  # fmt: skip
+    counts, arcs = joined(parts)
+    return offsets_from(counts), arcs
+
+
+def sampled_on_roads(
+    model: Model,
+    grids: Grids,
+    period: Period,
+    count: int,
+    every_us: int,
+    purpose: np.uint64,
+    net: RoadNet,
+) -> tuple[Trajectories, Locations]:
+    """`count` trips with a sample every `every_us`, all of them on roads."""
+    found: Parts = []
+    for first, walks in walks_of(model, grids, count, purpose):
+        offsets, arcs = driven(model, grids, net, walks, first, derived(purpose, 2))
+        parts = map_ranges(
+            _emit_on_roads, offsets, offsets, arcs, first, derived(purpose, 3), laws_of(model),
+            (period.begin, period.end, period.offset_us), every_us, 1.5 * step_m(every_us),
+            net.graph, net.steps, net.first,
+        )  # fmt: skip
+        found += [(counts, place.astype(np.int32), at) for counts, place, at in parts]
+    all_places = len(net.graph.x) + int((net.steps - 1).sum())
+    trajectories, used = numbered(found, all_places)
+    return trajectories, net.places(used)

@@ -1,0 +1,48 @@
+"""Who may read a published release: analysts, from the moment it is granted to them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.published.current import show_newest
+from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
+from freqdp_db.storage.published.waiting import limit_waiting, patiently
+from freqdp_db.storage.records.datasets import table
+from freqdp_db.storage.records.releases import ReleaseRow
+
+
+def grant_to_analysts(connection: Connection, database: Database, name: str) -> None:
+    """Let analysts read all parts of a release that are there, if there is a role of analysts."""
+    if not role_exists(connection, database, "analyst"):
+        return
+    schema, analyst = database.settings.release_schema, database.settings.role("analyst")
+    for part in PARTS:
+        if relation_exists(connection, schema, name + part):
+            driver(connection).execute(
+                sql.SQL("GRANT SELECT ON {} TO {}").format(
+                    sql.Identifier(schema, name + part), sql.Identifier(analyst)
+                )
+            )
+
+
+def approve_release(database: Database, release: ReleaseRow) -> None:
+    """Grant a release that was held, say so in the catalogue, and show it as the newest: at once."""
+    patiently(lambda: _approve_once(database, release))
+
+
+def _approve_once(database: Database, release: ReleaseRow) -> None:
+    releases, catalog = table(database, "release"), table(database, "catalog", released=True)
+    with database.begin() as connection:
+        limit_waiting(connection)
+        connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release.release_id)
+            .values(held=False, approved_at=sa.func.now(), approved_by=sa.text("session_user"))
+        )
+        connection.execute(
+            sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
+        )
+        grant_to_analysts(connection, database, release.name)
+        show_newest(connection, database, release.dataset_id)

@@ -1,0 +1,141 @@
+"""`freqdp apply`: what a file says comes about, once, and `--plan` only shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, written
+
+CITY = """
+[datasets.city]
+from = "demo.city"
+object = "object_id"
+time = "at"
+geom = "geom"
+"""
+MORE = """
+[datasets.town]
+from = "demo.city"
+object = "object_id"
+time = "at"
+geom = "geom"
+snap = "grid:200"
+where = "at < '2030-01-01'"
+timezone = "Europe/Brussels"
+budget = 4
+region = "4.2,50.7,4.5,51.0"
+period = "2024-03-01/2024-03-09"
+max_exposure = "5%"
+
+[datasets.town.schedule]
+at = "0 3 * * *"
+method = "lg+swap"
+epsilon = 0.5
+time_step = "60s"
+keep = 7
+"""
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def unchanged(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    """For tests that change nothing, and see to it."""
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def _apply(url: str, folder: Path, text: str, *options: str) -> Any:
+    file = folder / "freqdp.toml"
+    file.write_text(text)
+    return freqdp(url, "apply", "--file", str(file), *options)
+
+
+def test_it_comes_about_once(city: str, tmp_path: Path) -> None:
+    before = written(city)
+    planned = _apply(city, tmp_path, CITY + MORE, "--plan").succeeded()
+    assert planned["applied"] is False
+    assert [c["what"].split()[0] for c in planned["changes"]] == ["add", "schedule"]
+    assert written(city) == before
+
+    done = _apply(city, tmp_path, CITY + MORE).succeeded()
+    assert (done["applied"], done["changes"]) == (True, planned["changes"])
+    town = freqdp(city, "dataset", "show", "town").succeeded()
+    assert (town["snap"], town["max_exposure"]) == ("grid:200", 0.05)
+    assert town["region"] == "4.2,50.7,4.5,51"
+    (row,) = query(
+        city,
+        "SELECT cron, timezone, request ->> 'method', request ->> 'keep', request ->> 'time_step' "
+        "FROM freqdp.schedule",
+    )
+    assert row == ("0 3 * * *", "Europe/Brussels", "lg+swap", "7", "60")
+
+    now = written(city)
+    assert _apply(city, tmp_path, CITY + MORE).succeeded()["changes"] == []
+    assert written(city) == now
+
+
+def test_what_the_file_changes_is_changed_and_nothing_else(city: str, tmp_path: Path) -> None:
+    _apply(city, tmp_path, CITY + MORE).succeeded()
+    other = (
+        MORE.replace('"5%"', '"none"').replace("budget = 4", "budget = 4.5")
+        .replace("keep = 7", "keep = 8").replace("2024-03-09", "2024-03-10")
+    )  # fmt: skip
+    changes = _apply(city, tmp_path, other).succeeded()
+    assert changes["not_in_file"] == ["city"]
+    said = [c["what"] for c in changes["changes"]]
+    assert [text.partition(" (")[0] for text in said] == [
+        "set period to 2024-03-01/2024-03-10",
+        "set max_exposure to none",
+        "raise the budget by 0.5 to 4.5",
+        "end schedule 1",
+        "schedule lg+swap at 0 3 * * *",
+    ]
+    assert _apply(city, tmp_path, other).succeeded()["changes"] == []
+    # a schedule that the file no longer has ends; its dataset stays
+    ended = _apply(city, tmp_path, other.partition("[datasets.town.schedule]")[0]).succeeded()
+    assert [c["what"].split()[0] for c in ended["changes"]] == ["end"]
+    assert query(city, "SELECT count(*) FROM freqdp.schedule WHERE ended_at IS NULL") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (CITY.replace("demo.city", "demo.other"), ("from", "demo.other")),
+        (CITY + "snap = 'exact'\n", ("snap", "exact")),
+        (CITY + "budget = 1\n", ("budget 1", "takes nothing back")),
+        (CITY + "colour = 'red'\n", ("colour", "not known")),
+        (CITY.replace('time = "at"', ""), ("time",)),
+        (CITY + "max_exposure = 5\n", ("--max-exposure 5",)),
+        (CITY + "timezone = 'Mars'\n", ("Mars",)),
+        (CITY + "period = 'soon'\n", ("--period soon",)),
+        (CITY + "[datasets.city.schedule]\nat = 'daily'\n", ("daily",)),
+        (CITY + "[datasets.city.schedule]\nepsilon = 1\n", ("'at'",)),
+        (CITY + "[datasets.city.schedule]\nat = '@daily'\nepsilon = -1\n", ("--epsilon -1",)),
+        (CITY + "[datasets.city.schedule]\nat = '@daily'\nkeep = 0\n", ("--keep 0",)),
+        (CITY + "[datasets.city.schedule]\nat = '@daily'\nmethod = 'x'\n", ("x",)),
+        ("datasets = 5\n", ("tables",)),
+        ("dataset = 5\n", ("'dataset'", "not known")),
+        ("[datasets\n", ("not TOML",)),
+    ],
+)
+def test_a_bad_file_changes_nothing(
+    unchanged: str, tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
+    before = written(unchanged)
+    # what is right in it does not come about either
+    refused = _apply(unchanged, tmp_path, (MORE if text.startswith("\n") else "") + text)
+    refused.refused("freqdp.toml", *words)
+    assert written(unchanged) == before
+
+
+def test_no_file(unchanged: str, tmp_path: Path) -> None:
+    freqdp(unchanged, "apply", "--file", str(tmp_path / "none.toml")).refused("none.toml")

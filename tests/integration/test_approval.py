@@ -1,0 +1,159 @@
+"""What is held: published for curators only, until somebody approves it and its limit allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from library import opened
+from psycopg.conninfo import make_conninfo
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, value
+
+from freqdp_db.errors import TooExposed
+from freqdp_db.evaluation.evaluate import Evaluation
+from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.jobs.worker import Served, Worker
+from freqdp_db.release.approving import Exposure
+
+LITTLE = ("--epsilon", "0.5", "--signature", "3")
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def _readable(url: str, relation: str) -> bool:
+    with psycopg.connect(make_conninfo(url, options="-c role=freqdp_analyst")) as reader:
+        try:
+            reader.execute(f"SELECT FROM freqdp_release.{relation} LIMIT 1".encode())
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable):
+            return False
+    return True
+
+
+def _measured(url: str, name: str, share: float) -> None:
+    """As if `evaluate` had found this: what attackers find in so small a city is chance."""
+    query(
+        url,
+        "INSERT INTO freqdp.metric (release_id, name, value) SELECT release_id, m, %s "
+        "FROM freqdp.release, unnest(ARRAY['exposure', 'exposure.x.4', 'exposure.x.4.half']) m "
+        "WHERE name = %s",
+        share, name,
+    )  # fmt: skip
+
+
+def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
+    held = freqdp(city, "anonymize", "city", *LITTLE, "--hold").succeeded()
+    assert (held["state"], held["held"], held["readers"]) == ("published", True, "curators (held)")
+    assert value(city, "SELECT granted FROM freqdp_release.catalog") is False
+    for relation in ("city_1", "city_1_line", "city_current"):
+        assert not _readable(city, relation)
+    freqdp(city, "release", "verify", "city_1").succeeded()
+    freqdp(city, "release", "report", "city_1", "--public").refused("city_1", "not granted")
+    again = freqdp(city, "anonymize", "city", *LITTLE).succeeded()
+    assert (again["existed"], again["held"]) == (True, True)
+
+    approved = freqdp(city, "release", "approve", "city_1").succeeded()
+    assert approved["approved_by"] == value(city, "SELECT session_user::text")
+    assert approved["exposure"] is None
+    assert value(city, "SELECT granted FROM freqdp_release.catalog") is True
+    for relation in ("city_1", "city_1_line", "city_current"):
+        assert _readable(city, relation)
+    freqdp(city, "release", "approve", "city_1").refused("city_1", "not held")
+
+
+def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str) -> None:
+    freqdp(city, "anonymize", "city", *LITTLE, "--hold").succeeded()
+    freqdp(city, "anonymize", "city", *LITTLE, "--new-draw").succeeded()
+    freqdp(city, "release", "approve", "city_1").succeeded()
+    assert "now city_2" in value(
+        city, "SELECT obj_description('freqdp_release.city_current'::regclass)"
+    )
+
+
+def test_what_is_seeded_is_never_approved(city: str) -> None:
+    made = freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--seed", "1").succeeded()
+    assert (made["held"], made["readers"]) == (False, "curators")
+    freqdp(city, "release", "approve", "city_1").refused("never granted")
+
+
+def test_a_limit_holds_every_release_and_approve_measures_it(city: str) -> None:
+    limit = freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
+    assert limit["max_exposure"] == 0.05
+    assert freqdp(city, "anonymize", "city", *LITTLE).succeeded()["held"] is True
+    refused = freqdp(city, "release", "approve", "city_1").refused(
+        "city_1", "more than the dataset"
+    )
+    assert "--max-exposure" in refused["remedy"]
+    # it was measured on the way, and that is what the list shows
+    found = value(city, "SELECT value FROM freqdp.metric WHERE name = 'exposure'")
+    (row,) = freqdp(city, "release", "list").succeeded()
+    assert (row["exposure"], row["held"]) == (found, True)
+    assert found > 0.05 and not _readable(city, "city_1")
+    freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
+    assert freqdp(city, "release", "approve", "city_1").succeeded()["exposure"] == found
+    assert _readable(city, "city_1")
+
+
+def test_the_limit_is_for_the_mean_and_for_the_share_of_exposed_persons() -> None:
+    Exposure(0.05, 0.05).require_within("r", 0.05)
+    for found in (Exposure(0.051, 0.0), Exposure(0.0, 0.051)):
+        with pytest.raises(TooExposed, match=r"5\.1%"):
+            found.require_within("r", 0.05)
+
+
+@pytest.mark.parametrize("text", ["0", "101%", "5", "x", "-1%", ""])
+def test_limits_that_are_none(city: str, text: str) -> None:
+    freqdp(city, "dataset", "set", "city", "--max-exposure", text).refused("--max-exposure")
+
+
+def _ask(url: str, options: str = "{}") -> None:
+    query(url, "SELECT freqdp.request_release('city', 'lg', 0.5, %s::jsonb || '{\"signature\": 3}')",
+          options)  # fmt: skip
+
+
+def _serve(url: str) -> Served:
+    with opened(url) as database:
+        return Worker(database, approve_within_limit).serve(once=True)
+
+
+def test_jobs_are_approved_within_the_limit_and_refused_above_it(
+    city: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    much = Evaluation(release=None, values={"exposure": 0.9}, seed=1)  # type: ignore[arg-type]
+    monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of: much)
+    freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
+    _ask(city, '{"keep": 1}')
+    assert _serve(city).refused == 1
+    ((state, error, release),) = query(city, "SELECT state, error, release FROM freqdp.job")
+    assert (state, release) == ("refused", "city_1")
+    assert "more than the dataset allows (0.05 of a person)" in error
+    assert not _readable(city, "city_1")
+    # one that stays within it is granted; the refused one does not count against it
+    freqdp(city, "anonymize", "city", *LITTLE, "--new-draw", "--as", "quiet").succeeded()
+    _measured(city, "quiet", 0.01)
+    _ask(city, '{"keep": 1}')  # an equal request: answered by the newest that is there
+    assert _serve(city).done == 1
+    assert _readable(city, "quiet")
+    states = query(city, "SELECT name, state, held FROM freqdp.release ORDER BY release_id")
+    assert states == [("city_1", "published", True), ("quiet", "published", False)]
+
+
+def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:
+    freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
+    _ask(city, '{"hold": true}')
+    assert _serve(city).done == 1
+    assert value(city, "SELECT held FROM freqdp.release") is True
+    assert value(city, "SELECT count(*) FROM freqdp.metric") == 0
+
+
+def test_unlinking_is_checked_again_when_it_is_approved(city: str) -> None:
+    freqdp(city, "anonymize", "city", "--method", "swap", "--hold", "--as", "mixed").succeeded()
+    freqdp(city, "anonymize", "city", *LITTLE).succeeded()
+    freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
+    freqdp(city, "release", "withdraw", "city_1").succeeded()
+    freqdp(city, "release", "approve", "mixed").succeeded()

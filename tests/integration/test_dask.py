@@ -1,0 +1,522 @@
+"""Releases that Dask workers make: the same as threads make, and whole whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library import opened
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, same_rows, value
+
+import freqdp_db
+from freqdp_db.dataset.building import build
+from freqdp_db.engines.choice import choose_engine
+from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
+from freqdp_db.engines.held import use_workers
+from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
+from freqdp_db.interface.engines import at_work
+from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.pipeline import anonymize
+from freqdp_db.release.request import Request
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published import staged_parts
+from freqdp_db.storage.published.staging import drop_staging
+from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.releases import ReleaseRow
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        query(url, "SELECT freqdp.grant_budget(1, 1000, 'tests')")
+        yield url
+
+
+@pytest.fixture(scope="module")
+def cluster(city: str) -> Iterator[Cluster]:
+    """Two worker processes for many releases: to start them takes longer than a release."""
+    with local_cluster(2, {"DATABASE_URL": city}) as found:
+        yield found
+
+
+def _release(
+    url: str, name: str, workers: Cluster | None, progress: Progress | None = None, **wished: Any
+) -> ReleaseRow:
+    with opened(url) as database, use_workers(workers):
+        row = find_dataset(database, "city")
+        request = Request.parse(**{"seed": 5, **wished})
+        outcome = anonymize(
+            database, row, request, progress or Progress(), name=name, new_draw=True
+        )
+        assert outcome.verified is not None
+        return outcome.release
+
+
+_STORED = {
+    "release_step": "step, mechanism, drawn, counts, digest",
+    "tf_target": "step, location_id, tf, target",
+    "pf_target": "step, trajectory_id, location_id, stage, rank, pf, target",
+    "edit_run": "step, operation, trajectory_id, location_id, seq, loss_m",
+    "release_key": "trajectory_id, released_id",
+}
+
+
+def _assert_same(url: str, one: ReleaseRow, other: ReleaseRow) -> None:
+    assert one.user_level == other.user_level and one.rows == other.rows
+    for table in ("", "_line"):
+        assert same_rows(
+            url, f"freqdp_release.{one.name}{table}", f"freqdp_release.{other.name}{table}"
+        )
+    for table, columns in _STORED.items():
+        found = [
+            query(
+                url,
+                f"SELECT {columns} FROM freqdp.{table} WHERE release_id = %s ORDER BY {columns}",
+                row.release_id,
+            )
+            for row in (one, other)
+        ]
+        assert found[0] == found[1], table
+    assert _leftovers(url) == []
+
+
+def _leftovers(url: str) -> list[Any]:
+    return query(url, "SELECT relname FROM pg_class WHERE relname LIKE 'staging%%'")
+
+
+@pytest.mark.parametrize(
+    "wished",
+    [
+        {"method": "gl"},
+        {"method": "lg", "time_step": "60s"},
+        {"method": "rsc", "signature": 3},
+    ],
+    ids=lambda wished: wished["method"],
+)
+def test_same_as_threads(city: str, cluster: Cluster, wished: dict[str, Any]) -> None:
+    names = [f"{wished['method']}_{who}" for who in ("threads", "dask")]
+    one = _release(city, names[0], None, **wished)
+    other = _release(city, names[1], cluster, **wished)
+    _assert_same(city, one, other)
+
+
+def test_rows_lie_by_released_id(city: str, cluster: Cluster) -> None:
+    """Two workers write at once, but no page says whose range a trajectory came from."""
+    _release(city, "lie", cluster, method="pure-l")
+    lying = [
+        i for (i,) in query(city, "SELECT trajectory_id FROM freqdp_release.lie ORDER BY ctid")
+    ]
+
+    def ascends(ids: list[int]) -> bool:
+        return ids == sorted(ids)
+
+    # each worker wrote its half of the ids in their order; pages of both may be mixed
+    assert any(
+        ascends([i for i in lying if i < middle]) and ascends([i for i in lying if i >= middle])
+        for middle in set(lying)
+    )
+
+
+def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
+    _release(city, "spoilt", None, method="gl")
+    with opened(city) as database:
+        for engine in (None, cluster):
+            with use_workers(engine):
+                found = freqdp_db.verify(database, "spoilt")
+                assert found.rows == value(city, "SELECT count(*) FROM freqdp_release.spoilt")
+                plan = freqdp_db.plan(database, "city", "gl", epsilon=1)
+                assert [taken.counts["deletions"] > 0 for taken in plan.steps] == [True, True]
+        first = query(city, "SELECT * FROM freqdp_release.spoilt ORDER BY 1, 2 LIMIT 1")[0]
+        query(
+            city,
+            "INSERT INTO freqdp_release.spoilt SELECT 1, seq, at, geom FROM freqdp_release.spoilt "
+            "WHERE trajectory_id = %s AND seq = 1",
+            first[0],
+        )
+        with (
+            use_workers(cluster),
+            pytest.raises(VerificationFailed, match="does not hold the rows"),
+        ):
+            freqdp_db.verify(database, "spoilt")
+    freqdp(city, "release", "withdraw", "spoilt").succeeded()
+
+
+class Killing(Progress):
+    """Kills a worker when a stage begins."""
+
+    def __init__(self, cluster: Cluster, stage: str) -> None:
+        super().__init__()
+        self._cluster, self._stage = cluster, stage
+        self.killed = 0
+
+    def open(self, name: str, total: int | None, unit: str) -> Stage:
+        if name == self._stage and not self.killed:
+            self.killed = min(self._cluster.on_every_worker(os.getpid))
+            os.kill(self.killed, signal.SIGKILL)
+        return super().open(name, total, unit)
+
+
+@pytest.mark.parametrize("stage", ["global work", "write release", "compare rows"])
+def test_a_worker_is_killed(city: str, cluster: Cluster, stage: str) -> None:
+    """What it kept is made again by another, and nothing is written twice."""
+    spent = value(city, "SELECT count(*) FROM freqdp.spend")
+    name = stage.replace(" ", "_")
+    killing = Killing(cluster, stage)
+    other = _release(city, f"killed_{name}", cluster, killing, method="gl")
+    assert killing.killed
+    _assert_same(city, _release(city, f"spared_{name}", None, method="gl"), other)
+    assert value(city, "SELECT count(*) FROM freqdp.spend") == spent + 2
+
+
+def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
+    """It may come late, when the next run has made tables of the same names."""
+    first = staged_parts.create_staging(db, 7, 4326)
+    drop_staging(db, 7)
+    second = staged_parts.create_staging(db, 7, 4326)
+    with pytest.raises(FreqdpError):
+        staged_parts.write_part(db, 7, first, 0, [], list)
+    staged_parts.write_part(db, 7, second, 0, [], list)
+    staged_parts.write_part(db, 7, second, 0, _never(), list)
+    with pytest.raises(AssertionError, match="written twice"):
+        staged_parts.write_part(db, 7, second, 1, _never(), list)
+
+
+def _never() -> Iterator[bytes]:
+    raise AssertionError("written twice")
+    yield b""
+
+
+def _wait(done: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + 60
+    while not (found := done()):
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.02)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found + [below for child in found for below in _children(child)]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _listening() -> set[str]:
+    """Addresses beyond the loopback interface that somebody of this machine listens on."""
+    table = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    rows = [line.split() for line in table]
+    return {row[1] for row in rows if row[3] == "0A" and not row[1].startswith("0100007F")}
+
+
+@contextmanager
+def _command(url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "freqdp_db", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+
+
+def test_the_driver_is_killed(city: str) -> None:
+    """Its workers end by themselves, and the release goes on from its draws."""
+    before = _listening()
+    started = value(city, "SELECT count(*) FROM freqdp.spend")
+    asked = ("anonymize", "city", "--method", "lg", "--epsilon", "1", "--as", "driver")
+    with _command(city, *asked, "--engine", "dask", "--workers", "2") as process:
+        _wait(lambda: _drawn(city, "driver") or process.poll() is not None, "a draw")
+        workers = _children(process.pid)
+        assert len(workers) >= 2 and _listening() <= before
+        for pid in workers:
+            # what ps shows of them holds nothing of the database
+            assert b"postgres" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        process.kill()
+    _wait(lambda: not any(map(_lives, workers)), "the workers to end")
+    targets = _targets(city, "driver")
+    freqdp(city, "release", "resume", "driver").succeeded()
+    assert _targets(city, "driver")[: len(targets)] == targets
+    assert value(city, "SELECT count(*) FROM freqdp.spend") == started + 1
+    assert _leftovers(city) == []
+
+
+def _drawn(url: str, name: str) -> int:
+    return int(
+        value(
+            url,
+            "SELECT count(*) FROM freqdp.release_step JOIN freqdp.release USING (release_id) "
+            "WHERE name = %s",
+            name,
+        )
+    )
+
+
+def _targets(url: str, name: str) -> list[Any]:
+    return query(
+        url,
+        "SELECT step, trajectory_id, location_id, target FROM freqdp.pf_target "
+        "JOIN freqdp.release USING (release_id) WHERE name = %s AND step = 1 ORDER BY 1, 2, 3",
+        name,
+    )
+
+
+@contextmanager
+def _somebodys_cluster(url: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker as a user would start them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    port = address.partition(":")[2]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1",
+         "--port", port, "--dashboard-address", "127.0.0.1:0"],
+        cwd=ROOT, **quiet,
+    )  # fmt: skip
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1",
+         "--no-nanny", "--death-timeout", "10", "--dashboard-address", "127.0.0.1:0"],
+        cwd=ROOT, env={**os.environ, "DATABASE_URL": url}, **quiet,
+    )  # fmt: skip
+    try:
+        yield address, scheduler
+    finally:
+        for process in (worker, scheduler):
+            process.kill()
+            process.wait()
+
+
+def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
+    with _somebodys_cluster(city) as (address, scheduler):
+        chosen = choose_engine(f"dask://{address}", None)
+
+        class Losing(Progress):
+            def open(self, name: str, total: int | None, unit: str) -> Stage:
+                if name == "local work":
+                    scheduler.kill()
+                return super().open(name, total, unit)
+
+        def there() -> bool:
+            with suppress(EngineLost), chosen.opened("") as found:
+                return found is not None
+            return False
+
+        _wait(there, "a worker")
+        with opened(city) as database, at_work(chosen, database, Progress()):
+            with pytest.raises(EngineLost, match="lost") as lost:
+                request = Request.parse("gl", epsilon=1)
+                row = find_dataset(database, "city")
+                anonymize(database, row, request, Losing(), name="lost")
+            assert lost.value.can_pass and "same command" in str(lost.value.remedy)
+    freqdp(city, "release", "resume", "lost").succeeded()
+    assert _leftovers(city) == []
+
+
+def test_jobs(city: str) -> None:
+    """A worker of ours has workers of Dask's do a job; what they cannot do is refused, once and for all."""
+    asked = "SELECT freqdp.request_release('city', %s, %s::numeric, %s::jsonb)"
+    able = value(city, asked, "gl", 1, '{"new_draw": true}')
+    unable = value(city, asked, "swap", None, '{"beside": "gl_dask"}')
+    answer = freqdp(city, "worker", "--once", "--engine", "dask", "--workers", "2")
+    assert answer.code == 4, answer
+    states = query(city, "SELECT job_id, state, error FROM freqdp.job ORDER BY 1")
+    assert states[0] == (able, "done", None)
+    assert states[1][:2] == (unable, "refused") and "looks at all trajectories" in states[1][2]
+
+
+def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    for option in (("--engine", "dask"), ("--engine", "dask://host:8786")):
+        said = freqdp(city, "anonymize", "city", *option).refused("needs Dask", "not installed")
+        assert said["remedy"] == "pip install 'freqdp_db[dask]'"
+    monkeypatch.setenv("FREQDP_ENGINE", "dask")
+    freqdp(city, "plan", "city").refused("FREQDP_ENGINE=dask", "not installed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("anonymize", "city", "--engine", "spark"), "--engine spark is not an engine"),
+        (("anonymize", "city", "--engine", "dask://host"), "is not an engine"),
+        (("anonymize", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
+        (("plan", "city", "--engine", "dask", "--workers", "0"), "--workers 0 is not between"),
+        (("plan", "city", "--engine", "tls://h:1", "--workers", "1"), "is for --engine dask"),
+        (("evaluate", "gl_dask", "--engine", "dask"), "cannot do evaluate"),
+        (("experiment", "city", "--engine", "dask"), "cannot do experiment"),
+    ],
+)
+def test_refused(city: str, arguments: tuple[str, ...], words: str) -> None:
+    freqdp(city, *arguments).refused(words)
+
+
+@pytest.mark.parametrize("method", ["swap", "lg+cut", "glove"])
+def test_methods_that_are_not_spread(city: str, cluster: Cluster, method: str) -> None:
+    before = value(city, "SELECT count(*) FROM freqdp.release")
+    with pytest.raises(BadInput, match=f"cannot run method {re.escape(method)}: it looks at all"):
+        _release(city, "never", cluster, method=method, seed=None)
+    assert value(city, "SELECT count(*) FROM freqdp.release") == before
+
+
+def test_no_password_reaches_the_scheduler(cluster: Cluster, city: str) -> None:
+    """What the scheduler knows of its workers and tasks names no database."""
+    known = repr(cluster._client.scheduler_info())
+    assert "127.0.0.1" in known
+    for secret in ("postgresql://", "DATABASE_URL", city):
+        assert secret not in known
+
+
+def test_values_do_not_show_themselves() -> None:
+    """Dask logs what failed tasks were given."""
+    call = _Call(os.getpid, ("a secret",))
+    assert "secret" not in repr((Kept("a secret"), call)) and "getpid" in repr(call)
+
+
+def test_what_is_chosen() -> None:
+    none: dict[str, str] = {}
+    assert not choose_engine(None, None, none).spread
+    assert choose_engine("dask", 3, none).workers == 3
+    assert choose_engine("dask://[::1]:8786", None, none).address == "tcp://[::1]:8786"
+    assert choose_engine("tls://dask.local:8786", None, none).address == "tls://dask.local:8786"
+    for engine, given in product([None, "threads"], ["dask", "threads"]):
+        wanted = (engine or given) == "dask"
+        assert choose_engine(engine, None, {"FREQDP_ENGINE": given}).spread is wanted
+
+
+_PARTS = ("sample", "location", "trajectory", "segment", "grid_cell")
+
+
+def _build(
+    url: str, dataset: str, workers: Cluster | None, progress: Progress | None = None
+) -> int:
+    with opened(url) as database, use_workers(workers):
+        return build(database, find_dataset(database, dataset), progress or Progress()).build_id
+
+
+def _assert_same_builds(url: str, one: int, other: int) -> None:
+    for part in _PARTS:
+        assert same_rows(url, f"built_{part}", f"rebuilt_{part}"), part
+    recorded = query(
+        url,
+        "SELECT rows, excluded, trajectories, samples, locations, segments, source_srid, srid, "
+        "time_step_us, median_gap_us, grid, fingerprint FROM freqdp.build WHERE build_id IN (%s, %s)",
+        one,
+        other,
+    )
+    assert recorded[0] == recorded[1]
+    left = "SELECT relname FROM pg_class WHERE relname ~ '_[0-9]+(_part)?$' AND relkind = 'r' " \
+        "AND NOT relispartition AND relnamespace = 'freqdp'::regnamespace"  # fmt: skip
+    assert query(url, left) == []
+
+
+def _keep(url: str, name: str, build_id: int) -> None:
+    """The rows of a build, which the next one sweeps."""
+    for part in _PARTS:
+        columns = value(
+            url,
+            "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attnum > 0 "
+            f"AND attname <> 'build_id' AND attrelid = 'freqdp.{part}'::regclass",
+        )
+        query(
+            url,
+            f"CREATE TABLE {name}_{part} AS SELECT {columns} FROM freqdp.{part} "
+            f"WHERE build_id = {build_id}",
+        )
+
+
+_KEYS = {
+    # our sorting and the server's could order these otherwise
+    "text": "CASE ascii(right(object_id, 1)) % 4 WHEN 0 THEN 'Ä' WHEN 1 THEN 'z' WHEN 2 THEN 'B-' "
+    "ELSE 'a ' END || object_id",
+    # and these are no texts
+    "integer": "('x' || left(md5(object_id), 6))::bit(24)::int - 8000000",
+}
+_NOWHERE = "ST_SetSRID(ST_MakePoint(0, 0), 4326)::geometry(Point, 4326)"
+_FEW = (
+    "object_id < (SELECT min(object_id) || '~' FROM demo.city) OR object_id = (SELECT "
+    'percentile_disc(0.2) WITHIN GROUP (ORDER BY object_id COLLATE "C") FROM demo.city)'
+)
+
+
+@contextmanager
+def _named(url: str, key: str, geom: str = "geom") -> Iterator[str]:
+    """The city under other keys, as a dataset."""
+    query(url, f"CREATE VIEW named AS SELECT at, {geom} AS geom, {key} AS who FROM demo.city")
+    freqdp(
+        url, "dataset", "add", "named", "--from", "public.named", "--object", "who",
+        "--time", "at", "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    yield "named"
+    for name, part in product(("built", "rebuilt"), _PARTS):
+        query(url, f"DROP TABLE IF EXISTS {name}_{part}")
+    freqdp(url, "dataset", "drop", "named").succeeded()
+    query(url, "DROP VIEW named")
+
+
+@pytest.mark.parametrize(
+    ("key", "geom", "killed"),
+    [
+        ("text", "geom", None),
+        ("integer", "geom", None),
+        # the last range has not one row that can be used
+        ("text", f"CASE WHEN {_FEW} THEN geom ELSE {_NOWHERE} END", None),
+        ("text", "geom", "clean and snap"),
+        ("text", "geom", "write samples"),
+    ],
+    ids=["text", "integer", "few", "killed early", "killed late"],
+)
+def test_builds(city: str, cluster: Cluster, key: str, geom: str, killed: str | None) -> None:
+    # the keys of `few` are in the order of the objects
+    wanted = _KEYS[key] if geom == "geom" else "object_id"
+    with _named(city, wanted, geom) as name:
+        one = _build(city, name, None)
+        _keep(city, "built", one)
+        progress = Progress() if killed is None else Killing(cluster, killed)
+        other = _build(city, name, cluster, progress)
+        _keep(city, "rebuilt", other)
+        _assert_same_builds(city, one, other)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--time", "at", "--geom", "geom", "--snap", "exact"), "cannot build with snap exact"),
+        (("--time", "epoch", "--geom", "geom"), "cannot build from epoch numbers"),
+    ],
+)
+def test_builds_that_are_not_spread(
+    city: str, cluster: Cluster, options: tuple[str, ...], words: str
+) -> None:
+    query(
+        city,
+        "CREATE OR REPLACE VIEW odd AS SELECT *, extract(epoch FROM at) AS epoch FROM demo.city",
+    )
+    freqdp(
+        city, "dataset", "add", "odd", "--from", "public.odd", "--object", "object_id", *options
+    ).succeeded()
+    with pytest.raises(BadInput, match=words):
+        _build(city, "odd", cluster)
+    freqdp(city, "dataset", "drop", "odd").succeeded()

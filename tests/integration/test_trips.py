@@ -1,0 +1,166 @@
+"""`<name>_trip`, `_line` by days and the views of the newest release: what analysts begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import psycopg
+import pytest
+from library import opened
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, value
+
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published.trips import show_trips
+
+REST_S = 20 * 60
+Sample = tuple[int, int]
+"""Seconds, and a place on a line, in hundreds of metres."""
+Trip = tuple[int, int, list[int]]
+"""Begin and end, in seconds, and its places."""
+
+
+def naive_trips(samples: list[Sample]) -> list[Trip]:
+    """Trips as the comment of the view has them, sample by sample."""
+    visits: list[list[int]] = []  # place, first and last second
+    for second, place in samples:
+        if visits and visits[-1][0] == place:
+            visits[-1][2] = second
+        else:
+            visits.append([place, second, second])
+    trips: list[Trip] = []
+    way: list[tuple[int, int]] = []
+
+    def end() -> None:
+        if len(way) > 1:
+            trips.append((way[0][0], way[-1][0], [place for _, place in way]))
+        way.clear()
+
+    for number, (place, first, last) in enumerate(visits):
+        if number and first - visits[number - 1][2] > REST_S:
+            end()
+        way.append((first, place))
+        if last - first >= REST_S:
+            end()
+            way.append((last, place))
+    end()
+    return trips
+
+
+def _table(url: str, samples: dict[int, list[Sample]]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE freqdp_release.r (trajectory_id bigint, seq int, at timestamptz, "
+            "geom public.geometry(Point, 32631))"
+        )
+        connection.execute("ALTER TABLE freqdp_release.r OWNER TO freqdp_runner")
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO freqdp_release.r VALUES (%s, %s, to_timestamp(%s), "
+                "public.ST_SetSRID(public.ST_MakePoint(500000 + 100 * %s::float8, 5600000), 32631))",
+                [
+                    (t, seq, second, place)
+                    for t, ways in samples.items()
+                    for seq, (second, place) in enumerate(ways, start=1)
+                ],
+            )
+    with opened(url) as database, database.begin() as connection:
+        show_trips(connection, database, "r", "public", 32631, "A release.")
+
+
+def test_trips_are_those_of_a_plain_loop(db: Database, database_url: str) -> None:
+    rng = np.random.default_rng(5)
+    worlds: dict[int, list[Sample]] = {1: [(0, 0)], 2: [(0, 0), (5, 0)], 3: [(0, 0), (9, 1)]}
+    for t in range(4, 60):
+        gaps = rng.choice([60, 300, 600, 1199, 1200, 1201, 4000], size=40)
+        moves = rng.choice([-1, 0, 0, 1], size=40)
+        ways = zip(np.cumsum(gaps), np.cumsum(moves), strict=True)
+        worlds[t] = [(int(second), int(place)) for second, place in ways]
+    _table(database_url, worlds)
+    found: dict[int, list[Trip]] = {t: [] for t in worlds}
+    for t, number, begin, end, metres, places, xs in query(
+        database_url,
+        "SELECT trajectory_id, trip, extract(epoch FROM start_at)::int, "
+        "extract(epoch FROM end_at)::int, length_m, places, ARRAY(SELECT "
+        "round(ST_X(d.geom) / 100 - 5000)::int FROM ST_DumpPoints(geom) d) "
+        "FROM freqdp_release.r_trip ORDER BY 1, 2",
+    ):
+        found[t].append((begin, end, xs))
+        assert (number, places) == (len(found[t]), len(xs))
+        assert metres == pytest.approx(sum(abs(a - b) for a, b in pairwise(xs)) * 100, rel=1e-3)
+    assert found == {t: naive_trips(samples) for t, samples in worlds.items()}
+    assert sum(map(len, found.values())) > 100
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def test_views_follow_the_release(city: str) -> None:
+    """Granted, shown as the newest, and gone with it; a view of somebody's is in the way."""
+    freqdp(city, "anonymize", "city", "--epsilon", "0.5", "--signature", "3").succeeded()
+    analyst = make_conninfo(city, options="-c role=freqdp_analyst")
+    with psycopg.connect(analyst) as reader:
+        for part in ("", "_line", "_trip"):
+            for of in ("city_1", "city_current"):
+                relation = sql.Identifier("freqdp_release", of + part)
+                assert reader.execute(
+                    sql.SQL("SELECT * FROM {} LIMIT 1").format(relation)
+                ).fetchone()
+    bare = query(
+        city,
+        "SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
+        "WHERE c.relnamespace = 'freqdp_release'::regnamespace AND c.relkind IN ('r', 'v') "
+        "AND a.attnum > 0 AND c.relname <> 'catalog' AND col_description(c.oid, a.attnum) IS NULL",
+    )
+    assert bare == []
+    # one trajectory is found by the key, not by reading all of them
+    plan = query(city, "EXPLAIN SELECT * FROM freqdp_release.city_1_trip WHERE trajectory_id = 1")
+    assert any("Index Cond: (trajectory_id = " in line for (line,) in plan), plan
+    query(city, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1_trip")
+    freqdp(city, "release", "withdraw", "city_1").refused("public.mine")
+    query(city, "DROP VIEW public.mine")
+    freqdp(city, "release", "withdraw", "city_1").succeeded()
+    left = query(
+        city,
+        "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
+        "AND relkind IN ('r', 'v')",
+    )
+    assert left == [("catalog",)]
+
+
+def test_no_trips_where_points_are_only_middles(city: str) -> None:
+    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
+    assert value(city, "SELECT to_regclass('freqdp_release.city_1_trip')") is None
+    assert value(city, "SELECT to_regclass('freqdp_release.city_current_line')") is not None
+
+
+def test_names_of_the_views_are_kept_free(city: str) -> None:
+    query(city, "CREATE TABLE freqdp_release.city_current_trip (x int)")
+    freqdp(city, "anonymize", "city").refused("city_current_trip")
+    query(city, "DROP TABLE freqdp_release.city_current_trip")
+    query(city, "CREATE TABLE freqdp_release.a_trip (x int)")
+    freqdp(city, "anonymize", "city", "--as", "a").refused("a_trip")
+
+
+def test_days_are_those_of_the_dataset(city: str) -> None:
+    freqdp(
+        city, "dataset", "add", "far", "--from", "demo.city", "--object", "object_id", "--time", "at",
+        "--geom", "geom", "--timezone", "Asia/Tokyo",
+    ).succeeded()  # fmt: skip
+    freqdp(city, "dataset", "build", "far").succeeded()
+    freqdp(city, "anonymize", "far", "--method", "swap").succeeded()
+    wrong = value(
+        city,
+        "SELECT count(*) FROM freqdp_release.far_1_line, LATERAL ST_DumpPoints(geom) AS d "
+        "WHERE (to_timestamp(ST_M(d.geom)) AT TIME ZONE 'Asia/Tokyo')::date <> day",
+    )
+    days = value(city, "SELECT count(DISTINCT day) FROM freqdp_release.far_1_line")
+    assert wrong == 0 and days > 1
+    freqdp(city, "release", "verify", "far_1").succeeded()

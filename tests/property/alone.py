@@ -1,0 +1,52 @@
+"""One step of a method, alone: asked for, drawn, carried out, replayed and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import AnyStep, State, World, options_of
+from freqdp_db.release.request import Request
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+PLACES = Locations(*(np.arange(40) * s % 7_300 for s in (350.0, 910.0)))
+WORLD = World(
+    Build(
+        Trajectories(*(np.zeros(n, d) for n, d in ((1, int), (0, np.int32), (0, int), (0, int)))),
+        Locations(np.zeros(0), np.zeros(0)),
+        Clock(SECOND, MINUTE),
+        srid=32631,
+        source_srid=4326,
+    )
+)
+
+
+def asked(method: str, **values: Any) -> tuple[AnyStep, Any]:
+    request = Request.parse(method, **values)
+    (step,) = request.method.steps
+    return step, options_of(step, request.values)
+
+
+def carried_out(state: State, step: AnyStep, options: Any, world: World = WORLD) -> tuple[Any, ...]:
+    """Draw, carry out, replay, check: what was drawn, logged, made and found."""
+    drawn = step.draw(world, state, options, SeededSource(1))
+    logged, after = step.carry_out(world, state, drawn, options)
+    again = step.replay(world, state, drawn, logged, options)
+    assert np.array_equal(again.trajectories.at, after.trajectories.at)
+    assert np.array_equal(again.key, after.key)
+    return drawn, logged, after, step.check(world, state, drawn, logged, after, options)
+
+
+def make(*rows: list[tuple[int, float]]) -> State:
+    """(place, minutes) of each sample."""
+    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
+    location = np.array([p for r in rows for p, _ in r], np.int32)
+    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
+    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
+    return State(Trajectories(offsets, location, at, start), PLACES, np.arange(len(rows))[::-1])

@@ -1,0 +1,49 @@
+"""`freqdp uninstall --sql`: everything of ours goes, nothing of anybody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query
+
+from freqdp_db.server.binaries import find_binaries
+
+
+def _run(url: str, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [find_binaries().program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", url],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **find_binaries().relocation()},
+    )
+
+
+def test_it_removes_ours_and_leaves_yours(
+    shared_server: SharedServer, pytestconfig: pytest.Config
+) -> None:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        freqdp(url, "anonymize", "city", "--epsilon", "1").succeeded()
+        query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1")
+        script = freqdp(url, "uninstall", "--sql").succeeded()["sql"]
+        refused = _run(url, script)
+        assert refused.returncode != 0 and "public.mine" in refused.stderr
+        assert query(url, "SELECT count(*) > 0 FROM freqdp_release.city_1") == [(True,)]
+        query(url, "DROP VIEW public.mine")
+        rows = query(url, "SELECT count(*) FROM demo.city")
+        done = _run(url, script)
+        assert done.returncode == 0, done.stderr
+        assert query(url, "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'freqdp%%'") == []
+        assert query(url, "SELECT count(*) FROM demo.city") == rows
+        # other databases of the server use the roles
+        assert "stays" in done.stderr
+        freqdp(url, "init").succeeded()
+        freqdp(url, "dataset", "list").succeeded()
+
+
+def test_without_sql_nothing_happens(database_url: str) -> None:
+    freqdp(database_url, "uninstall").refused("--sql")

@@ -1,0 +1,149 @@
+"""Regions with an outline: what is said of them, and that trips keep to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from freqdp_db.errors import BadInput
+from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.areas import LonLatArea, Outline, outline_in_geojson
+from freqdp_db.methods.kinds import NotAcceptable
+from freqdp_db.methods.places_and_times import Box
+from freqdp_db.methods.synthesis import adatrace, dpt, strict
+from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
+from freqdp_db.methods.synthesis.measuring import draw
+from freqdp_db.methods.synthesis.options import SyntheticOptions
+from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.public import Corners, Region
+from freqdp_db.methods.synthesis.sampling import lattice
+from freqdp_db.methods.synthesis.steps import AdaTraceStep
+from freqdp_db.methods.synthesis.trips import cut_trips
+from tests.synthetic_world import PERIOD, REGION, small_city
+
+TRIANGLE = "POLYGON((116.2 39.7, 116.6 39.7, 116.4 40.1, 116.2 39.7))"
+# a horseshoe with a hole: straight ways between its parts leave it
+_RINGS = [
+    [(1, 1), (23, 1), (23, 17), (15, 17), (15, 6), (9, 6), (9, 17), (1, 17), (1, 1)],
+    [(3, 2), (3, 4), (5, 4), (5, 2), (3, 2)],
+]
+HORSESHOE = Corners(
+    np.array([1000.0 * x for ring in _RINGS for x, _ in ring]),
+    np.array([1000.0 * y for ring in _RINGS for _, y in ring]),
+    np.array([0, 9, 14]),
+)
+AREA = Region(1_000.0, 1_000.0, 23_000.0, 17_000.0, HORSESHOE)
+SMALL = Parameters(epsilon=Fraction(4), size=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("4.2,50.7,4.5,51", "4.2,50.7,4.5,51"),
+        (TRIANGLE, "MULTIPOLYGON(((116.2 39.7, 116.6 39.7, 116.4 40.1, 116.2 39.7)))"),
+        ("polygon ((1 1,2 1,2 2))", "MULTIPOLYGON(((1 1, 2 1, 2 2, 1 1)))"),
+        (
+            "MULTIPOLYGON(((1 1,2 1,2 2,1 1),(1.5 1.2,1.6 1.2,1.6 1.3,1.5 1.2)),((5 5,6 5,6 6,5 5)))",
+            "MULTIPOLYGON(((1 1, 2 1, 2 2, 1 1)), ((1.5 1.2, 1.6 1.2, 1.6 1.3, 1.5 1.2)), "
+            "((5 5, 6 5, 6 6, 5 5)))",
+        ),
+    ],
+)
+def test_what_is_said_is_kept(text: str, kept: str) -> None:
+    kind = LonLatArea()
+    assert kind.show(kind.from_text(text)) == kept
+    assert kind.show(kind.from_text(kept)) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "POLYGON((1 1, 2 2))", "POLYGON((1 1, 2 1, x 2, 1 1))", "POLYGON", "POLYGON((1 1, 1 2, 1 3, 1 1))",
+        "POLYGON((1 1, 200 1, 200 2, 1 1))", "LINESTRING(1 1, 2 2)", "1,2,3",
+    ],
+)  # fmt: skip
+def test_what_is_no_area_is_refused(text: str) -> None:
+    with pytest.raises(NotAcceptable):
+        LonLatArea().from_text(text)
+
+
+def test_geojson() -> None:
+    ring = [[116.2, 39.7], [116.6, 39.7], [116.4, 40.1], [116.2, 39.7]]
+    polygon = {"type": "Polygon", "coordinates": [ring]}
+    feature = {"type": "Feature", "properties": {}, "geometry": polygon}
+    for document in (polygon, feature, {"type": "FeatureCollection", "features": [feature]}):
+        assert outline_in_geojson(json.dumps(document)) == LonLatArea().from_text(TRIANGLE)
+    for wrong in ("[]", "{}", "nothing", '{"type": "Polygon", "coordinates": [[1]]}'):
+        with pytest.raises(NotAcceptable):
+            outline_in_geojson(wrong)
+
+
+def test_inside_and_outside() -> None:
+    points = {
+        (2, 15): True, (12, 15): False, (20, 15): True, (12, 3): True, (4, 3): False, (0, 0): False,
+        (24, 3): False,
+    }  # fmt: skip
+    x, y = (np.array([1000.0 * p[i] + 7 for p in points]) for i in range(2))
+    assert AREA.holds(x, y).tolist() == list(points.values())
+    columns, rows = np.arange(0.5, 24_000, 97.0), np.arange(0.25, 18_000, 113.0)
+    all_x, all_y = (side.ravel() for side in np.meshgrid(columns, rows))
+    assert (HORSESHOE.hold_rows(columns, rows).ravel() == HORSESHOE.hold(all_x, all_y)).all()
+    outline = LonLatArea().from_text(TRIANGLE)
+    assert isinstance(outline, Outline)
+    assert outline.box == Box(*map(Fraction, ("116.2", "39.7", "116.6", "40.1")))
+
+
+@pytest.mark.parametrize("every", [5_000_000, 60_000_000])
+def test_trips_keep_to_the_area(every: int) -> None:
+    parameters = replace(SMALL, every_us=every)
+    trajectories, places = small_city(150, 3)
+    trips = cut_trips(trajectories, places, AREA, PERIOD)
+    assert AREA.holds(trips.x, trips.y).all()
+    assert len(trips.x) < len(cut_trips(trajectories, places, REGION, PERIOD).x)
+    drawn = draw(trajectories, places, AREA, PERIOD, parameters, SeededSource(1))
+    log, released = strict.carry_out(drawn, AREA, PERIOD, parameters)
+    strict.check(drawn, log, released, AREA, PERIOD, parameters)
+    assert released.trajectories.lengths.min() >= 2
+    assert np.median(released.trajectories.lengths) > 5
+
+
+def test_baselines_keep_to_the_area() -> None:
+    trajectories, places = small_city(150, 3)
+    trips, epsilon, source = (
+        cut_trips(trajectories, places, AREA, PERIOD),
+        Fraction(1),
+        SeededSource(2),
+    )
+    for made in (
+        adatrace_trips(adatrace.draw(trips, AREA, epsilon, source), AREA, PERIOD, epsilon, 200,
+                       SMALL.every_us),
+        dpt_trips(dpt.draw(trips, AREA, epsilon, source), AREA, PERIOD, epsilon, 200, SMALL.every_us),
+    ):  # fmt: skip
+        strict.check_trips(strict.Synthetic(*made), 200, AREA, PERIOD, SMALL)
+
+
+def test_steps_too_short_for_a_wide_area_are_refused() -> None:
+    outline = LonLatArea().from_text("POLYGON((100 30, 120 30, 120 45, 100 30))")
+    options = SyntheticOptions(
+        epsilon=Decimal(1), size=None, every=1_000_000, region=outline, period=None
+    )
+    with pytest.raises(BadInput, match="every 1s is too short"):
+        AdaTraceStep().require_possible(options, 100, 1000)
+    AdaTraceStep().require_possible(replace(options, every=60_000_000), 100, 1000)
+
+
+def test_an_area_without_room_is_refused() -> None:
+    from freqdp_db.methods.synthesis.layout import Grids
+
+    sliver = Corners(
+        np.array([0.0, 20_000.0, 20_000.0, 0.0, 0.0]),
+        9_000.0 + np.array([0.0, 0.0, 0.001, 0.001, 0.0]),
+        np.array([0, 5]),
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="too thin"):
+        lattice(Grids(Region(0.0, 0.0, 20_000.0, 18_000.0, sliver), 6, 5, 1, 3), 60_000_000)
