@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -23,12 +24,18 @@ _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
 
 @dataclass(frozen=True)
 class Box:
-    """Degrees of longitude and latitude."""
+    """Degrees of longitude and latitude, rounded outwards to hundredths: no sample's own position."""
 
     west: float
     south: float
     east: float
     north: float
+
+    @classmethod
+    def around(cls, west: float, south: float, east: float, north: float) -> Box:
+        least = (math.floor(round(100 * v, 6)) / 100 for v in (west, south))
+        most = (math.ceil(round(100 * v, 6)) / 100 for v in (east, north))
+        return cls(*least, *most)
 
     def much_wider(self, other: Box) -> bool:
         """Whether it is more than twice as wide or as high."""
@@ -139,8 +146,8 @@ def look_at(
         *_strange_times(times, epoch_unit),
     ]
     return Findings(
-        Box(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
-        Box(west, south, east, north),
+        Box.around(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
+        Box.around(west, south, east, north),
         None if town is None else town[0],
         None if town is None else town[1],
         first,
