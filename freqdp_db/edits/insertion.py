@@ -32,6 +32,7 @@ _FARTHER = 4
 """So many times the spread, where segments within it have no free time step left."""
 _NEARBY_MM = 500_000
 """Of global insertions: so much farther than the nearest segment."""
+_ANYWHERE_MM = 1 << 62
 
 
 @njit(nogil=True, cache=True)
@@ -251,8 +252,8 @@ def insert_globally(
     trajectory, place = trajectory[order], place[order]
     parts = map_ranges(
         _find_room, state.offsets, state.offsets, state.location, state.at, thinned.position,
-        locations.x, locations.y, clock.step_us, offsets_of(trajectory, len(state)), place,
-        position[order], found.loss_mm[order],
+        locations.x, locations.y, clock.step_us, clock.median_gap_us,
+        offsets_of(trajectory, len(state)), place, position[order], found.loss_mm[order],
     )  # fmt: skip
     position, loss = joined(parts)
     slots = np.arange(len(order) + 1, dtype=np.int64)
@@ -261,9 +262,9 @@ def insert_globally(
 
 @njit(nogil=True, cache=True)
 def _find_room(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, kept, x, y, step, edit_offsets, place, position, loss
+    first, last, offsets, location, at, kept, x, y, step, gap, edit_offsets, place, position, loss
 ):
-    """Where the nearest segment has no free time step left: the next one nearby that has."""
+    """Where the nearest segment has no free time step left: the next one that has."""
     begin = edit_offsets[first]
     position = position[begin : edit_offsets[last]].copy()
     loss = loss[begin : edit_offsets[last]].copy()
@@ -276,7 +277,9 @@ def _find_room(  # type: ignore[no-untyped-def]
             px, py = x[place[e]], y[place[e]]
             here = np.searchsorted(kept[lo:hi], position[e - begin])
             if free[here] <= 0:
-                best = loss[e - begin] + _NEARBY_MM + 1
+                own = own_gaps(at, lo, hi, gap)
+                nearby = own[len(own) // 2] < 2 * step
+                best = loss[e - begin] + _NEARBY_MM + 1 if nearby else _ANYWHERE_MM
                 for i in range(hi - lo - 1):
                     if free[i] > 0:
                         a, b = location[lo + i], location[lo + i + 1]
