@@ -164,7 +164,12 @@ def with_room(
             AND l.steps > (SELECT count(*) FROM inserted AS i WHERE i.seq = l.seq
                 AND i.trajectory_id = l.trajectory_id AND i.location_id < %(place)s)
         ) AS l
-        WHERE loss_mm <= %(farthest)s ORDER BY seq <> %(seq)s, loss_mm, seq LIMIT 1
+        WHERE loss_mm <= %(farthest)s OR 2 * %(step_us)s <= (
+            SELECT coalesce((array_agg(next_us - at_us ORDER BY next_us - at_us))[
+                count(*) / 2 + 1
+            ], %(gap_us)s) FROM thinned WHERE next_us > at_us AND trajectory_id = %(trajectory)s
+        )
+        ORDER BY seq <> %(seq)s, loss_mm, seq LIMIT 1
         """,
         trajectory=trajectory,
         place=place,

@@ -179,12 +179,20 @@ def insert_globally(world: SmallWorld, thinned: Thinned, targets: TfTargets) -> 
 
 
 def _with_room(world: SmallWorld, thinned: Thinned, chosen: Edits) -> Edits:
-    """Where the nearest segment is full: the nearest with a free step, up to 500 m farther."""
+    """Where the nearest segment is full: the nearest with a free step.
+
+    At most 500 m farther where not even a usual gap has one.
+    """
     taken: Counter[tuple[int, int]] = Counter()
     result: Edits = {}
     for (t, place), [(position, loss)] in chosen.items():
         found = segments(world, thinned[t], place) if len(thinned[t]) > 1 else []
-        open_ = [s for s in found if taken[t, s.position] < s.free and s.loss <= loss + 500_000]
+        nearby = usual_gap(world, thinned[t]) < 2 * world.clock.step_us
+        open_ = [
+            s
+            for s in found
+            if taken[t, s.position] < s.free and (not nearby or s.loss <= loss + 500_000)
+        ]
         if open_ and position not in {s.position for s in open_}:
             other = min(open_, key=lambda s: (s.loss, s.position))
             position, loss = other.position, other.loss
