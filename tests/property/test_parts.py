@@ -28,7 +28,7 @@ from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.journal import digest
-from freqdp_db.release.spreading import SpreadTable
+from freqdp_db.release.spreading import SpreadTable, _table
 from freqdp_db.release.table import ReleasedTable
 
 few = settings(quick, max_examples=40)
@@ -136,10 +136,8 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
         spread = SpreadTable.of(state, build)
         assert spread.rows == state.samples
         tables = [
-            ReleasedTable(
-                p.trajectories, np.arange(len(p.key)), p.key, *places.in_source(), None, 4326
-            )
-            for p in spread.pieces.each(as_kept)
+            _table(piece, places, spread.srid, spread.timezone)
+            for piece in spread.pieces.each(as_kept)
         ]
     rows = [
         b"".join(chunk.tobytes() for t in tables for chunk in t.points()),
