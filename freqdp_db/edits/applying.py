@@ -151,7 +151,7 @@ def insert(
     key: np.uint64 | None,
     first: int = 0,
 ) -> Trajectories:
-    """Put the inserted samples in, with their times: drawn by the key, or as 0.1.0 spread them.
+    """Put the inserted samples in, with their times: drawn by the key, or as up to 0.2.0 spread them.
 
     first: the number that the first of the trajectories has among all.
     """

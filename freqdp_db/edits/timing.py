@@ -15,7 +15,7 @@ _DRIVING_M_PER_S = 15
 
 @njit(cache=True)
 def time_at_share(a, b, share, step):  # type: ignore[no-untyped-def]
-    """As version 0.1.0 did: at this share of the gap, whoever else is there."""
+    """As up to version 0.2.0: at this share of the gap, whoever else is there."""
     exact = a + np.int64(math.floor((b - a) * share + 0.5))
     if free_steps(a, b, step) > 0:
         low, high = (a // step + 1) * step, ((b - 1) // step) * step

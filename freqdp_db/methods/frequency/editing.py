@@ -27,7 +27,7 @@ from freqdp_db.methods.contract import (
     require_none_falling,
 )
 
-_EVEN_TIMES = frozenset({"0.1.0"})
+_EVEN_TIMES = frozenset({"0.1.0", "0.2.0"})
 """Software that spread inserted samples evenly: its releases are replayed so."""
 
 
