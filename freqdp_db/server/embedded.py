@@ -37,7 +37,7 @@ from freqdp_db.server.processes import is_alive, is_postgres_of, listens, proces
 DATABASE = "freqdp"
 # Recovery after a crash replays up to max_wal_size of log before the server is ready.
 _START_SECONDS = 900
-_STOP_SECONDS = 600
+_STOP_SECONDS = 60
 _ORPHAN_SECONDS = 10
 
 
@@ -284,12 +284,15 @@ class EmbeddedServer:
         return not gone()
 
     def _shut_down(self, pid: int) -> None:
-        os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast" shutdown
-        if not wait_until(lambda: not is_postgres_of(pid, self.layout.cluster), _STOP_SECONDS):
-            raise ServerFailed(
-                f"the embedded server (process {pid}) did not stop in {_STOP_SECONDS} s",
-                remedy=f"see {self.layout.log}",
-            )
+        """PostgreSQL's "fast" shutdown; if it hangs (it can during recovery), the immediate one."""
+        for how in (signal.SIGINT, signal.SIGQUIT):
+            os.kill(pid, how)
+            if wait_until(lambda: not is_postgres_of(pid, self.layout.cluster), _STOP_SECONDS):
+                return
+        raise ServerFailed(
+            f"the embedded server (process {pid}) did not stop in {2 * _STOP_SECONDS} s",
+            remedy=f"see {self.layout.log}",
+        )
 
     def _clear_away_the_dead(self) -> None:
         """After a kill or a power cut: end orphaned backends, forget a stranger's pid."""

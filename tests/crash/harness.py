@@ -137,6 +137,8 @@ class Run:
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
+        # what waits is not always the thread that the signal interrupts
+        self.marker.unlink(missing_ok=True)
 
 
 class Gate:

@@ -78,6 +78,7 @@ _SAID: dict[str, Meaning] = {
             "published.diameters": ("change of diameters of trips (JSD)", _CLOSER),
         },
         BESIDE: {
+            "edits.auc.visits": ("insertions told by how often places occur alone", _LOWER),
             "mi.nats": ("mutual information of positions, nats", _LOWER),
             "te.trajectory": ("change of where trajectories begin and end (JSD)", _CLOSER),
             "ffp.occurrence": ("frequent patterns kept, by occurrence (F1)", _LIKER),
