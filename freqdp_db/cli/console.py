@@ -102,8 +102,9 @@ class Session:
         for row in rows:
             table.add_row(*(_cell(value) for value in row))
         # a file has no width; and what a terminal has no room for is wrapped, not lost
-        endless = not self.out.is_terminal and "COLUMNS" not in os.environ
-        self.out.print(table, width=_ENDLESS if endless else None, crop=False)
+        if not self.out.is_terminal and "COLUMNS" not in os.environ:
+            self.out.width = _ENDLESS
+        self.out.print(table, crop=False)
 
     def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
         """Aligned `name  value` lines on stdout."""

@@ -49,7 +49,9 @@ def evaluate(
     network = None if roads is None else roads.network(database, build.srid, progress)
     case, _ = load_case(database, release, progress)
     values = measure_release(case, release.kind, seed, progress)
-    if network is not None:
+    if network is not None and len(case.pair.released) != len(case.pair.original):
+        progress.note("The recovery attack needs a trajectory for each object: it is left out.")
+    elif network is not None:
         values |= recovery_attack(case.pair, network, progress)
     store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
     return Evaluation(release, values, seed)

@@ -6,7 +6,7 @@ from chaos.strikes import strikes
 
 
 def test_some_strikes() -> None:
-    found = strikes(trials=12, seed=1)
-    assert found["trials"] == 12
-    assert found["struck while at work"] >= 4
-    assert found["releases"] >= 8
+    found = strikes(trials=3, seed=1)
+    assert found["trials"] == 3
+    assert found["struck while at work"] >= 1
+    assert found["releases"] >= 2

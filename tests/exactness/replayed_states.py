@@ -123,7 +123,7 @@ class Replay:
         for trajectory, seq, count, start, a, b, samples, way_x, way_y, stream in self.run(_WAYS):
             if a is None:
                 times = [start + n * gap_us for n in range(count)]
-            elif samples == 1:
+            elif samples == 1 or b is None:  # None: only if tampered with
                 times = [a + (n + 1) * gap_us for n in range(count)]
             else:
                 gaps = own.get(trajectory, [gap_us])

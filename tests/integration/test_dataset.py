@@ -674,7 +674,7 @@ def test_a_build_says_where_and_when(database_url: str) -> None:
     assert found["extent"] == {"west": 4.35, "south": 50.85, "east": 4.40, "north": 50.86}
     assert found["near"] == "Europe/Brussels"
     assert found["epoch_unit"] == "milliseconds"
-    assert found["first_at"].startswith("2024-05-01 08:00:30")
+    assert found["first_at"].startswith("2024-05-01T08:00:30")
     assert found["warnings"] == []
 
 

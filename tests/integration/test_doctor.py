@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
-from conftest import RunCli
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from world import Answer, freqdp
@@ -51,7 +51,7 @@ def test_it_names_server_database_user_and_roles(database_url: str, login: str) 
     assert where + f"{login} (freqdp_admin, freqdp_runner)" in said
 
 
-def test_it_makes_no_server(run_cli: RunCli, tmp_path: Path) -> None:
+def test_it_makes_no_server(run_cli: Any, tmp_path: Path) -> None:
     place = tmp_path / "server"
     done = run_cli("doctor", env={**NO_SERVER, "FREQDP_DATA_DIR": str(place)})
     assert done.returncode == 1

@@ -552,7 +552,7 @@ def test_another_reference_system(
     database: Database, url: str, tmp_path: Path, format_name: str
 ) -> None:
     """--srid: the same rows, where PostGIS has them, and a file that says so."""
-    release(database, "metres", "moved", signature=3, spread="400")
+    release(database, "metres", "moved", signature=3, spread="450")
     path, guarantee, _ = _export(database, "moved", format_name, tmp_path / "out", srid=4326)
     assert json.loads(guarantee.read_text())["file"]["srid"] == 4326
     with psycopg.connect(url) as connection:

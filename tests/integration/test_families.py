@@ -162,7 +162,7 @@ def test_asked_for_in_sql_again_costs_nothing(url: str) -> None:
     for _ in range(2):  # the second time the budget, which ends at 4, could not pay for it
         query(url, asked, '{"size": 100}')
         with opened(url) as database:
-            assert Worker(database).serve(once=True).done == 1
+            assert Worker(database, approve_within_limit).serve(once=True).done == 1
         assert value(url, spent) == 1
     with pytest.raises(psycopg.Error, match="budget"):
         query(url, asked, '{"size": 101}')

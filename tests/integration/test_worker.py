@@ -285,6 +285,7 @@ def test_equal_requests_share_a_release(url: str) -> None:
 def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
     """Its release and its spend are one transaction with the job's record: all of it or nothing."""
     from freqdp_db.errors import Busy
+    from freqdp_db.evaluation.gate import approve_within_limit
     from freqdp_db.jobs.work import perform
     from freqdp_db.progress import Progress
     from freqdp_db.storage.records.jobs import claim
@@ -295,7 +296,7 @@ def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
         assert job is not None
         query(url, "UPDATE freqdp.job_queue SET worker_id = 2")
         with pytest.raises(Busy, match="taken over"):
-            perform(database, job, 1, Progress())
+            perform(database, job, 1, Progress(), approve_within_limit)
     assert spends(url) == 0 and query(url, "SELECT 1 FROM freqdp.release") == []
 
 
@@ -426,7 +427,7 @@ def test_current_is_the_newest_private_release(url: str) -> None:
 
 def test_a_foreign_relation_of_that_name_is_left_alone(url: str) -> None:
     query(url, "CREATE VIEW freqdp_release.d_current AS SELECT 1 AS mine")
-    freqdp(url, "anonymize", "d").refused("d_current", "not the view of the newest release")
+    freqdp(url, "anonymize", "d").refused("d_current", "not a view of the newest release")
     assert spends(url) == 0
 
 

@@ -277,7 +277,7 @@ def test_klt_keeps_its_promise(
     surroundings = diverse(poi)
     if kinds > len(poi.names):
         with pytest.raises(BadInput, match=r"^l "):
-            step.require_inputs(options, surroundings.inputs)
+            step.require_inputs(options, surroundings.inputs, surroundings.public_facts)
         return
     *_, after, found = carried_out(state_of(world), step, options, surroundings)
     assert found["diverse_areas"] == after.samples

@@ -200,7 +200,7 @@ DECLARE = {"areas", "kinds", "places_and_times", "parameters"}
 SEE_DATA = {"trips", "vectors", "measuring", "baseline", "adatrace", "dpt"}
 PUBLIC_SIDE = (
     "strict", "estimation", "lengths", "smoothing", "fitting", "walks", "lines", "sampling",
-    "streams", "roads", "routes", "driving", "inside", "noisy", "plan", "layout", "parameters", "public",
+    "roads", "routes", "driving", "inside", "noisy", "plan", "layout", "parameters", "public",
 )  # fmt: skip
 
 

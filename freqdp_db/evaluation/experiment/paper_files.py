@@ -92,7 +92,7 @@ def paper_on(
     design = wishes.design(build.trajectories)
     if wishes.roads is None:
         raise BadInput(
-            "--paper needs roads: five of its columns are a recovery attack",
+            "--paper needs --roads: five of its columns are a recovery attack",
             remedy="name an edge table: --roads schema.table (freqdp load roads makes one)",
         )
     files = files_in(wishes.out or Path(f"experiment_{name}"), overwrite=wishes.overwrite)
