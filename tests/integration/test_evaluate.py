@@ -76,7 +76,8 @@ def test_metrics_are_stored_and_marked(released: str) -> None:
     assert len(query(released, "SELECT name FROM freqdp.metric")) == len(stored)
 
 
-def test_words_come_before_codes(released: str) -> None:
+def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     measured = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
     unsaid = [name for name in measured if meaning_of(name).what == name]
     assert unsaid == [], "every metric has words"
