@@ -72,6 +72,8 @@ class Driver:
         while True:
             answer = self._read()
             if "status" not in answer:
+                # the system gives a number again: an earlier command of this one has ended
+                self._statuses.pop(answer["pid"], None)
                 return Run(self, answer["pid"], output)
             self._statuses[answer["pid"]] = answer["status"]
 
