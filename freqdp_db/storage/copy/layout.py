@@ -7,7 +7,6 @@ them, and the length fields are checked.
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from freqdp_db.errors import BadData
 from freqdp_db.storage.copy.rows import row_stream
+from freqdp_db.storage.copy.waiting import send_all, take_more
 
 ColumnType = Literal[
     "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
@@ -250,11 +250,9 @@ def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
     pgconn = connection.pgconn
     pgconn.send_query(statement)
     try:
-        while pgconn.flush():
-            select.select([], [pgconn.socket], [])
+        send_all(pgconn)
         while pgconn.is_busy():
-            select.select([pgconn.socket], [], [])
-            pgconn.consume_input()
+            take_more(pgconn)
     except BaseException:
         connection.cancel_safe()
         _read_to_the_end(pgconn)
@@ -308,14 +306,6 @@ def write_records(
             whole = memoryview(data)  # type: ignore[arg-type]
             for begin in range(0, len(whole), _PIECE):
                 copy.write(whole[begin : begin + _PIECE])
-                _send(connection.pgconn)
+                # else libpq collects it, and moves all that it has when the server takes a little
+                send_all(connection.pgconn)
         copy.write(_TRAILER)
-
-
-def _send(connection: PGconn) -> None:
-    """Wait until the server has taken what was written.
-
-    Otherwise libpq collects it, and moves all that it has each time the server takes a little.
-    """
-    while connection.flush():
-        select.select([], [connection.socket], [])

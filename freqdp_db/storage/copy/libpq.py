@@ -25,6 +25,8 @@ from numba import njit, types
 from numpy.typing import NDArray
 from psycopg import pq
 
+from freqdp_db.storage.copy.waiting import take_more
+
 # pointers travel as plain 64-bit integers
 _ADDRESS, _INT = types.int64, types.int32
 
@@ -142,8 +144,7 @@ class FastRows:
                 buffers = (slot, slot.ctypes.data, waited.ctypes.data, out, out.ctypes.data)
                 used, state = pull(*functions, self._pgconn.pgconn_ptr, *buffers, used)
                 if state == 0:
-                    select.select([self._pgconn.socket], [], [])
-                    self._pgconn.consume_input()
+                    take_more(self._pgconn)
             self.ended = state < 0
             if used:
                 yield out[:used]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from freqdp_db.storage.copy import libpq
+from freqdp_db.storage.copy.waiting import take_more
 
 
 class RowStream(Protocol):
@@ -51,8 +51,7 @@ class PlainRows:
                 return None  # the connection's results say what it was
             if size:
                 return row if size > 0 else None
-            select.select([self._pgconn.socket], [], [])
-            self._pgconn.consume_input()
+            take_more(self._pgconn)
 
 
 def row_stream(connection: psycopg.Connection[Any]) -> RowStream:
