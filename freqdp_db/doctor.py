@@ -11,11 +11,11 @@ from freqdp_db.settings import Settings, libpq_is_configured
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.login import Login, login_of, may_use
 from freqdp_db.storage.connection.names import format_name
+from freqdp_db.storage.connection.postgis import find_postgis
 from freqdp_db.storage.schema.grants import ROLES
 from freqdp_db.storage.schema.upgrade import (
     INIT_REMEDY,
     existing_roles,
-    find_postgis,
     require_current,
     server_version,
 )

@@ -20,7 +20,6 @@ from freqdp_db.errors import BadData
 from freqdp_db.search.grid import Frame
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.reference import definition_of
 
 _WGS84 = 4326
@@ -52,8 +51,7 @@ def require_rows(rows: int, excluded: dict[str, int]) -> None:
 
 def reference(database: Database, srid: int) -> ReferenceSystem:
     with database.begin() as connection:
-        postgis = names_of(connection, database).postgis
-        return ReferenceSystem.parse(srid, definition_of(connection, postgis, srid, "SRID"))
+        return ReferenceSystem.parse(srid, definition_of(connection, srid, "SRID"))
 
 
 def look(

@@ -21,7 +21,6 @@ from freqdp_db.storage.records.builds import (
     load_trajectories,
 )
 from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.reference import definition_of
 
 
@@ -41,10 +40,7 @@ def load_build(database: Database, build_id: int, progress: Progress) -> Build:
         else:
             trajectories = _spread(workers, database, row, load_offsets(c, database, row), stage)
         locations = load_locations(c, database, row)
-        postgis = names_of(c, database).postgis
-        plane, source = (
-            definition_of(c, postgis, srid, "SRID") for srid in (row.srid, row.source_srid)
-        )
+        plane, source = (definition_of(c, srid, "SRID") for srid in (row.srid, row.source_srid))
     return Build(
         trajectories,
         locations,

@@ -27,7 +27,6 @@ from freqdp_db.search.segments import distinct_segments
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records.build_parts import write_range
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.relations import find_relation
 from freqdp_db.storage.source.rows import SourceReader
 
@@ -68,8 +67,7 @@ def read_range(
     raw = reference(database, dataset.source_srid)
     with database.begin(snapshot=wanted.snapshot) as connection:
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-        postgis = names_of(connection, database).postgis
-        reader = SourceReader(connection, relation, dataset.mapping, postgis, limits)
+        reader = SourceReader(connection, relation, dataset.mapping, limits)
         keys = reader.objects()
         with Progress().stage("read rows") as stage:
             rows, order, _ = numbered_rows(read_columns(reader, stage.advance), keys, reader)

@@ -18,9 +18,8 @@ from freqdp_db.errors import BadData
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.relations import check_mapping, find_relation
-from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_points
+from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_anchors
 
 _WGS84 = 4326
 
@@ -43,10 +42,9 @@ class Source:
 def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> Source:
     snap = Snap.parse(dataset.snap)
     with database.begin(snapshot=True) as connection:
-        postgis = names_of(connection, database).postgis
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
         check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
-        reader = SourceReader(connection, relation, dataset.mapping, postgis)
+        reader = SourceReader(connection, relation, dataset.mapping)
         snapshot_at = reader.taken_at()
         with progress.stage("count rows") as stage:
             counts = reader.count()
@@ -58,7 +56,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         anchors = None
         if snap.relation is not None:
             points = find_relation(connection, *snap.relation, option="--snap anchors:")
-            anchors = read_points(connection, points, postgis)
+            anchors = read_anchors(connection, points)
     rows, order, epoch_unit = numbered_rows(columns, keys, reader)
     return Source(
         rows=rows,

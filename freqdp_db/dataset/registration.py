@@ -13,7 +13,6 @@ from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records.datasets import DatasetRow, insert_dataset
-from freqdp_db.storage.schema.upgrade import find_postgis, names_of
 from freqdp_db.storage.source.reference import definition_of
 from freqdp_db.storage.source.relations import (
     Mapping,
@@ -99,15 +98,13 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
     limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
     _require_position(wanted)
     with database.begin() as connection:
-        names_of(connection, database)
-        postgis = find_postgis(connection) or "public"
         require_timezone(connection, wanted.timezone)
         relation = named_relation(connection, wanted.source)
         mapping = _mapping(relation, wanted)
         check_mapping(relation, mapping, projected=wanted.x is not None)
         if wanted.srid is not None:
             system = ReferenceSystem.parse(
-                wanted.srid, definition_of(connection, postgis, wanted.srid, "--srid")
+                wanted.srid, definition_of(connection, wanted.srid, "--srid")
             )
             if wanted.x is None and not system.metric:
                 raise BadInput(
@@ -119,8 +116,8 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="--snap anchors:")
-        source_srid = _source_srid(connection, relation, mapping, postgis, wanted)
-        definition_of(connection, postgis, source_srid, "the SRID of the source")
+        source_srid = _source_srid(connection, relation, mapping, wanted)
+        definition_of(connection, source_srid, "the SRID of the source")
     # the system of x and y is the source's: metres are counted in it only if it is in metres
     srid = wanted.srid if wanted.x is None else None
     return insert_dataset(
@@ -182,11 +179,10 @@ def _source_srid(
     connection: Connection,
     relation: Relation,
     mapping: Mapping,
-    postgis: str,
     wanted: Registration,
 ) -> int:
     """The SRID that was said or that the column declares, else the one that all its rows have."""
-    reader = SourceReader(connection, relation, mapping, postgis)
+    reader = SourceReader(connection, relation, mapping)
     reader.check_filter()
     if wanted.x is not None and wanted.srid is not None:
         return wanted.srid

@@ -63,7 +63,6 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records import build_parts
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.relations import check_mapping, find_relation
 from freqdp_db.storage.source.rows import RowCounts, SourceReader
 
@@ -122,8 +121,7 @@ def _read(
     """Count the source, cut its objects into ranges by their rows, and have these read."""
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
     check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
-    postgis = names_of(connection, database).postgis
-    reader = SourceReader(connection, relation, dataset.mapping, postgis)
+    reader = SourceReader(connection, relation, dataset.mapping)
     if reader.epoch:
         raise BadInput(
             "--engine dask cannot build from epoch numbers: whether they are seconds or milliseconds "

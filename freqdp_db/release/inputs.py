@@ -11,7 +11,6 @@ from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.names import parse_relation
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.points import read_points
 from freqdp_db.storage.source.reference import definition_of
 from freqdp_db.storage.source.roads import read_roads
@@ -41,8 +40,7 @@ def read_inputs(
         return {}
     with database.begin(snapshot=True) as connection:
         found = {need.parameter: _read(connection, srid, method, need, values) for need in needs}
-        postgis = names_of(connection, database).postgis
-        facts = facts_in(srid, definition_of(connection, postgis, srid, "SRID"), timezone)
+        facts = facts_in(srid, definition_of(connection, srid, "SRID"), timezone)
     for step in method.steps:
         step.require_inputs(options_of(step, values), found, facts)
     return found

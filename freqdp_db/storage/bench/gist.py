@@ -11,8 +11,8 @@ from psycopg import sql
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import Layout, line_bytes, write_records
-from freqdp_db.storage.schema.upgrade import names_of
 
 _TABLE = "freqdp_bench_segment"
 _ROWS = Layout([("trajectory", "int4"), ("place", "int4"), ("geom", "line")])
@@ -80,7 +80,7 @@ def gist_index(database: Database, trajectory: Ids, ends: Metres) -> Iterator[Gi
     """Write the segments (ends: ax, ay, bx, by of each) and index them; gone with the session."""
     with database.begin() as connection:
         raw = driver(connection)
-        postgis = names_of(connection, database).postgis
+        postgis = postgis_schema(connection)
         start = time.perf_counter()
         raw.execute(
             sql.SQL(

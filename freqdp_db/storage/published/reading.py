@@ -15,6 +15,7 @@ from psycopg import sql
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import (
     POSTGRES_EPOCH_US,
     box_coordinates,
@@ -25,7 +26,6 @@ from freqdp_db.storage.copy.layout import (
 from freqdp_db.storage.published.relations import columns_of, srid_of
 from freqdp_db.storage.published.staging import AREAS, POINTS
 from freqdp_db.storage.records.datasets import table
-from freqdp_db.storage.schema.upgrade import names_of
 from freqdp_db.storage.source.reference import definition_of
 
 
@@ -85,7 +85,7 @@ class ReleaseReader:
     ) -> None:
         schema = database.settings.release_schema
         self._connection = connection
-        self._postgis = names_of(connection, database).postgis
+        self._postgis = postgis_schema(connection)
         self._points = sql.Identifier(schema, name)
         self._lines = sql.Identifier(schema, f"{name}_line")
         catalog = table(database, "catalog", released=True)
@@ -99,7 +99,7 @@ class ReleaseReader:
         self.has_areas = "area" in columns_of(connection, (schema, name))
         self.has_days = "day" in columns_of(connection, (schema, f"{name}_line"))
         """False for releases of version 0.2.0 and before: a line over all days."""
-        own = srid_of(connection, self._postgis, (schema, name))
+        own = srid_of(connection, (schema, name))
         self.srid = own if srid is None else srid
         self._moved = self.srid != own
 
@@ -108,7 +108,7 @@ class ReleaseReader:
 
     def definition(self) -> str:
         """A definition of the SRID that pyproj understands."""
-        return definition_of(self._connection, self._postgis, self.srid, "--srid")
+        return definition_of(self._connection, self.srid, "--srid")
 
     def _column(self, name: str) -> sql.Composable:
         """A column; of a geometry, what it is in the SRID that is wanted."""

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import copy_bytes
 
 PARTS = ("", "_line", "_trip")
@@ -42,7 +43,7 @@ def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, s
     return {row.attname: row.format_type for row in rows}
 
 
-def srid_of(connection: Connection, postgis: str, relation: tuple[str, str]) -> int:
+def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     """The SRID that the geometry column of a table declares."""
     row = (
         driver(connection)
@@ -51,7 +52,7 @@ def srid_of(connection: Connection, postgis: str, relation: tuple[str, str]) -> 
                 "SELECT {}(atttypmod) FROM pg_attribute "
                 "WHERE attrelid = {}::regclass AND attname = 'geom'"
             ).format(
-                sql.Identifier(postgis, "postgis_typmod_srid"),
+                sql.Identifier(postgis_schema(connection), "postgis_typmod_srid"),
                 sql.Literal(sql.Identifier(*relation).as_string(None)),
             )
         )

@@ -14,6 +14,7 @@ from psycopg import sql
 from freqdp_db.errors import AlreadyExists, Busy
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import is_free
+from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
 from freqdp_db.storage.published.granting import grant_to_analysts
@@ -23,7 +24,6 @@ from freqdp_db.storage.published.trips import show_trips
 from freqdp_db.storage.published.waiting import limit_waiting, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
-from freqdp_db.storage.schema.upgrade import names_of
 
 POINTS = Layout(
     [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
@@ -103,18 +103,18 @@ def create_points(
     connection: Connection, database: Database, release_id: int, srid: int, layout: Layout
 ) -> sql.Identifier:
     relation = staged(database, release_id)[0]
-    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw, postgis = driver(connection), postgis_schema(connection)
     raw.execute(
         sql.SQL(
             "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
             "at timestamptz NOT NULL, geom {} NOT NULL)"
-        ).format(relation, _geometry(postgis, "Point", srid))
+        ).format(relation, geometry_type(postgis, "Point", srid))
     )
     if layout is AREAS:
         raw.execute(
             sql.SQL(
                 "ALTER TABLE {} ADD COLUMN area {} NOT NULL, ADD COLUMN during tstzrange NOT NULL"
-            ).format(relation, _geometry(postgis, "Polygon", srid))
+            ).format(relation, geometry_type(postgis, "Polygon", srid))
         )
     hand_over(connection, database, relation)
     return relation
@@ -124,11 +124,11 @@ def create_lines(
     connection: Connection, database: Database, release_id: int, srid: int
 ) -> sql.Identifier:
     relation = staged(database, release_id)[1]
-    raw, postgis = driver(connection), names_of(connection, database).postgis
+    raw, postgis = driver(connection), postgis_schema(connection)
     raw.execute(
         sql.SQL(
             "CREATE TABLE {} (trajectory_id bigint NOT NULL, day date NOT NULL, geom {} NOT NULL)"
-        ).format(relation, _geometry(postgis, "LineStringM", srid))
+        ).format(relation, geometry_type(postgis, "LineStringM", srid))
     )
     raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
     hand_over(connection, database, relation)
@@ -196,14 +196,6 @@ def staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Ide
     return sql.Identifier(schema, points), sql.Identifier(schema, lines)
 
 
-def _geometry(postgis: str, kind: str, srid: int) -> sql.Composed:
-    return sql.SQL("{}({}, {})").format(
-        sql.Identifier(postgis, "geometry"),
-        sql.SQL(kind),
-        sql.Literal(srid),
-    )
-
-
 def require_free_name(connection: Connection, database: Database, name: str) -> None:
     """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
     wanted = [
@@ -269,9 +261,8 @@ def _publish_once(
             rename_indexes(raw, released, final)
         present = columns_of(connection, (released, name))
         if "area" not in present:  # the points of areas are only their middles: no way leads there
-            postgis = names_of(connection, database).postgis
-            srid = srid_of(connection, postgis, (released, name))
-            show_trips(connection, database, name, postgis, srid, comments["trip"])
+            srid = srid_of(connection, (released, name))
+            show_trips(connection, database, name, srid, comments["trip"])
         if catalog["granted"]:
             grant_to_analysts(connection, database, name)
         for target, comment in comments.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
 from freqdp_db.storage.schema.grants import hand_over
 
 _PART = "_trip"
@@ -74,21 +75,14 @@ FROM trip
 """
 
 
-def show_trips(
-    connection: Connection, database: Database, name: str, postgis: str, srid: int, what: str
-) -> None:
+def show_trips(connection: Connection, database: Database, name: str, srid: int, what: str) -> None:
     """Make the view of a release that has just been published, in the same transaction."""
     schema, raw = database.settings.release_schema, driver(connection)
-    view = sql.Identifier(schema, name + _PART)
+    view, postgis = sql.Identifier(schema, name + _PART), postgis_schema(connection)
     functions = {
         "make_line": "st_makeline", "length": "st_length", "geography": "geography",
         "transform": "st_transform", "start_point": "st_startpoint", "end_point": "st_endpoint",
     }  # fmt: skip
-
-    def geometry(kind: str) -> sql.Composed:
-        return sql.SQL("{}({}, {})").format(
-            sql.Identifier(postgis, "geometry"), sql.SQL(kind), sql.Literal(srid)
-        )
 
     raw.execute(
         sql.SQL(_VIEW).format(
@@ -96,8 +90,8 @@ def show_trips(
             points=sql.Identifier(schema, name),
             rest=sql.Literal(REST),
             postgis=sql.Identifier(postgis),
-            point=geometry("Point"),
-            line=geometry("LineString"),
+            point=geometry_type(postgis, "Point", srid),
+            line=geometry_type(postgis, "LineString", srid),
             **{word: sql.Identifier(postgis, known) for word, known in functions.items()},
         )
     )

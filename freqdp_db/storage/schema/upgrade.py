@@ -15,6 +15,7 @@ from psycopg import sql
 from freqdp_db import errors
 from freqdp_db.storage.connection.engine import Database, driver
 from freqdp_db.storage.connection.login import login_of
+from freqdp_db.storage.connection.postgis import find_postgis, postgis_schema
 from freqdp_db.storage.schema.grants import ROLES, grant_statements, role_statements
 from freqdp_db.storage.schema.objects import SqlObject, load_objects, quoted, render, resource
 from freqdp_db.storage.schema.tables import Names
@@ -55,17 +56,6 @@ def head_revision() -> str:
     return newest.partition("_")[0]
 
 
-def find_postgis(connection: sa.Connection) -> str | None:
-    """The schema that PostGIS is installed in."""
-    found: str | None = connection.execute(
-        sa.text(
-            "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-            "WHERE e.extname = 'postgis'"
-        )
-    ).scalar()
-    return found
-
-
 def server_version(connection: sa.Connection) -> tuple[int, str]:
     """As a number to compare, and as people write it."""
     row = connection.execute(
@@ -85,13 +75,7 @@ def existing_roles(connection: sa.Connection, roles: list[str]) -> set[str]:
 
 
 def names_of(connection: sa.Connection, database: Database) -> Names:
-    postgis = find_postgis(connection)
-    if postgis is None:
-        raise errors.PermissionMissing(
-            "this database has no PostGIS",
-            remedy="as a superuser or the database's owner: CREATE EXTENSION postgis",
-        )
-    return Names.of(database.settings, postgis)
+    return Names.of(database.settings, postgis_schema(connection))
 
 
 def current_revision(connection: sa.Connection, schema: str) -> str | None:

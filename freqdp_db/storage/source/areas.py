@@ -7,7 +7,7 @@ from psycopg import sql
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import Connection, driver
 from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.source.plain_tables import postgis_schema
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.source.points import geometry_column
 from freqdp_db.storage.source.relations import find_relation
 

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, PermissionMissing
+from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError
 from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
+from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
 from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, Layout, point_bytes, write_records
 
 T = TypeVar("T")
@@ -159,24 +160,6 @@ def check_target(
     return True
 
 
-def postgis_schema(connection: sa.Connection) -> str:
-    """Where PostGIS is installed in this database."""
-    row = (
-        driver(connection)
-        .execute(
-            "SELECT n.nspname FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n "
-            "ON n.oid = e.extnamespace WHERE e.extname = 'postgis'"
-        )
-        .fetchone()
-    )
-    if row is None:
-        raise PermissionMissing(
-            "PostGIS is not installed in this database",
-            remedy="have an administrator run in it: CREATE EXTENSION postgis",
-        )
-    return str(row[0])
-
-
 def encode(table: PlainTable, chunk: Chunk) -> memoryview | NDArray[Any]:
     """Rows of binary COPY. Without text and NULLs every row has one width: a record array."""
     values = {c.name: _wire(c, chunk[c.name], table.srid) for c in table.columns}
@@ -270,9 +253,7 @@ def _create(
 def _type(column: Column, table: PlainTable, gis: str) -> sql.Composable:
     if column.kind in ("point", "line"):
         shape = "Point" if column.kind == "point" else "LineString"
-        return sql.SQL("{}.geometry({}, {})").format(
-            sql.Identifier(gis), sql.SQL(shape), sql.Literal(table.srid)
-        )
+        return geometry_type(gis, shape, table.srid)
     return sql.SQL(column.kind)
 
 

@@ -8,8 +8,8 @@ from psycopg import sql
 from freqdp_db.columns.points import Points
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import Connection, driver
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import Layout, read_arrays
-from freqdp_db.storage.source.plain_tables import postgis_schema
 from freqdp_db.storage.source.relations import Relation, find_relation
 
 _LAYOUT = Layout([("x", "float8"), ("y", "float8"), ("category", "int4")])

@@ -7,15 +7,16 @@ from psycopg import sql
 
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import driver
+from freqdp_db.storage.connection.postgis import postgis_schema
 
 
-def definition_of(connection: sa.Connection, postgis: str, srid: int, option: str) -> str:
+def definition_of(connection: sa.Connection, srid: int, option: str) -> str:
     """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
     row = (
         driver(connection)
         .execute(
             sql.SQL("SELECT auth_name, auth_srid, srtext FROM {} WHERE srid = %s").format(
-                sql.Identifier(postgis, "spatial_ref_sys")
+                sql.Identifier(postgis_schema(connection), "spatial_ref_sys")
             ),
             [srid],
         )

@@ -13,7 +13,8 @@ from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
-from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, filling, postgis_schema
+from freqdp_db.storage.connection.postgis import postgis_schema
+from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, filling
 
 ROAD_COLUMNS = (
     Column("id", "int8", "Number of the road."),

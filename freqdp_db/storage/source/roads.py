@@ -14,8 +14,8 @@ from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import Connection, driver
 from freqdp_db.storage.connection.names import format_relation, identifier
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import Layout, read_arrays
-from freqdp_db.storage.source.plain_tables import postgis_schema
 from freqdp_db.storage.source.road_tables import choose_columns, column_types, oneway_flag
 
 

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import driver
+from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import ColumnType, Layout, point_coordinates, read_records
 from freqdp_db.storage.source.relations import INTEGERS, NUMBERS, Mapping, Relation, geometry_srid
 
@@ -50,14 +51,13 @@ class SourceReader:
         connection: sa.Connection,
         relation: Relation,
         mapping: Mapping,
-        postgis: str,
         objects: tuple[str, str] | None = None,
     ) -> None:
         """objects: only those from one key to another, both with it, in the order of `sorted_keys`."""
         self._connection = connection
         self._relation = relation
         self._mapping = mapping
-        self._postgis = postgis
+        self._postgis = postgis_schema(connection)
         self._hash_seed = 0
         time = relation.columns[mapping.time].type
         self.epoch = time in NUMBERS
@@ -259,8 +259,8 @@ class SourceReader:
             }
 
 
-def read_points(
-    connection: sa.Connection, relation: Relation, postgis: str
+def read_anchors(
+    connection: sa.Connection, relation: Relation
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """The points of a relation with one geometry column, and their SRID (for `anchors:`)."""
     geometries = [c for c in relation.columns.values() if c.type == "geometry"]
@@ -269,7 +269,7 @@ def read_points(
             f"anchors:{relation.schema}.{relation.name} has {len(geometries)} geometry columns",
             remedy="name a table or view with one column of points",
         )
-    geometry = sql.Identifier(geometries[0].name)
+    geometry, postgis = sql.Identifier(geometries[0].name), postgis_schema(connection)
     point = sql.SQL("{} = 'POINT'").format(
         sql.SQL("{}({})").format(sql.Identifier(postgis, "geometrytype"), geometry)
     )
