@@ -16,10 +16,10 @@ from psycopg import sql
 
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.statements import one_value, own
 from freqdp_db.storage.copy.layout import point_bytes, write_records
-from freqdp_db.storage.published.staging import POINTS
+from freqdp_db.storage.published.staging import POINTS, create_points
 from freqdp_db.storage.records.builds import find_build, load_locations, load_trajectories
-from freqdp_db.storage.schema.upgrade import names_of
 
 _CHUNK = 1 << 17
 _TABLE = "copy_floor"
@@ -42,8 +42,7 @@ class CopyFloor:
 
 def measure_floor(database: Database, build_id: int) -> CopyFloor:
     """Copy a build out and back in, as a table like a release; drop it again."""
-    schema = database.settings.schema
-    relation = sql.Identifier(schema, _TABLE)
+    relation = own(database, _TABLE)
     build = find_build(database, build_id)
     with database.begin(snapshot=True) as connection:
         places = load_locations(connection, database, build)
@@ -56,18 +55,9 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
 
     def write() -> None:
         with database.begin() as connection:
-            raw = driver(connection)
-            postgis = names_of(connection, database).postgis
-            raw.execute(
-                sql.SQL(
-                    "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
-                    "at timestamptz NOT NULL, geom {}(Point, {}) NOT NULL)"
-                ).format(
-                    relation, sql.Identifier(postgis, "geometry"), sql.Literal(build.source_srid)
-                )
-            )
+            create_points(connection, database, relation, build.source_srid, POINTS)
             rows = _rows(trajectories, geometry)
-            write_records(raw, relation, POINTS.names, rows, created_here=True)
+            write_records(driver(connection), relation, POINTS.names, rows, created_here=True)
 
     def run(statement: sql.Composed) -> Callable[[], None]:
         def execute() -> None:
@@ -137,15 +127,8 @@ def copy_objects(
         )
     # the first reader of fresh rows writes to them (hint bits): not the build that is to be measured
     with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT count(DISTINCT {}) FROM {}").format(column, sql.Identifier(*target))
-            )
-            .fetchone()
-        )
-    assert row is not None
-    return int(row[0])
+        count = sql.SQL("SELECT count(DISTINCT {}) FROM {}")
+        return int(one_value(connection, count.format(column, sql.Identifier(*target))))
 
 
 def drop_schemas(database: Database, *others: str) -> None:

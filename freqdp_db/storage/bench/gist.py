@@ -12,6 +12,7 @@ from psycopg import sql
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.postgis import postgis_schema
+from freqdp_db.storage.connection.statements import one_value
 from freqdp_db.storage.copy.layout import Layout, line_bytes, write_records
 
 _TABLE = "freqdp_bench_segment"
@@ -29,11 +30,8 @@ class GistIndex:
         self._raw = driver(connection)
         self._postgis = postgis
         self.build_s = seconds
-        row = self._raw.execute(
-            "SELECT pg_total_relation_size(%s::regclass)", [f"pg_temp.{_TABLE}"]
-        ).fetchone()
-        assert row is not None
-        self.bytes = int(row[0])
+        size = "SELECT pg_total_relation_size(%s::regclass)"
+        self.bytes = int(one_value(connection, size, [f"pg_temp.{_TABLE}"]))
 
     def nearest(self, x: float, y: float, k: int, skip: Ids) -> Ints:
         """Numbers of the segments that decide the K nearest trajectories.

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sa
+from psycopg import sql
 
 from freqdp_db.errors import Busy
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Database, driver
 
 _TRY = sa.text("SELECT pg_try_advisory_xact_lock(hashtext(:kind), :number)")
 # pg_locks shows the two int4 of a lock as oids, and those of every database of the server.
@@ -62,3 +63,8 @@ def hold(
 def is_free(connection: sa.Connection, database: Database, kind: str, number: int) -> bool:
     """Take the lock until the end of this transaction, if nobody holds it."""
     return bool(connection.execute(_TRY, _key(database, kind, number)).scalar())
+
+
+def limit_waiting(connection: sa.Connection, longest: str) -> None:
+    """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
+    driver(connection).execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(longest)))

@@ -18,6 +18,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from freqdp_db.errors import BadData
+from freqdp_db.storage.connection.statements import listed
 from freqdp_db.storage.copy.rows import row_stream
 from freqdp_db.storage.copy.waiting import send_all, take_more
 
@@ -296,7 +297,7 @@ def write_records(
     """
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary{})").format(
         relation,
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        listed(columns),
         sql.SQL(", FREEZE" if created_here else ""),
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:

@@ -17,16 +17,14 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.statements import one_value
 from freqdp_db.storage.schema.grants import hand_over
 
 
 def create_notes(connection: sa.Connection, database: Database, notes: sql.Identifier) -> int:
     """The table in which parts are noted, and the number of the run that they are of."""
-    raw = driver(connection)
-    row = raw.execute("SELECT pg_current_xact_id()::text").fetchone()
-    assert row is not None
-    run = int(row[0])
-    raw.execute(
+    run = int(one_value(connection, "SELECT pg_current_xact_id()::text"))
+    driver(connection).execute(
         sql.SQL(
             "CREATE TABLE {} (part int PRIMARY KEY, run bigint NOT NULL CHECK (run = {}))"
         ).format(notes, sql.Literal(run))

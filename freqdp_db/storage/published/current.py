@@ -9,6 +9,7 @@ from psycopg import sql
 from freqdp_db.errors import AlreadyExists, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.statements import listed
 from freqdp_db.storage.published.relations import PARTS, columns_of, role_exists
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
@@ -106,7 +107,7 @@ def _point_at(
     if before and not replaced:
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, view)
-    shown = sql.SQL(", ").join(sql.Identifier(column) for column, _ in now)
+    shown = listed(column for column, _ in now)
     raw.execute(
         sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
             view, shown, sql.Identifier(schema, relation)

@@ -6,9 +6,10 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.published.current import show_newest
 from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
-from freqdp_db.storage.published.waiting import limit_waiting, patiently
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -35,7 +36,7 @@ def approve_release(database: Database, release: ReleaseRow) -> None:
 def _approve_once(database: Database, release: ReleaseRow) -> None:
     releases, catalog = table(database, "release"), table(database, "catalog", released=True)
     with database.begin() as connection:
-        limit_waiting(connection)
+        limit_waiting(connection, LOCK_TIMEOUT)
         connection.execute(
             sa.update(releases)
             .where(releases.c.release_id == release.release_id)

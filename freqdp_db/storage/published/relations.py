@@ -12,6 +12,7 @@ from psycopg import sql
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.postgis import postgis_schema
+from freqdp_db.storage.connection.statements import as_written, in_range, listed, one_value
 from freqdp_db.storage.copy.layout import copy_bytes
 
 PARTS = ("", "_line", "_trip")
@@ -45,21 +46,10 @@ def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, s
 
 def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     """The SRID that the geometry column of a table declares."""
-    row = (
-        driver(connection)
-        .execute(
-            sql.SQL(
-                "SELECT {}(atttypmod) FROM pg_attribute "
-                "WHERE attrelid = {}::regclass AND attname = 'geom'"
-            ).format(
-                sql.Identifier(postgis_schema(connection), "postgis_typmod_srid"),
-                sql.Literal(sql.Identifier(*relation).as_string(None)),
-            )
-        )
-        .fetchone()
-    )
-    assert row is not None
-    return int(row[0])
+    query = sql.SQL(
+        "SELECT {}(atttypmod) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'geom'"
+    ).format(sql.Identifier(postgis_schema(connection), "postgis_typmod_srid"))
+    return int(one_value(connection, query, [sql.Identifier(*relation).as_string(None)]))
 
 
 def table_bytes(
@@ -73,27 +63,20 @@ def table_bytes(
 
     ids: only those from this trajectory_id on, and before that one.
     """
-    raw = driver(connection)
     if not relation_exists(connection, *relation):
         raise VerificationFailed(
             f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
             remedy="rename it back, or withdraw the release",
         )
-    raw.execute("SET LOCAL synchronize_seqscans = off")
-    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    as_written(connection)
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(*relation)
+        listed(columns), sql.Identifier(*relation)
     )
-    limits: list[sql.Composable] = [
-        sql.SQL("trajectory_id {} {}").format(sql.SQL(sign), sql.Literal(limit))
-        for sign, limit in zip((">=", "<"), ids, strict=True)
-        if limit is not None
-    ]
-    if limits:
+    if limits := in_range("trajectory_id", ids):
         query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(limits)
     if order:
-        query += sql.SQL(" ORDER BY ") + sql.SQL(", ").join(map(sql.Identifier, order))
-    return copy_bytes(raw, query)
+        query += sql.SQL(" ORDER BY ") + listed(order)
+    return copy_bytes(driver(connection), query)
 
 
 def role_exists(connection: Connection, database: Database, kind: str) -> bool:

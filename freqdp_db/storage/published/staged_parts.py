@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.statements import own
 from freqdp_db.storage.copy.layout import write_records
 from freqdp_db.storage.copy.once import create_notes, drop_notes, writing_once
 from freqdp_db.storage.published.staging import (
@@ -22,14 +23,15 @@ from freqdp_db.storage.published.staging import (
 
 
 def _notes(database: Database, release_id: int) -> sql.Identifier:
-    return sql.Identifier(database.settings.schema, staging_names(release_id)[2])
+    return own(database, staging_names(release_id)[2])
 
 
 def create_staging(database: Database, release_id: int, srid: int) -> int:
     """Empty tables, for all to see; the number of the run that fills them."""
     with database.begin() as connection:
-        create_points(connection, database, release_id, srid, POINTS)
-        create_lines(connection, database, release_id, srid)
+        points, lines = staged(database, release_id)
+        create_points(connection, database, points, srid, POINTS)
+        create_lines(connection, database, lines, srid)
         return create_notes(connection, database, _notes(database, release_id))
 
 

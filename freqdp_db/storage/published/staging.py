@@ -13,15 +13,17 @@ from psycopg import sql
 
 from freqdp_db.errors import AlreadyExists, Busy
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.connection.locks import is_free
+from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
+from freqdp_db.storage.connection.locks import is_free, limit_waiting
 from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
+from freqdp_db.storage.connection.statements import listed
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
 from freqdp_db.storage.published.granting import grant_to_analysts
 from freqdp_db.storage.published.naming import INDEXES, PRIMARY, rename_indexes, whole
 from freqdp_db.storage.published.relations import columns_of, srid_of
 from freqdp_db.storage.published.trips import show_trips
-from freqdp_db.storage.published.waiting import limit_waiting, patiently
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 
@@ -30,7 +32,7 @@ POINTS = Layout(
 )
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
-_STAGING = re.compile(r"^staging_(\d+)(_line|_part)?$")
+_STAGING = re.compile(r"staging_(?P<number>\d+)(_line|_part)?")
 KEY = ["trajectory_id", "seq"]
 """Of the table of samples: its primary key, and the order in which its rows are written."""
 LINE_KEY = ["trajectory_id", "day"]
@@ -47,38 +49,17 @@ def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
     with database.begin() as connection:
         # without a timeout: the server may still be at the last statement of a killed run
-        _drop_staged(connection, database, release_id)
+        drop_tables(connection, database, staging_names(release_id))
 
 
-def _drop_staged(connection: Connection, database: Database, release_id: int) -> None:
-    for name in staging_names(release_id):
-        driver(connection).execute(
-            sql.SQL("DROP TABLE IF EXISTS {}").format(
-                sql.Identifier(database.settings.schema, name)
-            )
-        )
-
-
-def sweep_staging(database: Database) -> list[int]:
+def sweep_staging(database: Database) -> None:
     """Drop the staging tables of runs that no longer live."""
-    with database.begin() as connection:
-        names = connection.execute(
-            sa.text(
-                "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE n.nspname = :schema AND c.relkind = 'r'"
-            ),
-            {"schema": database.settings.schema},
-        ).scalars()
-        left = {int(m[1]) for name in names if (m := _STAGING.match(name))}
-    swept = []
-    for release_id in sorted(left):
+    for release_id in numbers_left(database, _STAGING):
         # what is busy is left to the next run
         with suppress(Busy), database.begin() as connection:
             if is_free(connection, database, "release", release_id):
-                limit_waiting(connection)
-                _drop_staged(connection, database, release_id)
-                swept.append(release_id)
-    return swept
+                limit_waiting(connection, LOCK_TIMEOUT)
+                drop_tables(connection, database, staging_names(release_id))
 
 
 def write_points(
@@ -87,22 +68,23 @@ def write_points(
     """Create the table of samples and fill it; its indexes follow."""
     with database.begin() as connection:
         # created and filled in one transaction: a server with wal_level = minimal need not log it
-        relation = create_points(connection, database, release_id, srid, layout)
+        relation = staged(database, release_id)[0]
+        create_points(connection, database, relation, srid, layout)
         write_records(driver(connection), relation, layout.names, points, created_here=True)
 
 
 def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[Any]) -> None:
     """Create the table of lines, fill it and index it."""
     with database.begin() as connection:
-        relation = create_lines(connection, database, release_id, srid)
+        relation = staged(database, release_id)[1]
+        create_lines(connection, database, relation, srid)
         write_records(driver(connection), relation, LINE_COLUMNS, lines, created_here=True)
         index_lines(connection, relation)
 
 
 def create_points(
-    connection: Connection, database: Database, release_id: int, srid: int, layout: Layout
-) -> sql.Identifier:
-    relation = staged(database, release_id)[0]
+    connection: Connection, database: Database, relation: sql.Identifier, srid: int, layout: Layout
+) -> None:
     raw, postgis = driver(connection), postgis_schema(connection)
     raw.execute(
         sql.SQL(
@@ -117,13 +99,11 @@ def create_points(
             ).format(relation, geometry_type(postgis, "Polygon", srid))
         )
     hand_over(connection, database, relation)
-    return relation
 
 
 def create_lines(
-    connection: Connection, database: Database, release_id: int, srid: int
-) -> sql.Identifier:
-    relation = staged(database, release_id)[1]
+    connection: Connection, database: Database, relation: sql.Identifier, srid: int
+) -> None:
     raw, postgis = driver(connection), postgis_schema(connection)
     raw.execute(
         sql.SQL(
@@ -132,16 +112,11 @@ def create_lines(
     )
     raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
     hand_over(connection, database, relation)
-    return relation
 
 
 def index_lines(connection: Connection, relation: sql.Identifier) -> None:
     raw = driver(connection)
-    raw.execute(
-        sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
-            relation, sql.SQL(", ").join(map(sql.Identifier, LINE_KEY))
-        )
-    )
+    raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(relation, listed(LINE_KEY)))
     raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
     raw.execute(sql.SQL("ANALYZE {}").format(relation))
 
@@ -242,7 +217,7 @@ def _publish_once(
     releases = table(database, "release")
     with database.begin() as connection:
         raw = driver(connection)
-        limit_waiting(connection)
+        limit_waiting(connection, LOCK_TIMEOUT)
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
         for staged_name, final in zip(

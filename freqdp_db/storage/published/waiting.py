@@ -5,21 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from psycopg import sql
-
 from freqdp_db.errors import Busy
-from freqdp_db.storage.connection.engine import Connection, driver
 
-_LOCK_TIMEOUT = "2s"
+LOCK_TIMEOUT = "2s"
 _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
-
-
-def limit_waiting(connection: Connection) -> None:
-    """Rather fail than hold others up."""
-    driver(connection).execute(
-        sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT))
-    )
 
 
 def patiently(work: Callable[[], None]) -> None:

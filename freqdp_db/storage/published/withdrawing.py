@@ -7,9 +7,10 @@ from psycopg import sql
 
 from freqdp_db.errors import SchemaInUse
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.published.current import current_of, show_newest
 from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
-from freqdp_db.storage.published.waiting import limit_waiting
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
 from freqdp_db.storage.records.datasets import table
 
 
@@ -42,7 +43,7 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
     releases, catalog = table(database, "release"), table(database, "catalog", released=True)
     with database.begin() as connection:
         raw = driver(connection)
-        limit_waiting(connection)
+        limit_waiting(connection, LOCK_TIMEOUT)
         trips = str(
             connection.execute(
                 sa.select(sa.func.format("%I.%I", released, f"{name}_trip"))

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.statements import own
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.copy.once import create_notes, drop_notes, writing_once
 from freqdp_db.storage.records.builds import NOTED, create_part, index_part, part_name
@@ -18,7 +19,7 @@ Chunks = tuple[Layout, Iterable[NDArray[Any]]]
 
 
 def _notes(database: Database, build_id: int) -> sql.Identifier:
-    return sql.Identifier(database.settings.schema, NOTED.format(build_id))
+    return own(database, NOTED.format(build_id))
 
 
 def create_large(database: Database, build_id: int) -> int:
@@ -37,7 +38,7 @@ def write_range(
         if raw is None:
             return
         for part, (layout, chunks) in zip(LARGE, (samples, segments), strict=True):
-            relation = sql.Identifier(database.settings.schema, part_name(part, build_id))
+            relation = own(database, part_name(part, build_id))
             write_records(raw, relation, layout.names, chunks)
 
 
@@ -45,7 +46,7 @@ def finish_large(database: Database, build_id: int) -> None:
     """Give both tables their keys, in two sessions."""
 
     def index(part: str) -> None:
-        relation = sql.Identifier(database.settings.schema, part_name(part, build_id))
+        relation = own(database, part_name(part, build_id))
         with database.begin() as connection:
             index_part(connection, part, relation)
 

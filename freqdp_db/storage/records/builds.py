@@ -19,13 +19,15 @@ from freqdp_db.columns.ragged import offsets_from, offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.locks import is_free
+from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
+from freqdp_db.storage.connection.locks import is_free, limit_waiting
+from freqdp_db.storage.connection.statements import as_written, listed, one_value, own
 from freqdp_db.storage.copy.layout import Layout, point_coordinates, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
 
 PARTS = PARTITIONED
-_PARTITION = re.compile(rf"^({'|'.join(PARTS)})_(\d+)(_part)?$")
+_PARTITION = re.compile(rf"({'|'.join(PARTS)})_(?P<number>\d+)(_part)?")
 NOTED = "sample_{}_part"
 """Where workers note which ranges of samples and segments they have written."""
 _LOCK_TIMEOUT = "5s"
@@ -74,10 +76,8 @@ def find_build(database: Database, build_id: int) -> BuildRow:
 
 def next_build_number(database: Database) -> int:
     with database.begin() as connection:
-        sequence = sql.Identifier(database.settings.schema, "build_number").as_string(None)
-        row = driver(connection).execute("SELECT nextval(%s::regclass)", [sequence]).fetchone()
-    assert row is not None
-    return int(row[0])
+        sequence = own(database, "build_number").as_string(None)
+        return int(one_value(connection, "SELECT nextval(%s::regclass)", [sequence]))
 
 
 def part_name(part: str, build_id: int) -> str:
@@ -116,9 +116,7 @@ def index_part(connection: sa.Connection, part: str, relation: sql.Identifier) -
     raw = driver(connection)
     if part in KEYS:
         raw.execute(
-            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(
-                relation, sql.SQL(", ").join(map(sql.Identifier, KEYS[part]))
-            )
+            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(relation, listed(KEYS[part]))
         )
     else:
         raw.execute(sql.SQL("CREATE INDEX ON {} (build_id, cell_id)").format(relation))
@@ -136,9 +134,7 @@ class PartWriter:
 
     def copy_rows(self, columns: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
         """Stream rows with variable-width columns (trajectories: one row an object)."""
-        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
-            self.relation, sql.SQL(", ").join(map(sql.Identifier, columns))
-        )
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(self.relation, listed(columns))
         with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
@@ -149,10 +145,9 @@ def attach_build(database: Database, build: dict[str, Any]) -> None:
     schema, number = database.settings.schema, build["build_id"]
     datasets = table(database, "dataset")
     with database.begin() as connection:
-        raw = driver(connection)
-        raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
+        limit_waiting(connection, _LOCK_TIMEOUT)
         for part in PARTS:
-            raw.execute(
+            driver(connection).execute(
                 sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES IN ({})").format(
                     sql.Identifier(schema, part),
                     sql.Identifier(schema, part_name(part, number)),
@@ -169,14 +164,9 @@ def attach_build(database: Database, build: dict[str, Any]) -> None:
 
 def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> None:
     """Remove the tables of a build, attached or not."""
-    raw = driver(connection)
-    raw.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))
-    for name in (*(part_name(part, build_id) for part in PARTS), NOTED.format(build_id)):
-        raw.execute(
-            sql.SQL("DROP TABLE IF EXISTS {}").format(
-                sql.Identifier(database.settings.schema, name)
-            )
-        )
+    limit_waiting(connection, _LOCK_TIMEOUT)
+    names = [part_name(part, build_id) for part in PARTS]
+    drop_tables(connection, database, [*names, NOTED.format(build_id)])
 
 
 def sweep_builds(database: Database) -> list[int]:
@@ -184,19 +174,9 @@ def sweep_builds(database: Database) -> list[int]:
 
     What somebody is reading is left to the next sweep: the work that was done has succeeded.
     """
-    schema = database.settings.schema
     swept = []
-    with database.begin() as connection:
-        names = connection.execute(
-            sa.text(
-                "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE n.nspname = :schema AND c.relkind = 'r' AND NOT c.relispartition"
-            ),
-            {"schema": schema},
-        ).scalars()
-        left = {int(m[2]) for name in names if (m := _PARTITION.match(name))}
     recorded = table(database, "build")
-    for number in sorted(left):
+    for number in numbers_left(database, _PARTITION):
         with suppress(Busy), database.begin() as connection:
             # a build in progress holds its lock; it may have been attached since we looked
             if is_free(connection, database, "build", number) and not connection.scalar(
@@ -250,21 +230,18 @@ def load_trajectories(
 ) -> Trajectories:
     """The samples of a build, in order; part: only the trajectories from one to before another."""
     first, last = part or (0, build.trajectories)
-    raw = driver(connection)
-    # one worker and no joining of running scans: rows come in the order they were written
-    raw.execute("SET LOCAL synchronize_seqscans = off")
-    raw.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    as_written(connection)
     layout = Layout(
         [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
     )
     query = sql.SQL("SELECT {} FROM {} WHERE build_id = {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, layout.names)),
-        sql.Identifier(database.settings.schema, "sample"),
+        listed(layout.names),
+        own(database, "sample"),
         sql.Literal(build.build_id),
     )
     if part is not None:
         query += sql.SQL(" AND trajectory_id >= {} AND trajectory_id < {}").format(*part)
-    rows = read_arrays(raw, query, layout)
+    rows = read_arrays(driver(connection), query, layout)
     owner, seq = rows["trajectory_id"], rows["seq"]
     following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
     if not following.all():
@@ -279,7 +256,7 @@ def load_offsets(connection: sa.Connection, database: Database, build: BuildRow)
     """Where each trajectory's samples begin among all."""
     layout = Layout([("samples", "int4")])
     query = sql.SQL("SELECT samples FROM {} WHERE build_id = {} ORDER BY trajectory_id").format(
-        sql.Identifier(database.settings.schema, "trajectory"), sql.Literal(build.build_id)
+        own(database, "trajectory"), sql.Literal(build.build_id)
     )
     return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
 
@@ -289,7 +266,7 @@ def load_locations(connection: sa.Connection, database: Database, build: BuildRo
     layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
     query = sql.SQL(
         "SELECT x_m, y_m, geom FROM {} WHERE build_id = {} ORDER BY location_id"
-    ).format(sql.Identifier(database.settings.schema, "location"), sql.Literal(build.build_id))
+    ).format(own(database, "location"), sql.Literal(build.build_id))
     rows = read_arrays(driver(connection), query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
 

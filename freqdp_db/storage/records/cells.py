@@ -16,6 +16,7 @@ from psycopg import sql
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.statements import listed, own
 from freqdp_db.storage.copy.layout import ColumnType, Layout, read_arrays
 
 _BOX = ("x_min", "y_min", "x_max", "y_max")
@@ -54,8 +55,8 @@ def all_cells(connection: sa.Connection, database: Database, build_id: int) -> C
     boxes: list[tuple[str, ColumnType]] = [(p + n, "float8") for p in ("", "tree_") for n in _BOX]
     layout = Layout([("cell_id", "int8"), ("segments", "int4"), *boxes])
     query = sql.SQL("SELECT {} FROM {} WHERE build_id = {} ORDER BY cell_id").format(
-        sql.SQL(", ").join(map(sql.Identifier, layout.names)),
-        sql.Identifier(database.settings.schema, "grid_cell"),
+        listed(layout.names),
+        own(database, "grid_cell"),
         sql.Literal(build_id),
     )
     rows = read_arrays(driver(connection), query, layout)
@@ -76,8 +77,8 @@ def cell_segments(
         ]
     )
     query = sql.SQL("SELECT {} FROM {}({}, {}::bigint[])").format(
-        sql.SQL(", ").join(map(sql.Identifier, layout.names)),
-        sql.Identifier(database.settings.schema, "cell_segments"),
+        listed(layout.names),
+        own(database, "cell_segments"),
         sql.Literal(build_id),
         sql.Literal("{" + ",".join(map(str, cells)) + "}"),
     )

@@ -86,17 +86,23 @@ def _row(row: Any) -> DatasetRow:
     )
 
 
-def find_dataset(database: Database, name: str) -> DatasetRow:
+def _living(database: Database, **values: Any) -> list[DatasetRow]:
+    """Those that were not dropped and have these values, by name."""
     datasets = table(database, "dataset")
     with database.begin() as connection:
-        row = connection.execute(
-            sa.select(datasets).where(datasets.c.name == name, datasets.c.dropped_at.is_(None))
-        ).first()
-    if row is None:
+        rows = connection.execute(
+            sa.select(datasets).filter_by(dropped_at=None, **values).order_by(datasets.c.name)
+        )
+        return [_row(row) for row in rows]
+
+
+def find_dataset(database: Database, name: str) -> DatasetRow:
+    found = _living(database, name=name)
+    if not found:
         raise NotFound(
             f"there is no dataset {name!r}", remedy="`freqdp dataset list` shows what there is"
         )
-    return _row(row)
+    return found[0]
 
 
 def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
@@ -111,23 +117,12 @@ def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
 
 def living_dataset(database: Database, dataset_id: int) -> DatasetRow | None:
     """The dataset of this number, unless it was dropped."""
-    datasets = table(database, "dataset")
-    with database.begin() as connection:
-        row = connection.execute(
-            sa.select(datasets).where(
-                datasets.c.dataset_id == dataset_id, datasets.c.dropped_at.is_(None)
-            )
-        ).first()
-    return None if row is None else _row(row)
+    found = _living(database, dataset_id=dataset_id)
+    return found[0] if found else None
 
 
 def list_datasets(database: Database) -> list[DatasetRow]:
-    datasets = table(database, "dataset")
-    with database.begin() as connection:
-        rows = connection.execute(
-            sa.select(datasets).where(datasets.c.dropped_at.is_(None)).order_by(datasets.c.name)
-        )
-        return [_row(row) for row in rows]
+    return _living(database)
 
 
 def insert_dataset(

@@ -16,6 +16,7 @@ from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTar
 from freqdp_db.engines.held import as_kept
 from freqdp_db.engines.spread import SpreadEdits
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.statements import in_range, listed, own
 from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
 from freqdp_db.storage.copy.wire import decode_runs, encode_runs
 
@@ -106,7 +107,7 @@ def load_columns(
         sql.SQL(
             "SELECT name, dtype, data FROM {} WHERE release_id = %s AND step = %s AND part = %s "
             "ORDER BY name, chunk"
-        ).format(sql.Identifier(database.settings.schema, "step_column")),
+        ).format(own(database, "step_column")),
         [release_id, step, part],
         binary=True,
     )
@@ -136,21 +137,16 @@ def _of_step(
     operation: str | None = None,
     part: tuple[int | None, int | None] = (None, None),
 ) -> sql.Composed:
-    more: sql.Composable = sql.SQL("")
-    conditions = (
-        ("operation =", operation),
-        ("trajectory_id >=", part[0]),
-        ("trajectory_id <", part[1]),
-    )
-    for condition, value in conditions:
-        if value is not None:
-            more += sql.SQL(f" AND {condition} ") + sql.Literal(value)
-    return sql.SQL("SELECT {} FROM {} WHERE release_id = {} AND step = {}{} ORDER BY {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)),
-        sql.Identifier(database.settings.schema, name),
-        sql.Literal(release_id),
-        sql.Literal(step),
-        more,
+    conditions = [
+        sql.SQL("release_id = {} AND step = {}").format(release_id, step),
+        *in_range("trajectory_id", part),
+    ]
+    if operation is not None:
+        conditions.append(sql.SQL("operation = {}").format(operation))
+    return sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
+        listed(columns),
+        own(database, name),
+        sql.SQL(" AND ").join(conditions),
         sql.SQL(order),
     )
 

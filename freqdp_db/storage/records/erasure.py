@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from psycopg import sql
-from psycopg.rows import class_row
 
-from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.statements import rows_as
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,5 @@ def find_object(database: Database, object_key: str) -> list[Whereabouts]:
         "AND k.trajectory_id = t.trajectory_id "
         "WHERE t.object_key = %s ORDER BY t.build_id, r.release_id"
     ).format(p=sql.Identifier(database.settings.schema))
-    with (
-        database.begin() as connection,
-        driver(connection).cursor(row_factory=class_row(Whereabouts)) as cursor,
-    ):
-        return cursor.execute(query, [object_key]).fetchall()
+    with database.begin() as connection:
+        return rows_as(Whereabouts, connection, query, [object_key])

@@ -8,11 +8,13 @@ from decimal import Decimal
 from typing import Any, LiteralString
 
 from psycopg import sql
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from freqdp_db.errors import Busy
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.exact_json import as_json, from_json
+from freqdp_db.storage.connection.statements import call, one_value, own, rows_as
 
 # Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
 # the statement here: a transaction of one statement. A worker that asks holds nothing: if a job is its
@@ -92,13 +94,10 @@ class JobView:
 
 
 def _names(database: Database) -> dict[str, sql.Composable]:
-    schema = database.settings.schema
     return {
-        "queue": sql.Identifier(schema, "job_queue"),
-        "progress": sql.Identifier(schema, "job_progress"),
-        "worker": sql.Identifier(schema, "worker"),
-        "schedule": sql.Identifier(schema, "schedule"),
-        "wake": sql.Identifier(schema, "wake_workers"),
+        "queue": own(database, "job_queue"),
+        "progress": own(database, "job_progress"),
+        "schedule": own(database, "schedule"),
         "mine": _MINE,
     }
 
@@ -112,50 +111,31 @@ def request_release(
 ) -> int:
     """Ask, or be refused, as anybody does in SQL."""
     options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
-    raw = driver(connection)
-    row = raw.execute(
-        sql.SQL("SELECT {}(%s, %s, %s::numeric, %s::jsonb)").format(
-            sql.Identifier(database.settings.schema, "request_release")
-        ),
-        [dataset, document["method"], document.get("epsilon"), as_json(options)],
-    ).fetchone()
-    assert row is not None
+    asked = (dataset, document["method"], document.get("epsilon"), Jsonb(options, as_json))
+    job_id = int(call(connection, database, "request_release", *asked))
     if schedule_id is not None:
-        raw.execute(
+        driver(connection).execute(
             sql.SQL("UPDATE {queue} SET schedule_id = %s WHERE job_id = %s").format(
                 **_names(database)
             ),
-            [schedule_id, row[0]],
+            [schedule_id, job_id],
         )
-    return int(row[0])
+    return job_id
 
 
 def cancel_job(database: Database, job_id: int) -> str:
     """Cancel, or be refused; returns `cancelled` or `cancelling`."""
+    query = sql.SQL("SELECT {}(%s::bigint)").format(own(database, "cancel_job"))
     with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT {}(%s::bigint)").format(
-                    sql.Identifier(database.settings.schema, "cancel_job")
-                ),
-                [job_id],
-            )
-            .fetchone()
-        )
-    assert row is not None
-    return str(row[0])
+        return str(one_value(connection, query, [job_id]))
 
 
 def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
     """Take the next job that is due, or whose worker has not been heard of for its lease."""
-    with (
-        database.begin() as connection,
-        driver(connection).cursor(row_factory=class_row(JobRow)) as cursor,
-    ):
-        return cursor.execute(
-            sql.SQL(_CLAIM).format(**_names(database)), {"worker": worker_id, "lease": lease_s}
-        ).fetchone()
+    statement = sql.SQL(_CLAIM).format(**_names(database))
+    with database.begin() as connection:
+        found = rows_as(JobRow, connection, statement, {"worker": worker_id, "lease": lease_s})
+    return found[0] if found else None
 
 
 def seconds_to_next(database: Database) -> float | None:
@@ -167,9 +147,8 @@ def seconds_to_next(database: Database) -> float | None:
         "SELECT min(next_at) FROM {schedule} WHERE ended_at IS NULL) times"
     ).format(**_names(database))
     with database.begin() as connection:
-        row = driver(connection).execute(query).fetchone()
-    assert row is not None
-    return None if row[0] is None else max(0.0, float(row[0]))
+        seconds = one_value(connection, query)
+    return None if seconds is None else max(0.0, float(seconds))
 
 
 def record_release(
@@ -190,18 +169,12 @@ def record_release(
 
 def release_of(database: Database, job_id: int) -> int | None:
     """The release that a job has recorded so far."""
+    query = sql.SQL("SELECT release_id FROM {} WHERE job_id = %s").format(
+        own(database, "job_queue")
+    )
     with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT release_id FROM {queue} WHERE job_id = %s").format(
-                    **_names(database)
-                ),
-                [job_id],
-            )
-            .fetchone()
-        )
-    return None if row is None else row[0]
+        found: int | None = one_value(connection, query, [job_id])
+    return found
 
 
 def record_build(database: Database, job_id: int, worker_id: int, build_id: int) -> None:
@@ -268,26 +241,19 @@ def _leave(database: Database, change: LiteralString, values: dict[str, Any]) ->
         raw.execute(
             sql.SQL("DELETE FROM {progress} WHERE job_id = %(job)s").format(**names), values
         )
-        raw.execute(sql.SQL("SELECT {wake}()").format(**names))
+        call(connection, database, "wake_workers")
     return True
 
 
 def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list[JobView]:
     """The newest jobs first, with the phase of those that run."""
-    schema = database.settings.schema
     query = sql.SQL(
         "SELECT j.*, p.phase, p.done, p.total FROM {job} j LEFT JOIN {progress} p USING (job_id) "
         "WHERE %(job)s::bigint IS NULL OR j.job_id = %(job)s "
         "ORDER BY (j.state IN ('waiting', 'running', 'cancelling')) DESC, j.job_id DESC LIMIT %(limit)s"
-    ).format(
-        job=sql.Identifier(schema, "job"), progress=sql.Identifier(schema, "progress")
-    )  # fmt: skip
-    with (
-        database.begin() as connection,
-        driver(connection).cursor(row_factory=class_row(JobView)) as cursor,
-    ):
-        # the view of progress has a column dataset of its own: USING keeps the job's
-        return cursor.execute(query, {"job": job_id, "limit": limit}).fetchall()
+    ).format(job=own(database, "job"), progress=own(database, "progress"))
+    with database.begin() as connection:
+        return rows_as(JobView, connection, query, {"job": job_id, "limit": limit})
 
 
 def kept_releases(database: Database, dataset_id: int, *, held: bool) -> list[int]:
@@ -296,7 +262,7 @@ def kept_releases(database: Database, dataset_id: int, *, held: bool) -> list[in
         "SELECT r.release_id FROM {release} r WHERE r.dataset_id = %s AND r.state = 'published' "
         "AND r.grantable AND r.held = %s AND EXISTS (SELECT FROM {queue} q "
         "WHERE q.release_id = r.release_id AND q.request ? 'keep') ORDER BY r.version DESC"
-    ).format(release=sql.Identifier(database.settings.schema, "release"), **_names(database))
+    ).format(release=own(database, "release"), **_names(database))
     with database.begin() as connection:
         return [row[0] for row in driver(connection).execute(query, [dataset_id, held])]
 

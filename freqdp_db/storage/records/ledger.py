@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.connection.statements import call, own, rows_as
 
 CURRENCIES = {"occurrence": "epsilon", "person": "rho"}
 MEANING = "The ledger limits draws; it does not bound what the tables reveal."
@@ -57,19 +58,13 @@ class Entry:
     hash: str
 
 
-def _private(database: Database, name: str) -> sql.Identifier:
-    return sql.Identifier(database.settings.schema, name)
-
-
 def find_budget(database: Database, account_id: int) -> Budget:
-    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(
-            sql.SQL("SELECT * FROM {} WHERE account_id = %s").format(_private(database, "budget")),
-            [account_id],
-        ).fetchone()
-    if row is None:
+    query = sql.SQL("SELECT * FROM {} WHERE account_id = %s").format(own(database, "budget"))
+    with database.begin() as connection:
+        found = rows_as(Budget, connection, query, [account_id])
+    if not found:
         raise NotFound(f"there is no budget number {account_id}")
-    return Budget(**row)
+    return found[0]
 
 
 def budget_of(database: Database, account_id: int, unit: str | None) -> Budget:
@@ -87,16 +82,13 @@ def budget_of(database: Database, account_id: int, unit: str | None) -> Budget:
 
 def budgets(database: Database, account_id: int) -> list[Budget]:
     """All budgets of the source that an account belongs to: one for each unit."""
-    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(
-            sql.SQL(
-                "SELECT b.* FROM {b} b JOIN {b} own ON own.account_id = %s "
-                "AND own.source_schema = b.source_schema AND own.object_column = b.object_column "
-                "AND own.source_relation = b.source_relation ORDER BY b.account_id"
-            ).format(b=_private(database, "budget")),
-            [account_id],
-        )
-        return [Budget(**row) for row in rows]
+    query = sql.SQL(
+        "SELECT b.* FROM {b} b JOIN {b} own ON own.account_id = %s "
+        "AND own.source_schema = b.source_schema AND own.object_column = b.object_column "
+        "AND own.source_relation = b.source_relation ORDER BY b.account_id"
+    ).format(b=own(database, "budget"))
+    with database.begin() as connection:
+        return rows_as(Budget, connection, query, [account_id])
 
 
 def entries(database: Database, account_id: int) -> list[Entry]:
@@ -104,52 +96,26 @@ def entries(database: Database, account_id: int) -> list[Entry]:
     query = sql.SQL(
         "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash "
         "FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
-    ).format(_private(database, "spend"), _private(database, "release"))
-    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
-        return [Entry(**row) for row in cursor.execute(query, [account_id])]
+    ).format(own(database, "spend"), own(database, "release"))
+    with database.begin() as connection:
+        return rows_as(Entry, connection, query, [account_id])
 
 
-def book_spend(connection: Connection, database: Database, release_id: int, reason: str) -> str:
-    """Book what a recorded release spends, or refuse; returns the entry's hash."""
-    row = (
-        driver(connection)
-        .execute(
-            sql.SQL("SELECT {}(%s, %s)").format(_private(database, "book_spend")),
-            [release_id, reason],
-        )
-        .fetchone()
-    )
-    assert row is not None
-    return str(row[0])
+def book_spend(connection: Connection, database: Database, release_id: int, reason: str) -> None:
+    """Book what a recorded release spends, or refuse."""
+    call(connection, database, "book_spend", release_id, reason)
 
 
-def grant_budget(database: Database, account_id: int, amount: Decimal, reason: str) -> str:
+def grant_budget(database: Database, account_id: int, amount: Decimal, reason: str) -> None:
     """Raise a budget: an entry, with who and why."""
     with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT {}(%s, %s, %s)").format(_private(database, "grant_budget")),
-                [account_id, amount, reason],
-            )
-            .fetchone()
-        )
-    assert row is not None
-    return str(row[0])
+        call(connection, database, "grant_budget", account_id, amount, reason)
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
     """The rho that stands for (epsilon, delta), as the ledger for persons books it."""
     with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT {}(%s, %s)").format(_private(database, "rho_of")), [epsilon, delta]
-            )
-            .fetchone()
-        )
-    assert row is not None
-    return Decimal(row[0])
+        return Decimal(call(connection, database, "rho_of", epsilon, delta))
 
 
 def chain_faults(database: Database) -> list[dict[str, Any]]:
@@ -169,7 +135,7 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
             FROM {spend} s WINDOW chain AS (PARTITION BY s.account_id ORDER BY s.entry)
         ) checked WHERE fault IS NOT NULL ORDER BY account_id, entry
         """
-    ).format(hash=_private(database, "entry_hash"), spend=_private(database, "spend"))
+    ).format(hash=own(database, "entry_hash"), spend=own(database, "spend"))
     with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
         return list(cursor.execute(query))
 
@@ -178,7 +144,7 @@ def missing_heads(database: Database, heads: list[str]) -> list[str]:
     """Which of these hashes are entries of no chain."""
     query = sql.SQL(
         "SELECT h FROM unnest(%s::text[]) h WHERE NOT EXISTS (SELECT 1 FROM {} s WHERE s.hash = h)"
-    ).format(_private(database, "spend"))
+    ).format(own(database, "spend"))
     with database.begin() as connection:
         return [str(row[0]) for row in driver(connection).execute(query, [heads])]
 

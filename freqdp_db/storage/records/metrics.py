@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
-from psycopg import sql
 from sqlalchemy.dialects import postgresql as pg
 
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.statements import own
 from freqdp_db.storage.records.datasets import table
 
 
@@ -70,7 +70,7 @@ def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
 def measured_value(database: Database, release_id: int, name: str) -> float | None:
     """One number of a release; None if it was not measured, or if the login may not know."""
     metrics = table(database, "metric")
-    named = sql.Identifier(database.settings.schema, "metric").as_string(None)
+    named = own(database, "metric").as_string(None)
     with database.begin() as connection:
         if not connection.scalar(sa.select(sa.func.has_table_privilege(named, "SELECT"))):
             return None

@@ -13,6 +13,7 @@ from psycopg import sql
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.statements import listed, own
 from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 
@@ -167,7 +168,7 @@ def commit_draw(
             packed = layout.pack(
                 release_id=release_id, trajectory_id=np.arange(len(key)), released_id=key
             )
-            relation = sql.Identifier(database.settings.schema, "release_key")
+            relation = own(database, "release_key")
             write_records(driver(connection), relation, layout.names, [packed])
         save_columns(connection, database, release_id, step, "draw", drawn)
         connection.execute(
@@ -184,8 +185,8 @@ def commit_draw(
 def load_key(connection: Connection, database: Database, release_id: int) -> Ints:
     """Released id of every trajectory; empty before the first draw is committed."""
     query = sql.SQL("SELECT {} FROM {} WHERE release_id = {} ORDER BY trajectory_id").format(
-        sql.SQL(", ").join(map(sql.Identifier, _KEY.names)),
-        sql.Identifier(database.settings.schema, "release_key"),
+        listed(_KEY.names),
+        own(database, "release_key"),
         sql.Literal(release_id),
     )
     ids: Ints = read_arrays(driver(connection), query, _KEY)["released_id"]

@@ -7,12 +7,13 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from psycopg import sql
+from psycopg.types.json import Jsonb
 from sqlalchemy.dialects import postgresql as pg
 
 from freqdp_db.errors import AlreadyExists, Busy
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.exact_json import as_json
+from freqdp_db.storage.connection.statements import call
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -55,18 +56,8 @@ def request_hash(
     connection: Connection, database: Database, build_id: int, method: str, parameters: Any
 ) -> str:
     """What tells that a request was answered before: SQL computes it, for requests in SQL too."""
-    row = (
-        driver(connection)
-        .execute(
-            sql.SQL("SELECT {}(%s, %s, %s::jsonb)").format(
-                sql.Identifier(database.settings.schema, "request_hash")
-            ),
-            [build_id, method, as_json(parameters)],
-        )
-        .fetchone()
-    )
-    assert row is not None
-    return str(row[0])
+    exact = Jsonb(parameters, as_json)
+    return str(call(connection, database, "request_hash", build_id, method, exact))
 
 
 def insert_release(

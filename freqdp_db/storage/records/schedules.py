@@ -8,16 +8,17 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
 from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver, translated
 from freqdp_db.storage.connection.exact_json import as_json, from_json
+from freqdp_db.storage.connection.statements import call, one_value, own, rows_as
 from freqdp_db.storage.records.jobs import request_release
 
-_COLUMNS = (
-    "s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, s.next_at, "
-    "s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason"
+_SELECT: LiteralString = (
+    "SELECT s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
+    "s.next_at, s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason "
+    "FROM {schedule} s JOIN {dataset} d USING (dataset_id) "
 )
 
 
@@ -45,24 +46,18 @@ class ScheduleRow:
 
 
 def _names(database: Database) -> dict[str, sql.Composable]:
-    schema = database.settings.schema
     return {
-        "schedule": sql.Identifier(schema, "schedule"),
-        "queue": sql.Identifier(schema, "job_queue"),
-        "dataset": sql.Identifier(schema, "dataset"),
-        "wake": sql.Identifier(schema, "wake_workers"),
-        "columns": sql.SQL(_COLUMNS),
+        "schedule": own(database, "schedule"),
+        "queue": own(database, "job_queue"),
+        "dataset": own(database, "dataset"),
     }
 
 
 def _select(
     connection: Connection, database: Database, condition: LiteralString, *values: Any
 ) -> list[ScheduleRow]:
-    query = sql.SQL(
-        "SELECT {columns} FROM {schedule} s JOIN {dataset} d USING (dataset_id) {condition}"
-    ).format(condition=sql.SQL(condition), **_names(database))
-    with driver(connection).cursor(row_factory=class_row(ScheduleRow)) as cursor:
-        return cursor.execute(query, values).fetchall()
+    query = sql.SQL(_SELECT + condition).format(**_names(database))
+    return rows_as(ScheduleRow, connection, query, values)
 
 
 def server_time(database: Database) -> datetime:
@@ -71,9 +66,8 @@ def server_time(database: Database) -> datetime:
 
 
 def transaction_time(connection: Connection) -> datetime:
-    row = driver(connection).execute("SELECT now()").fetchone()
-    assert row is not None and isinstance(row[0], datetime)
-    return row[0]
+    now: datetime = one_value(connection, "SELECT now()")
+    return now
 
 
 def insert_schedule(
@@ -90,23 +84,21 @@ def insert_schedule(
     statement = sql.SQL(
         "INSERT INTO {schedule} (dataset_id, request, cron, timezone, next_at) "
         "VALUES (%s, {check}(%s, %s::numeric, %s::jsonb), %s, %s, %s) RETURNING schedule_id"
-    ).format(check=sql.Identifier(database.settings.schema, "request_document"), **_names(database))
+    ).format(check=own(database, "request_document"), **_names(database))
     values = [
         dataset_id, document["method"], document.get("epsilon"), as_json(options), cron, timezone,
         next_at,
     ]  # fmt: skip
     with database.begin() as connection:
-        raw = driver(connection)
         try:
-            row = raw.execute(statement, values).fetchone()
+            schedule_id = int(one_value(connection, statement, values))
         except psycopg.errors.UniqueViolation:
             raise AlreadyExists(
                 f"dataset {dataset!r} has a schedule already",
                 remedy=f"end it first: freqdp schedule drop {dataset}",
             ) from None
-        raw.execute(sql.SQL("SELECT {wake}()").format(**_names(database)))
-    assert row is not None
-    return int(row[0])
+        call(connection, database, "wake_workers")
+    return schedule_id
 
 
 def list_schedules(database: Database) -> list[ScheduleRow]:
@@ -126,17 +118,10 @@ def due_schedule(connection: Connection, database: Database) -> ScheduleRow | No
 
 
 def has_open_job(connection: Connection, database: Database, schedule_id: int) -> bool:
-    return (
-        driver(connection)
-        .execute(
-            sql.SQL(
-                "SELECT 1 FROM {queue} WHERE schedule_id = %s AND state IN ('waiting', 'running') LIMIT 1"
-            ).format(**_names(database)),
-            [schedule_id],
-        )
-        .fetchone()
-        is not None
-    )
+    query = sql.SQL(
+        "SELECT EXISTS (SELECT FROM {queue} WHERE schedule_id = %s AND state IN ('waiting', 'running'))"
+    ).format(**_names(database))
+    return bool(one_value(connection, query, [schedule_id]))
 
 
 def ask(connection: Connection, database: Database, schedule: ScheduleRow) -> int:
@@ -173,20 +158,17 @@ def record_refusal(
     connection: Connection, database: Database, schedule: ScheduleRow, error: FreqdpError
 ) -> None:
     """A refused job, so that the refusal stands where people look for jobs."""
-    raw, names = driver(connection), _names(database)
-    row = raw.execute(
-        sql.SQL(
-            "INSERT INTO {queue} (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
-        ).format(**names),
-        [schedule.dataset_id, schedule.request],
-    ).fetchone()
-    assert row is not None
-    raw.execute(
+    names = _names(database)
+    insert = sql.SQL(
+        "INSERT INTO {queue} (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
+    ).format(**names)
+    job_id = one_value(connection, insert, [schedule.dataset_id, schedule.request])
+    driver(connection).execute(
         sql.SQL(
             "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
             "error = %s WHERE job_id = %s"
         ).format(**names),
-        [schedule.schedule_id, error.message, row[0]],
+        [schedule.schedule_id, error.message, job_id],
     )
 
 
@@ -204,7 +186,6 @@ def drop_schedule(database: Database, dataset: str) -> ScheduleRow:
                 f"dataset {dataset!r} has no schedule",
                 remedy="`freqdp schedule list` shows what there is",
             )
-        row = driver(connection).execute("SELECT session_user").fetchone()
-        assert row is not None
-        end_schedule(connection, database, found[0].schedule_id, f"ended by {row[0]}")
+        user = one_value(connection, "SELECT session_user")
+        end_schedule(connection, database, found[0].schedule_id, f"ended by {user}")
     return found[0]

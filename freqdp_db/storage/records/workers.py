@@ -9,9 +9,9 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
 
 from freqdp_db.storage.connection.engine import Database, driver, translated
+from freqdp_db.storage.connection.statements import one_value, own, rows_as
 
 _FORGET = "7 days"
 
@@ -53,22 +53,17 @@ class Beat:
 
 def register_worker(database: Database, host: str, pid: int, software: str, listening: bool) -> int:
     with database.begin() as connection:
-        raw = driver(connection)
-        worker = _identifier(database, "worker")
-        raw.execute(
+        worker = own(database, "worker")
+        driver(connection).execute(
             sql.SQL("DELETE FROM {} WHERE seen_at < now() - {}::interval").format(
                 worker, sql.Literal(_FORGET)
             )
         )
-        row = raw.execute(
-            sql.SQL(
-                "INSERT INTO {} (host, pid, software, listening) VALUES (%s, %s, %s, %s) "
-                "RETURNING worker_id"
-            ).format(worker),
-            [host, pid, software, listening],
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+        insert = sql.SQL(
+            "INSERT INTO {} (host, pid, software, listening) VALUES (%s, %s, %s, %s) "
+            "RETURNING worker_id"
+        ).format(worker)
+        return int(one_value(connection, insert, [host, pid, software, listening]))
 
 
 def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> None:
@@ -77,7 +72,7 @@ def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> N
             sql.SQL(
                 "UPDATE {} SET seen_at = clock_timestamp(), "
                 "stopped_at = CASE WHEN %s THEN clock_timestamp() END WHERE worker_id = %s"
-            ).format(_identifier(database, "worker")),
+            ).format(own(database, "worker")),
             [stopped, worker_id],
         )
 
@@ -89,16 +84,9 @@ def list_workers(database: Database) -> list[WorkerRow]:
         "extract(epoch FROM clock_timestamp() - w.seen_at)::float8 AS quiet_s, "
         "(SELECT q.job_id FROM {} q WHERE q.worker_id = w.worker_id AND q.state = 'running') AS job_id "
         "FROM {} w WHERE w.stopped_at IS NULL ORDER BY w.seen_at DESC"
-    ).format(_identifier(database, "job_queue"), _identifier(database, "worker"))
-    with (
-        database.begin() as connection,
-        driver(connection).cursor(row_factory=class_row(WorkerRow)) as cursor,
-    ):
-        return cursor.execute(query).fetchall()
-
-
-def _identifier(database: Database, name: str) -> sql.Identifier:
-    return sql.Identifier(database.settings.schema, name)
+    ).format(own(database, "job_queue"), own(database, "worker"))
+    with database.begin() as connection:
+        return rows_as(WorkerRow, connection, query)
 
 
 class LifeLine:
@@ -125,8 +113,8 @@ class LifeLine:
                     "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running' "
                     "RETURNING cancel_asked_by IS NOT NULL"
                 ).format(
-                    worker=_identifier(self._database, "worker"),
-                    queue=_identifier(self._database, "job_queue"),
+                    worker=own(self._database, "worker"),
+                    queue=own(self._database, "job_queue"),
                 ),
                 self._values,
             ).fetchone()
@@ -143,7 +131,7 @@ class LifeLine:
                 "ON CONFLICT (job_id) DO UPDATE SET phase = excluded.phase, done = excluded.done, "
                 "total = excluded.total, unit = excluded.unit, phase_at = excluded.phase_at, "
                 "updated_at = excluded.updated_at"
-            ).format(_identifier(self._database, "job_progress")),
+            ).format(own(self._database, "job_progress")),
             {**self._values, **vars(step)},
         )
 

@@ -14,6 +14,7 @@ from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.connection.postgis import postgis_schema
+from freqdp_db.storage.connection.statements import listed, one_value
 from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, filling
 
 ROAD_COLUMNS = (
@@ -88,7 +89,7 @@ def load_roads(
     count = 0
     with filling(connection, settings, table, mode) as place:
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
-            identifier(place), sql.SQL(", ").join(sql.Identifier(c.name) for c in table.columns)
+            identifier(place), listed(c.name for c in table.columns)
         )
         with driver(connection).cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
@@ -131,8 +132,8 @@ def copy_roads(
     if "length_m" in column:
         length = sql.SQL("{}::float8").format(column["length_m"])
     with filling(connection, settings, table, mode) as place:
-        total = raw.execute(sql.SQL("SELECT count(*) FROM {}").format(identifier(origin)))
-        there = int((total.fetchone() or (0,))[0])
+        count = sql.SQL("SELECT count(*) FROM {}").format(identifier(origin))
+        there = int(one_value(connection, count))
         taken = raw.execute(
             sql.SQL(
                 "INSERT INTO {place} (id, source, target, name, kind, length_m, speed_kmh, oneway,"

@@ -17,7 +17,14 @@ from psycopg import sql
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.postgis import postgis_schema
-from freqdp_db.storage.copy.layout import ColumnType, Layout, point_coordinates, read_records
+from freqdp_db.storage.connection.statements import one_value
+from freqdp_db.storage.copy.layout import (
+    ColumnType,
+    Layout,
+    point_coordinates,
+    read_arrays,
+    read_records,
+)
 from freqdp_db.storage.source.relations import INTEGERS, NUMBERS, Mapping, Relation, geometry_srid
 
 _PLAIN_POINT = re.compile(r"(?:.+\.)?geometry\(Point,[1-9][0-9]*\)")
@@ -285,26 +292,14 @@ def read_anchors(
         )
         .fetchall()
     )
-    bad = (
-        driver(connection)
-        .execute(
-            sql.SQL("SELECT count(*) FROM {} WHERE NOT ({})").format(relation.identifier, point)
-        )
-        .fetchone()
-    )
-    if len(srids) != 1 or srids[0][0] == 0 or (bad and bad[0]):
+    bad = sql.SQL("SELECT count(*) FROM {} WHERE NOT ({})").format(relation.identifier, point)
+    if len(srids) != 1 or srids[0][0] == 0 or one_value(connection, bad):
         raise BadInput(
             f"anchors:{relation.schema}.{relation.name} does not hold points of one SRID",
             remedy="every row needs a point, all with the same SRID",
         )
-    layout = Layout([("x", "float8"), ("y", "float8")])
     query = sql.SQL("SELECT {}, {} FROM {} WHERE {} AND {} IS NOT NULL").format(
         x, y, relation.identifier, point, x
     )
-    chunks = list(read_records(driver(connection), query, layout))
-    records = np.concatenate(chunks) if chunks else np.zeros(0, layout.dtype)
-    return (
-        records["x"].astype(np.float64),
-        records["y"].astype(np.float64),
-        int(srids[0][0]),
-    )
+    places = read_arrays(driver(connection), query, Layout([("x", "float8"), ("y", "float8")]))
+    return places["x"], places["y"], int(srids[0][0])
