@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from freqdp_db.engines.alone import Alone
-from freqdp_db.engines.held import PerRange, merged_in_pairs
+from freqdp_db.engines.held import Held, as_kept, merged_in_pairs, of_range
 from freqdp_db.engines.ranges import use
 from freqdp_db.errors import BadInput, EngineLost
 
@@ -71,15 +71,11 @@ def _run(call: _Call, *beside: Kept) -> Kept:
         return Kept(call.function(*arguments))
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def _joined(join: Callable[[list[Any]], Any], *pieces: Any) -> Any:
     return join(list(pieces))
 
 
-class OfWorkers:
+class OfWorkers(Held):
     """Things that workers keep: futures, each the recipe of its thing as well.
 
     If a worker dies, Dask makes what it kept again, from reading the range on.
@@ -130,22 +126,16 @@ class OfWorkers:
         return OfWorkers(self._client, ranges, futures)
 
     def share(self, value: Any) -> Any:
-        return submit(self._client, _same, value)
+        return submit(self._client, as_kept, value)
 
     def thing(self, number: int) -> Future:
         return self._futures[number]
 
     def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Future]:
         return [
-            submit(self._client, function, future, *(_of_range(a, number) for a in arguments))
+            submit(self._client, function, future, *(of_range(a, number) for a in arguments))
             for number, future in enumerate(self._futures)
         ]
-
-
-def _of_range(argument: Any, number: int) -> Any:
-    if isinstance(argument, PerRange):
-        return argument.values[number]
-    return argument.thing(number) if isinstance(argument, OfWorkers) else argument
 
 
 def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future:

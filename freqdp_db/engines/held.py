@@ -7,6 +7,7 @@ gives is brought here (`each`, `fold`), or is kept there (`then`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -35,24 +36,24 @@ def merged_in_pairs(things: Sequence[Any], merge: Callable[[Any, Any], Any]) -> 
     return left[0]
 
 
-class Held(Protocol):
+class Held(ABC):
     """One thing for each range."""
 
-    @property
-    def ranges(self) -> list[tuple[int, int]]: ...
+    ranges: list[tuple[int, int]]
 
+    @abstractmethod
     def each(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         """function(thing, *arguments) of every range, in their order, one by one."""
-        ...
 
+    @abstractmethod
     def then(self, function: Callable[..., Any], *arguments: Any) -> Held:
         """The same, kept where it was made."""
-        ...
 
+    @abstractmethod
     def fold(self, merge: Callable[..., Any], *arguments: Any) -> Any:
         """All things merged into one: merge(earlier, later, *arguments), neighbours first."""
-        ...
 
+    @abstractmethod
     def exchange(
         self,
         take: Callable[..., Any],
@@ -61,14 +62,24 @@ class Held(Protocol):
         ranges: list[tuple[int, int]],
     ) -> Held:
         """New things of other ranges: join of take(thing, wanted[new][old]) of all old ones."""
-        ...
 
+    @abstractmethod
     def share(self, value: Any) -> Any:
         """An argument that all ranges get: on its way only once."""
-        ...
+
+    @abstractmethod
+    def thing(self, number: int) -> Any:
+        """The thing of a range, as an argument."""
 
 
-class Here:
+def of_range(argument: Any, number: int) -> Any:
+    """What a function of this range gets as an argument."""
+    if isinstance(argument, PerRange):
+        return argument.values[number]
+    return argument.thing(number) if isinstance(argument, Held) else argument
+
+
+class Here(Held):
     """Things in this process."""
 
     def __init__(self, ranges: list[tuple[int, int]], things: list[Any]) -> None:
@@ -77,7 +88,7 @@ class Here:
 
     def each(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         for number, thing in enumerate(self._things):
-            yield function(thing, *(_of_range(a, number) for a in arguments))
+            yield function(thing, *(of_range(a, number) for a in arguments))
 
     def then(self, function: Callable[..., Any], *arguments: Any) -> Here:
         return Here(self.ranges, list(self.each(function, *arguments)))
@@ -105,12 +116,6 @@ class Here:
 
     def thing(self, number: int) -> Any:
         return self._things[number]
-
-
-def _of_range(argument: Any, number: int) -> Any:
-    if isinstance(argument, PerRange):
-        return argument.values[number]
-    return argument.thing(number) if isinstance(argument, Here) else argument
 
 
 class Workers(Protocol):

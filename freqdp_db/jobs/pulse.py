@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import closing
 from enum import Enum
 from types import TracebackType
 
@@ -112,7 +113,7 @@ class Pulse:
             raise WorkInterrupted
 
     def _beat(self) -> None:
-        with self._line:
+        with closing(self._line):
             while not self._ended.wait(self._every):
                 now = time.monotonic()
                 try:

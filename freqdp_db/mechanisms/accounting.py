@@ -15,7 +15,7 @@ digits and rounded to the safe side.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
@@ -43,11 +43,6 @@ def sigma2_for(bound2: int, rho: Fraction) -> Fraction:
 def pure_cost(epsilon: Fraction) -> Fraction:
     """rho of what is epsilon-DP."""
     return epsilon * epsilon / 2
-
-
-def composed(costs: Iterable[Fraction]) -> Fraction:
-    """rho of several releases of one person's data, each chosen after seeing those before."""
-    return sum(costs, Fraction(0))
 
 
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:

@@ -7,7 +7,7 @@ document, hashed as the identity of a request, and checked in SQL.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -67,20 +67,7 @@ def parameter(
 
 def parameters_of(options: type) -> tuple[Parameter, ...]:
     """What a step's options declare."""
-    found = []
-    for item in fields(options):
-        declared: Parameter = item.metadata[_METADATA]
-        found.append(
-            Parameter(
-                item.name,
-                declared.kind,
-                declared.help,
-                declared.default,
-                declared.share_of,
-                declared.public,
-            )
-        )
-    return tuple(found)
+    return tuple(replace(f.metadata[_METADATA], name=f.name) for f in fields(options))
 
 
 MAX_EPSILON = Decimal(1000)

@@ -80,9 +80,7 @@ def _look_up(first, last, trajectory, tail, head, offsets, key, positions):  # t
     return (position,)
 
 
-def changed_segments(
-    trajectories: Trajectories, current: SortedSegments, built: SortedSegments
-) -> Segments:
+def changed_segments(current: SortedSegments, built: SortedSegments) -> Segments:
     """What the trajectories have now and the build has not."""
     parts = map_ranges(
         _is_new, current.offsets, current.offsets, current.key, built.offsets, built.key

@@ -107,7 +107,7 @@ class PagedSearch:
     ) -> Nearest:
         """The K nearest of these trajectories for each query."""
         current = sort_segments(trajectories)
-        overlay = changed_segments(trajectories, current, sort_segments(self._built))
+        overlay = changed_segments(current, sort_segments(self._built))
         used = np.bincount(trajectories.location, minlength=len(locations))
         filed = file_segments(overlay, locations, choose_frame(locations, used), cut=True)
         found = nearest_trajectories(index_filed(filed, rank), queries)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import RandomSource, released_ids
 from freqdp_db.methods.contract import Counts, State, Step, World
-from freqdp_db.methods.k_anonymity.options import GloveOptions
+from freqdp_db.methods.k_anonymity.options import GloveOptions, require_enough
 
 if TYPE_CHECKING:
     from freqdp_db.methods.k_anonymity.boxes import Origin
@@ -133,16 +132,12 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         )
 
     def require_possible(self, options: Asked, objects: int, samples: int) -> None:
-        if options.k > objects:
-            raise BadInput(
-                f"--k {options.k} is more than the {objects:,} objects that there are",
-                remedy=f"choose --k of at most {objects:,}, or a dataset of more objects",
-            )
+        require_enough(options.k, objects)
 
     def counts(self, drawn: GloveDraw, logged: Kept, before: State, after: State) -> Counts:
         from freqdp_db.methods.k_anonymity.release import summary
 
-        return {"made_alike": len(logged.first), **summary(before, after)}
+        return {"made_alike": len(logged.first), **summary(after)}
 
     def describe(self, drawn: int, counts: Counts) -> str:
         return (

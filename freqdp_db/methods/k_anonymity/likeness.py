@@ -83,7 +83,7 @@ def _typical_speed(offsets: Ints, x: Metres, y: Metres, at: Ints) -> float:
 
 
 @njit(nogil=True, cache=True)
-def place_at(first, last, x, y, at, when, i):  # type: ignore[no-untyped-def]
+def place_at(last, x, y, at, when, i):  # type: ignore[no-untyped-def]
     """Where a trajectory is at a time; i: a sample that is not later, or the first."""
     while i + 1 < last and at[i + 1] <= when:
         i += 1
@@ -102,7 +102,7 @@ def _at_shares(first, last, offsets, x, y, at, speed):  # type: ignore[no-untype
         for s in range(SHARES):
             when = begin + span * (s / (SHARES - 1))
             found[t - first, s, 0], found[t - first, s, 1], i = place_at(
-                offsets[t], offsets[t + 1], x, y, at, when, i
+                offsets[t + 1], x, y, at, when, i
             )
             found[t - first, s, 2] = when * speed
     return (found,)

@@ -115,9 +115,7 @@ def _places(offsets, x, y, at, pivot, member, pairs):  # type: ignore[no-untyped
             found_x[c], found_y[c] = x[pairs[c]], y[pairs[c]]
         else:
             when = _share_time(offsets, at, pivot, member, offsets[pivot] + c)
-            found_x[c], found_y[c], near = place_at(
-                offsets[member], offsets[member + 1], x, y, at, when, near
-            )
+            found_x[c], found_y[c], near = place_at(offsets[member + 1], x, y, at, when, near)
     return found_x, found_y
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Name, Number, Whole
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.places_and_times import Meet, MeetingPlace
@@ -83,3 +84,12 @@ class W4mOptions:
         "the samples that have no like in the other.",
         "lstd",
     )
+
+
+def require_enough(k: int, objects: int) -> None:
+    """Refuse to make more objects alike than there are."""
+    if k > objects:
+        raise BadInput(
+            f"--k {k} is more than the {objects:,} objects that there are",
+            remedy=f"choose --k of at most {objects:,}, or a dataset of more objects",
+        )

@@ -66,7 +66,7 @@ def _part_of(members: list[Ids], objects: int) -> Ids | None:
     return found
 
 
-def summary(before: State, after: State) -> Counts:
+def summary(after: State) -> Counts:
     """For the curator: how many groups, how large, and how coarse their areas are."""
     assert after.members is not None and after.areas is not None
     areas = after.areas

@@ -10,10 +10,9 @@ import numpy as np
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
-from freqdp_db.methods.k_anonymity.options import W4mOptions
+from freqdp_db.methods.k_anonymity.options import W4mOptions, require_enough
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,7 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         )
 
     def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
-        if options.k > objects:
-            raise BadInput(
-                f"--k {options.k} is more than the {objects:,} objects that there are",
-                remedy=f"choose --k of at most {objects:,}, or a dataset of more objects",
-            )
+        require_enough(options.k, objects)
 
     def counts(self, drawn: Nothing, logged: W4mLog, before: State, after: State) -> Counts:
         sizes = np.diff(logged.offsets)

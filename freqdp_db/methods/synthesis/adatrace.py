@@ -80,7 +80,6 @@ class AdaTraceDraw:
 def totals(trips: CellTrips, grids: Grids) -> dict[str, Ints]:
     """The clipped sums; each moves by at most SCALE in L1 for one object."""
     cells, owner = SIDE * SIDE, owners(trips)
-    objects = len(trips.by_object) - 1
     lengths = np.diff(trips.offsets)
     of_sample = np.repeat(owner, lengths)
     trip_of_move, move = steps_of(trips)
@@ -89,10 +88,10 @@ def totals(trips: CellTrips, grids: Grids) -> dict[str, Ints]:
     length_class = np.searchsorted(STEP_EDGES[1:-1], lengths - 1, side="right")
     length = REACH_OF_DISTANCE[grids.zone_distance_class()[pair]] * STEP_CLASSES + length_class
     return {
-        "density": per_object(of_sample, trips.cells, cells, objects),
-        "moves": per_object(owner[trip_of_move], move, cells * HEADINGS, objects),
-        "pairs": per_object(owner, pair, cells * cells, objects),
-        "lengths": per_object(owner, length, REACHES * STEP_CLASSES, objects),
+        "density": per_object(of_sample, trips.cells, cells),
+        "moves": per_object(owner[trip_of_move], move, cells * HEADINGS),
+        "pairs": per_object(owner, pair, cells * cells),
+        "lengths": per_object(owner, length, REACHES * STEP_CLASSES),
     }
 
 

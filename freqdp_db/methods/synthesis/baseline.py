@@ -77,7 +77,7 @@ def cell_trips(trips: Trips, region: Region, side: int) -> CellTrips:
 
 
 @njit(nogil=True, cache=True)
-def whole_weights(counts_object, counts_at, counts, size, objects):  # type: ignore[no-untyped-def]
+def whole_weights(counts_object, counts_at, counts, size):  # type: ignore[no-untyped-def]
     """Sum over objects of floor(SCALE / |c|_1) * c; entries are sorted by object.
 
     One object moves the sum by at most SCALE in L1.
@@ -96,10 +96,10 @@ def whole_weights(counts_object, counts_at, counts, size, objects):  # type: ign
     return total
 
 
-def per_object(owner: Ints, entry: Ints, size: int, objects: int) -> Ints:
+def per_object(owner: Ints, entry: Ints, size: int) -> Ints:
     """The clipped sum of one count for each (object, entry) pair; repeats add up."""
     pairs, counts = np.unique(owner * size + entry, return_counts=True)
-    total: Ints = whole_weights(pairs // size, pairs % size, counts.astype(np.int64), size, objects)
+    total: Ints = whole_weights(pairs // size, pairs % size, counts.astype(np.int64), size)
     return total
 
 

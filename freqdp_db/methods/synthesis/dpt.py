@@ -90,7 +90,6 @@ def _level(trips: Trips) -> Ints:
 def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
     """The clipped sums at each height; each moves by at most SCALE in L1 for one object."""
     begin = sizes()
-    objects = trips.objects
     if len(trips) == 0:
         return tuple(np.zeros(b[-1], np.int64) for b in begin)  # type: ignore[return-value]
     level = _level(trips)
@@ -121,7 +120,7 @@ def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
     for height in range(HEIGHTS):
         owner = np.concatenate([pair[0] for pair in found[height]])
         entry = np.concatenate([pair[1] for pair in found[height]])
-        result.append(per_object(owner, entry, int(begin[height][-1]), objects))
+        result.append(per_object(owner, entry, int(begin[height][-1])))
     return result[0], result[1], result[2]
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeAlias, TypeVar
 
 from psycopg import sql
-from psycopg.abc import Params, Query
+from psycopg.abc import Params
 from psycopg.rows import class_row
 
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 
 T = TypeVar("T")
+Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
 
 
 def own(database: Database, name: str) -> sql.Identifier:

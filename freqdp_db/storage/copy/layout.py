@@ -179,14 +179,11 @@ def read_records(
 
 
 def read_arrays(
-    connection: psycopg.Connection[Any],
-    query: sql.Composable,
-    layout: Layout,
-    on_rows: Callable[[int], None] | None = None,
+    connection: psycopg.Connection[Any], query: sql.Composable, layout: Layout
 ) -> dict[str, NDArray[Any]]:
     """All rows of a query as one native array per column."""
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in layout.names}
-    for records in read_records(connection, query, layout, on_rows):
+    for records in read_records(connection, query, layout):
         for name in layout.names:
             column = records[name]
             parts[name].append(column.astype(column.dtype.newbyteorder("=")))

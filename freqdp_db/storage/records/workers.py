@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 import psycopg
@@ -138,14 +137,3 @@ class LifeLine:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-
-    def __enter__(self) -> LifeLine:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

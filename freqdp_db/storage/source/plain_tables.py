@@ -306,18 +306,23 @@ def _check_srid(raw: psycopg.Connection[Any], gis: str, srid: int) -> None:
         )
 
 
-def _check_columns(raw: psycopg.Connection[Any], table: PlainTable) -> None:
-    """Rows can be added only to a table that has our columns, in our types."""
-    found = dict(
+def column_types(raw: psycopg.Connection[Any], relation: tuple[str, str]) -> dict[str, str]:
+    """Names and types of a relation's columns; nothing if it is not there."""
+    return dict(
         raw.execute(
             "SELECT a.attname::text, t.typname::text FROM pg_catalog.pg_attribute a "
-            "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE a.attrelid = "
-            "(SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
-            "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s) "
-            "AND a.attnum > 0 AND NOT a.attisdropped",
-            table.relation,
+            "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
+            "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
+            relation,
         ).fetchall()
     )
+
+
+def _check_columns(raw: psycopg.Connection[Any], table: PlainTable) -> None:
+    """Rows can be added only to a table that has our columns, in our types."""
+    found = column_types(raw, table.relation)
     for column in table.columns:
         wanted = "geometry" if column.kind in ("point", "line") else column.kind
         if found.get(column.name) != wanted:

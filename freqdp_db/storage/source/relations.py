@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+from freqdp_db.storage.connection.login import may_use
 from freqdp_db.storage.connection.names import format_name, format_relation, parse_relation
 
 INTEGERS = {"int2", "int4", "int8"}
@@ -18,7 +19,7 @@ _DEGREES = ("--lon", "--lat"), "a number of degrees"
 
 _COLUMNS = sa.text(
     """
-    SELECT a.attname, t.typname, a.atttypmod, format_type(a.atttypid, a.atttypmod)
+    SELECT a.attname, t.typname, format_type(a.atttypid, a.atttypmod)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = CAST(:oid AS oid) AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
@@ -45,7 +46,6 @@ _ALIKE = sa.text(
 class RelationColumn:
     name: str
     type: str
-    typmod: int
     shown: str
     """The type as PostgreSQL writes it."""
 
@@ -84,11 +84,11 @@ class Mapping:
     filter: str | None
 
 
-def named_relation(connection: sa.Connection, text: str, option: str = "--from") -> Relation:
+def named_relation(connection: sa.Connection, text: str) -> Relation:
     """The relation as it was typed, if there is one, else as PostgreSQL would read it: as columns are."""
-    typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
+    typed, folded = (parse_relation(text, "--from", fold=fold) for fold in (False, True))
     there = connection.execute(_RELATION, {"schema": typed[0], "name": typed[1]}).first()
-    return find_relation(connection, *(folded if there is None else typed), option=option)
+    return find_relation(connection, *(folded if there is None else typed))
 
 
 def find_relation(
@@ -102,11 +102,8 @@ def find_relation(
             remedy=_alike(connection, schema, name)
             or f"check the name given with {option}; quote parts that hold capitals or dots",
         )
-    may_use = connection.execute(
-        sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
-    ).scalar()
     may_read = (
-        may_use
+        may_use(connection, schema)
         and connection.execute(
             sa.text("SELECT has_table_privilege(CAST(:oid AS oid), 'SELECT')"), {"oid": found.oid}
         ).scalar()
@@ -122,8 +119,7 @@ def find_relation(
             .as_string(),
         )
     columns = {
-        row[0]: RelationColumn(row[0], row[1], row[2], row[3])
-        for row in connection.execute(_COLUMNS, {"oid": found.oid})
+        row[0]: RelationColumn(*row) for row in connection.execute(_COLUMNS, {"oid": found.oid})
     }
     return Relation(schema, name, columns)
 

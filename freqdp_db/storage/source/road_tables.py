@@ -15,7 +15,13 @@ from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.connection.statements import listed, one_value
-from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, filling
+from freqdp_db.storage.source.plain_tables import (
+    Column,
+    Mode,
+    PlainTable,
+    column_types,
+    filling,
+)
 
 ROAD_COLUMNS = (
     Column("id", "int8", "Number of the road."),
@@ -113,7 +119,7 @@ def copy_roads(
     """Fill a roads table from an edge table; returns rows taken and rows that are no line."""
     raw = driver(connection)
     gis = postgis_schema(connection)
-    types = column_types(raw, origin)
+    types = edge_columns(raw, origin)
     chosen = choose_columns(origin, types, mapping)
     column = {name: sql.Identifier("e", found) for name, found in chosen.items()}
     in_gis = {name: sql.Identifier(gis, name) for name in _FUNCTIONS}
@@ -217,17 +223,9 @@ _FUNCTIONS = (
 )
 
 
-def column_types(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict[str, str]:
-    types = dict(
-        raw.execute(
-            "SELECT a.attname::text, t.typname::text FROM pg_catalog.pg_attribute a "
-            "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
-            "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
-            origin,
-        ).fetchall()
-    )
+def edge_columns(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict[str, str]:
+    """Names and types of an edge table's columns."""
+    types = column_types(raw, origin)
     if not types:
         raise NotFound(
             f"there is no table {format_relation(*origin)}",

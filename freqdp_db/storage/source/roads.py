@@ -16,7 +16,7 @@ from freqdp_db.storage.connection.engine import Connection, driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import Layout, read_arrays
-from freqdp_db.storage.source.road_tables import choose_columns, column_types, oneway_flag
+from freqdp_db.storage.source.road_tables import choose_columns, edge_columns, oneway_flag
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def read_roads(
     Where no column says `oneway`, pgRouting's `reverse_cost` does: below 0 there is no way back.
     """
     raw = driver(connection)
-    types = column_types(raw, relation)
+    types = edge_columns(raw, relation)
     chosen = choose_columns(relation, types, mapping)
     if types[chosen["geom"]] != "geometry":
         raise BadInput(
