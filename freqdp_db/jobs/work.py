@@ -33,15 +33,13 @@ class Done:
     note: str | None
 
 
-def perform(
-    database: Database, job: JobRow, worker_id: int, progress: Progress, gate: Gate
-) -> Done:
+def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> Done:
     """Do a job, from wherever an earlier attempt left it."""
     asked = parse(job.document)
     if job.release_id is not None:
         release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
     else:
-        release, resumed = _begin(database, job, worker_id, asked, progress)
+        release, resumed = _begin(database, job, asked, progress)
     try:
         if release.held and not asked.hold:
             gate(database, release, progress)
@@ -66,16 +64,16 @@ def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> Relea
 
 
 def _begin(
-    database: Database, job: JobRow, worker_id: int, asked: JobRequest, progress: Progress
+    database: Database, job: JobRow, asked: JobRequest, progress: Progress
 ) -> tuple[ReleaseRow, bool]:
     dataset = _dataset(database, job.dataset_id)
     if asked.rebuild and job.build_id is None:
         made = build(database, dataset, progress)
-        jobs.record_build(database, job.job_id, worker_id, made.build_id)
+        jobs.record_build(database, job, made.build_id)
         dataset = _dataset(database, job.dataset_id)
 
     def recorded(connection: Connection, release: ReleaseRow) -> None:
-        jobs.record_release(connection, database, job.job_id, worker_id, release.release_id)
+        jobs.record_release(connection, database, job, release.release_id)
 
     outcome = anonymize(
         database,

@@ -122,7 +122,7 @@ class Worker:
                 refused=fired.refused, next_at=fired.next_at)  # fmt: skip
         job = jobs.claim(self.database, worker_id, self.lease_s)
         if job is not None:
-            self._serve_job(job, worker_id)
+            self._serve_job(job)
             return True
         if once:
             return False
@@ -193,7 +193,7 @@ class Worker:
             self._listener.close()
         LOG.info("stop", **vars(self.served))
 
-    def _serve_job(self, job: JobRow, worker_id: int) -> None:
+    def _serve_job(self, job: JobRow) -> None:
         start = time.monotonic()
         LOG.info(
             "begin", job=job.job_id, attempt=job.attempts, taken_over=job.taken_over or None,
@@ -201,54 +201,47 @@ class Worker:
         )  # fmt: skip
         own = Database(self.database.conninfo, self.database.settings, f"worker job {job.job_id}")
         try:
-            end = self._attempt(own, job, worker_id)
+            end = self._attempt(own, job)
         finally:
             own.close()
         self._report(end)
         self.served.seconds += time.monotonic() - start
         LOG.info("end", job=job.job_id, seconds=round(time.monotonic() - start, 3))
 
-    def _attempt(self, own: Database, job: JobRow, worker_id: int) -> Callable[[], object]:
+    def _attempt(self, own: Database, job: JobRow) -> Callable[[], object]:
         """Do the job; returns what there is to report of it, to be called until it succeeds."""
         if job.cancelled:
-            return lambda: self._cancel(job, worker_id)
+            return lambda: self._cancel(job)
         if job.attempts > MAX_ATTEMPTS:
-            return self._ended(
-                job,
-                worker_id,
-                "failed",
-                f"given up after {MAX_ATTEMPTS} attempts; the last worker vanished",
-            )
+            what = f"given up after {MAX_ATTEMPTS} attempts; the last worker vanished"
+            return self._ended(job, "failed", what)
         progress = JobProgress()
-        pulse = Pulse(LifeLine(own, worker_id, job.job_id, self.lease_s), progress, self.lease_s)
+        pulse = Pulse(LifeLine(own, job, self.lease_s), progress, self.lease_s)
         try:
             with pulse:
                 self._pulse = pulse
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
                 with self.engine(own, progress):
-                    done = work.perform(own, job, worker_id, progress, self.gate)
+                    done = work.perform(own, job, progress, self.gate)
         except WorkInterrupted:
-            return self._interrupted(job, worker_id, pulse.reason)
+            return self._interrupted(job, pulse.reason)
         except FreqdpError as error:
-            return self._unsuccessful(job, worker_id, error)
+            return self._unsuccessful(job, error)
         except Exception as error:
             what = f"a fault in freqdp: {place_of(error)}"
-            return self._ended(job, worker_id, "failed", what)
+            return self._ended(job, "failed", what)
         finally:
             self._pulse = None
         LOG.info(
             "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=done.note,
             phases={name: round(seconds, 3) for name, seconds in progress.seconds.items()},
         )  # fmt: skip
-        return self._ended(
-            job, worker_id, "done", note=done.note, release_id=done.release.release_id
-        )
+        return self._ended(job, "done", note=done.note, release_id=done.release.release_id)
 
     def _ended(
         self,
         job: JobRow,
-        worker_id: int,
         state: str,
         error: str | None = None,
         *,
@@ -259,33 +252,23 @@ class Worker:
         if error is not None:
             LOG.warning(state, job=job.job_id, error=error)
         return lambda: jobs.finish(
-            self.database,
-            job.job_id,
-            worker_id,
-            state,
-            error=error,
-            note=note,
-            release_id=release_id,
+            self.database, job, state, error=error, note=note, release_id=release_id
         )
 
-    def _unsuccessful(
-        self, job: JobRow, worker_id: int, error: FreqdpError
-    ) -> Callable[[], object]:
+    def _unsuccessful(self, job: JobRow, error: FreqdpError) -> Callable[[], object]:
         """Try again later what can pass; say why about what cannot."""
         if not error.can_pass:
             if isinstance(error, BudgetExceeded) and job.schedule_id is not None:
                 self._end_schedule(job.schedule_id, error)
             state = "failed" if isinstance(error, VerificationFailed) else "refused"
-            return self._ended(job, worker_id, state, error.message)
+            return self._ended(job, state, error.message)
         if job.attempts >= MAX_ATTEMPTS:
             text = f"given up after {job.attempts} attempts: {error.message}"
-            return self._ended(job, worker_id, "failed", text)
+            return self._ended(job, "failed", text)
         self.served.put_off += 1
         seconds = back_off(job.attempts)
         LOG.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
-        return lambda: jobs.put_off(
-            self.database, job.job_id, worker_id, seconds, error=error.message, counted=True
-        )
+        return lambda: jobs.put_off(self.database, job, seconds, error=error.message, counted=True)
 
     def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
         def end() -> None:
@@ -295,28 +278,24 @@ class Worker:
         self._report(end)
         LOG.warning("schedule", schedule=schedule_id, refused=error.message)
 
-    def _interrupted(
-        self, job: JobRow, worker_id: int, reason: Reason | None
-    ) -> Callable[[], object]:
+    def _interrupted(self, job: JobRow, reason: Reason | None) -> Callable[[], object]:
         if reason is Reason.CANCELLED:
-            return lambda: self._cancel(job, worker_id)
+            return lambda: self._cancel(job)
         self.served.put_off += 1
         LOG.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
         # not counted: nothing is wrong with the job
-        return lambda: jobs.put_off(
-            self.database, job.job_id, worker_id, 0.0, error=None, counted=False
-        )
+        return lambda: jobs.put_off(self.database, job, 0.0, error=None, counted=False)
 
-    def _cancel(self, job: JobRow, worker_id: int) -> None:
+    def _cancel(self, job: JobRow) -> None:
         published = work.give_up(self.database, job)
         if published is None:
             self.served.cancelled += 1
             LOG.info("cancelled", job=job.job_id)
-            jobs.finish(self.database, job.job_id, worker_id, "cancelled")
+            jobs.finish(self.database, job, "cancelled")
         else:
             self.served.done += 1
             note = "was published before it could be cancelled"
-            jobs.finish(self.database, job.job_id, worker_id, "done", note=note)
+            jobs.finish(self.database, job, "done", note=note)
 
     def _report(self, report: Callable[[], object]) -> None:
         """Say it until it is heard; after the lease another worker finds out by itself."""

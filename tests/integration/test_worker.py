@@ -296,7 +296,7 @@ def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
         assert job is not None
         query(url, "UPDATE freqdp.job_queue SET worker_id = 2")
         with pytest.raises(Busy, match="taken over"):
-            perform(database, job, 1, Progress(), approve_within_limit)
+            perform(database, job, Progress(), approve_within_limit)
     assert spends(url) == 0 and query(url, "SELECT 1 FROM freqdp.release") == []
 
 

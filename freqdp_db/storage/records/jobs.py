@@ -39,7 +39,7 @@ FROM (
     ORDER BY q.due_at, q.job_id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
 ) chosen
 WHERE job_id = chosen.id
-RETURNING job_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
+RETURNING job_id, worker_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
     cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by
 """
 _MINE = sql.SQL("job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'")
@@ -50,6 +50,7 @@ class JobRow:
     """A job that a worker holds."""
 
     job_id: int
+    worker_id: int
     dataset_id: int
     schedule_id: int | None
     request: str
@@ -65,6 +66,10 @@ class JobRow:
         """What is asked for. Numbers are exact."""
         document: dict[str, Any] = from_json(self.request)
         return document
+
+    def holding(self, **values: Any) -> dict[str, Any]:
+        """Values of a statement about this job, if its worker still holds it (`_MINE`)."""
+        return {"job": self.job_id, "worker": self.worker_id, **values}
 
 
 @dataclass(frozen=True)
@@ -152,18 +157,18 @@ def seconds_to_next(database: Database) -> float | None:
 
 
 def record_release(
-    connection: Connection, database: Database, job_id: int, worker_id: int, release_id: int
+    connection: Connection, database: Database, job: JobRow, release_id: int
 ) -> None:
     """In the transaction that books the spend: one release a job, whoever carries it to its end."""
     done = driver(connection).execute(
         sql.SQL("UPDATE {queue} SET release_id = %(release)s WHERE {mine}").format(
             **_names(database)
         ),
-        {"job": job_id, "worker": worker_id, "release": release_id},
+        job.holding(release=release_id),
     )
     if done.rowcount != 1:
         raise Busy(
-            f"job {job_id} was taken over by another worker", remedy="that one goes on with it"
+            f"job {job.job_id} was taken over by another worker", remedy="that one goes on with it"
         )
 
 
@@ -177,20 +182,19 @@ def release_of(database: Database, job_id: int) -> int | None:
     return found
 
 
-def record_build(database: Database, job_id: int, worker_id: int, build_id: int) -> None:
+def record_build(database: Database, job: JobRow, build_id: int) -> None:
     with database.begin() as connection:
         driver(connection).execute(
             sql.SQL("UPDATE {queue} SET build_id = %(build)s WHERE {mine}").format(
                 **_names(database)
             ),
-            {"job": job_id, "worker": worker_id, "build": build_id},
+            job.holding(build=build_id),
         )
 
 
 def finish(
     database: Database,
-    job_id: int,
-    worker_id: int,
+    job: JobRow,
     state: str,
     *,
     error: str | None = None,
@@ -202,28 +206,20 @@ def finish(
         database,
         "state = %(state)s, ended_at = clock_timestamp(), error = %(error)s, note = %(note)s, "
         "release_id = coalesce(%(release)s, release_id)",
-        {"job": job_id, "worker": worker_id, "state": state, "error": error, "note": note,
-         "release": release_id},
-    )  # fmt: skip
+        job.holding(state=state, error=error, note=note, release=release_id),
+    )
 
 
 def put_off(
-    database: Database,
-    job_id: int,
-    worker_id: int,
-    seconds: float,
-    *,
-    error: str | None,
-    counted: bool,
+    database: Database, job: JobRow, seconds: float, *, error: str | None, counted: bool
 ) -> bool:
     """Give a job back, for any worker to begin in so many seconds; False if it is no longer ours."""
     return _leave(
         database,
         "state = 'waiting', error = coalesce(%(error)s, error), attempts = attempts - %(uncount)s, "
         "due_at = clock_timestamp() + %(seconds)s * interval '1 second'",
-        {"job": job_id, "worker": worker_id, "seconds": seconds, "error": error,
-         "uncount": 0 if counted else 1},
-    )  # fmt: skip
+        job.holding(seconds=seconds, error=error, uncount=0 if counted else 1),
+    )
 
 
 def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:

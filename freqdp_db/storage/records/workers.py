@@ -11,6 +11,7 @@ from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database, driver, translated
 from freqdp_db.storage.connection.statements import one_value, own, rows_as
+from freqdp_db.storage.records.jobs import JobRow
 
 _FORGET = "7 days"
 
@@ -94,9 +95,9 @@ class LifeLine:
     Autocommit: what it writes is seen at once, while the transactions of the work are open.
     """
 
-    def __init__(self, database: Database, worker_id: int, job_id: int, lease_s: float) -> None:
+    def __init__(self, database: Database, job: JobRow, lease_s: float) -> None:
         self._database = database
-        self._values = {"worker": worker_id, "job": job_id, "lease": lease_s}
+        self._values = job.holding(lease=lease_s)
         self._connection: psycopg.Connection[Any] | None = None
 
     def beat(self, step: PhaseProgress | None) -> Beat:
