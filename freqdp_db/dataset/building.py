@@ -18,7 +18,7 @@ from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import Findings, seen_times
 from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
 from freqdp_db.dataset.object_ranges import Read, place
-from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
 from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
 from freqdp_db.dataset.spread_building import make_spread
@@ -32,8 +32,6 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.records import builds
 from freqdp_db.storage.records.datasets import DatasetRow
-
-_WGS84 = 4326
 
 
 def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds.BuildRow:
@@ -152,9 +150,9 @@ def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    if raw.srid == _WGS84:
+    if raw.srid == WGS84:
         return utm_srid(rows.x, rows.y)
-    lon, lat = transform(raw, reference(database, _WGS84), rows.x, rows.y)
+    lon, lat = transform(raw, reference(database, WGS84), rows.x, rows.y)
     known = np.isfinite(lon) & np.isfinite(lat)
     if not known.any():
         raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")

@@ -15,14 +15,12 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.cleaning import REASONS
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at
-from freqdp_db.dataset.projection import ReferenceSystem, transform
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform
 from freqdp_db.errors import BadData
 from freqdp_db.search.grid import Frame
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.source.reference import definition_of
-
-_WGS84 = 4326
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def look(
 ) -> Findings:
     """Where and when a build lies, and what looks wrong. samples: how many each place has."""
     raw = reference(database, dataset.source_srid)
-    lon, lat = transform(raw, reference(database, _WGS84), *built.locations.in_source())
+    lon, lat = transform(raw, reference(database, WGS84), *built.locations.in_source())
     mapping = dataset.mapping
     return look_at(
         lon,

@@ -16,7 +16,7 @@ from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import SeenTimes, seen_times
 from freqdp_db.dataset.making import reference
 from freqdp_db.dataset.projection import ReferenceSystem, far_from, transform, zones_of
-from freqdp_db.dataset.reading import numbered_rows, read_columns
+from freqdp_db.dataset.reading import numbered_rows, open_source, read_columns
 from freqdp_db.dataset.snapping import GridCells
 from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
 from freqdp_db.methods.frequency.parts import Part
@@ -27,8 +27,6 @@ from freqdp_db.search.segments import distinct_segments
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records.build_parts import write_range
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.relations import find_relation
-from freqdp_db.storage.source.rows import SourceReader
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ def read_range(
     excluded: dict[str, int] = {}
     raw = reference(database, dataset.source_srid)
     with database.begin(snapshot=wanted.snapshot) as connection:
-        relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-        reader = SourceReader(connection, relation, dataset.mapping, limits)
+        reader = open_source(connection, dataset, limits)
         keys = reader.objects()
         with Progress().stage("read rows") as stage:
             rows, order, _ = numbered_rows(read_columns(reader, stage.advance), keys, reader)
@@ -93,20 +90,14 @@ def zones_seen(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> In
     return np.bincount(zones_of(_degrees(read, raw, degrees)[0]), minlength=61)[1:]
 
 
-def north_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> tuple[int, int]:
-    """How many rows are north of the equator, and how many there are."""
-    lat = _degrees(read, raw, degrees)[1]
-    return int(np.count_nonzero(lat >= 0)), len(lat)
+def north_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> int:
+    """How many rows are north of the equator."""
+    return int(np.count_nonzero(_degrees(read, raw, degrees)[1] >= 0))
 
 
 def far_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem, zone: int) -> int:
     """How many rows are too far from a zone."""
     return far_from(_degrees(read, raw, degrees)[0], zone)
-
-
-def samples_of(part: Part, places: int) -> Ints:
-    """How many samples each place has."""
-    return np.bincount(part.trajectories.location, minlength=places)
 
 
 def times_of(part: Part, read_at: datetime) -> SeenTimes | None:

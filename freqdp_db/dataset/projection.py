@@ -20,7 +20,7 @@ from freqdp_db.errors import BadData, BadInput
 _FAR_DEGREES = 6.0
 _FAR_SHARE = 0.05
 _CHUNK = 1 << 19
-_WGS84 = 4326
+WGS84 = 4326
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def transform(
 
 def from_lon_lat(plane: ReferenceSystem, lon: Metres, lat: Metres) -> tuple[Metres, Metres]:
     """Positions in degrees as places in metres of the plane."""
-    return transform(ReferenceSystem(_WGS84, pyproj.CRS.from_epsg(_WGS84)), plane, lon, lat)
+    return transform(ReferenceSystem(WGS84, pyproj.CRS.from_epsg(WGS84)), plane, lon, lat)
 
 
 def to_source(build: Build, x: Metres, y: Metres) -> tuple[Metres, Metres]:

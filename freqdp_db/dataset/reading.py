@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.source.relations import check_mapping, find_relation
 from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_anchors
-
-_WGS84 = 4326
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,7 @@ class Source:
 def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> Source:
     snap = Snap.parse(dataset.snap)
     with database.begin(snapshot=True) as connection:
-        relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-        check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
-        reader = SourceReader(connection, relation, dataset.mapping)
+        reader = open_source(connection, dataset)
         snapshot_at = reader.taken_at()
         with progress.stage("count rows") as stage:
             counts = reader.count()
@@ -67,6 +64,15 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
         anchors=anchors,
         epoch_unit=epoch_unit,
     )
+
+
+def open_source(
+    connection: Connection, dataset: DatasetRow, objects: tuple[str, str] | None = None
+) -> SourceReader:
+    """A dataset's relation as it is now, if it still has the columns; objects: only those."""
+    relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
+    check_mapping(relation, dataset.mapping, projected=dataset.source_srid != WGS84)
+    return SourceReader(connection, relation, dataset.mapping, objects)
 
 
 def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:

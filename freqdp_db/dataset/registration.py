@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
 from freqdp_db.dataset.limits import parse_limit
-from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
@@ -28,7 +28,6 @@ from freqdp_db.storage.source.timezones import require_timezone
 DEFAULT_BUDGET = "10"
 MAX_BUDGET = Decimal(1_000_000)
 DEFAULT_SNAP = "grid:100"
-_WGS84 = 4326
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def _source_srid(
     if wanted.x is not None and wanted.srid is not None:
         return wanted.srid
     if mapping.geom is None:
-        return _WGS84
+        return WGS84
     declared = geometry_srid(relation.columns[mapping.geom])
     if declared:
         return declared

@@ -42,14 +42,13 @@ from freqdp_db.dataset.object_ranges import (
     place,
     places_of,
     read_range,
-    samples_of,
     times_of,
     used_of,
     write_filed,
     zones_seen,
 )
-from freqdp_db.dataset.projection import ReferenceSystem, require_near, transform, utm_of
-from freqdp_db.dataset.reading import refuse_unreadable
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, require_near, transform, utm_of
+from freqdp_db.dataset.reading import open_source, refuse_unreadable
 from freqdp_db.dataset.snapping import Snap, merge_cells
 from freqdp_db.dataset.writing import write_small
 from freqdp_db.engines.held import Held, PerRange, Workers
@@ -63,10 +62,7 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records import build_parts
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.relations import check_mapping, find_relation
-from freqdp_db.storage.source.rows import RowCounts, SourceReader
-
-_WGS84 = 4326
+from freqdp_db.storage.source.rows import RowCounts
 
 
 def make_spread(
@@ -105,9 +101,8 @@ def make_spread(
                 start(write_small, database, number_, built, keys, tf, places, grid)
                 build_parts.finish_large(database, number_)
         hashed = fingerprint(dataset, built, keys, _columns(parts))
-        samples = add(list(parts.each(samples_of, len(built.locations))))
         times = reduce(operator.add, filter(None, parts.each(times_of, taken_at)))
-        findings = look(database, dataset, built, samples, times, epoch_unit=None)
+        findings = look(database, dataset, built, used, times, epoch_unit=None)
     return Made(built, taken_at, counts.rows, excluded, segments, frame, hashed, findings)
 
 
@@ -119,9 +114,7 @@ def _read(
     progress: Progress,
 ) -> tuple[RowCounts, datetime, Held]:
     """Count the source, cut its objects into ranges by their rows, and have these read."""
-    relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-    check_mapping(relation, dataset.mapping, projected=dataset.source_srid != _WGS84)
-    reader = SourceReader(connection, relation, dataset.mapping)
+    reader = open_source(connection, dataset)
     if reader.epoch:
         raise BadInput(
             "--engine dask cannot build from epoch numbers: whether they are seconds or milliseconds "
@@ -200,13 +193,13 @@ def _choose_srid(database: Database, raw: ReferenceSystem, parts: Held) -> int:
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    degrees = reference(database, _WGS84)
+    degrees = reference(database, WGS84)
     seen = add(list(parts.each(zones_seen, raw, degrees)))
     rows = int(seen.sum())
     if rows == 0:
         raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")
     zone = _middle(np.arange(1, 61), seen)
-    north, _ = map(sum, zip(*parts.each(north_of, raw, degrees), strict=True))
+    north = sum(parts.each(north_of, raw, degrees))
     require_near(sum(parts.each(far_of, raw, degrees, zone)), rows)
     northern = bool(_middle(np.array([0, 1]), np.array([rows - north, north])))
     return utm_of(zone, northern=northern)

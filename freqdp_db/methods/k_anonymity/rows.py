@@ -14,6 +14,7 @@ from freqdp_db.methods.contract import State
 from freqdp_db.methods.k_anonymity.boxes import Boxes, first_boxes
 from freqdp_db.methods.k_anonymity.greedy import Merges, Shaping, group_rows
 from freqdp_db.methods.k_anonymity.options import GloveOptions
+from freqdp_db.methods.unlinking.trips import samples_of
 
 _ROOM = 3
 """Two groups of fewer than k merge, and fewer than k may join them: never more than so many k."""
@@ -59,8 +60,7 @@ def _window(at: Ints, first: Ints, last: Ints, options: GloveOptions) -> Ints:
 
 def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> SampleRuns:
     side = state.trajectories
-    offsets = offsets_from(last - first + 1)
-    samples = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets))
+    offsets, samples = samples_of(first, last)
     runs = Trajectories(offsets, side.location[samples], side.at[samples], side.at[first])
     return SampleRuns(
         first,

@@ -21,7 +21,7 @@ Guarantee: epsilon-DP, by composition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -32,6 +32,7 @@ from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     SPEED_M_PER_S,
     CellTrips,
+    NoisyDraw,
     cell_trips,
     noisy_sum,
     owners,
@@ -65,16 +66,12 @@ CUT_FACTOR = 5
 
 
 @dataclass(frozen=True)
-class AdaTraceDraw:
+class AdaTraceDraw(NoisyDraw):
     density: Ints
     moves: Ints
     pairs: Ints
     lengths: Ints
     seed: Ints
-
-    def __len__(self) -> int:
-        """How many noisy numbers."""
-        return sum(len(getattr(self, f.name)) for f in fields(self)) - len(self.seed)
 
 
 def totals(trips: CellTrips, grids: Grids) -> dict[str, Ints]:

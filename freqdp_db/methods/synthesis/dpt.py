@@ -19,7 +19,7 @@ Guarantee: epsilon-DP, by composition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -32,6 +32,7 @@ from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     SPEED_M_PER_S,
+    NoisyDraw,
     cell_trips,
     noisy_sum,
     owners,
@@ -54,17 +55,13 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class DptDraw:
+class DptDraw(NoisyDraw):
     """Noisy counts of the trees, grid after grid in one column."""
 
     starts: Ints
     moves: Ints
     turns: Ints
     seed: Ints
-
-    def __len__(self) -> int:
-        """How many noisy numbers."""
-        return sum(len(getattr(self, f.name)) for f in fields(self)) - len(self.seed)
 
 
 def sizes() -> tuple[Ints, Ints, Ints]:

@@ -81,15 +81,11 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         from freqdp_db.methods.unlinking.swap import groups_in_result, swapped_trajectories
 
         swapped, source = swapped_trajectories(state.trajectories, drawn)
-        owner = state.owners()[source]
-        if len(logged.dropped):
-            # whoever never meets is whole, and alone in a trajectory
-            keep = np.ones(len(swapped), np.bool_)
-            keep[logged.dropped] = False
-            kept = keep[swapped.owner]
-            swapped, owner = swapped.where(kept), owner[kept]
-        groups = groups_in_result(state, drawn, logged)
-        return replace(state, trajectories=swapped, owner=owner, groups=groups)
+        # whoever never meets is whole, and alone in a trajectory
+        kept = ~np.isin(swapped.owner, logged.dropped)
+        groups = groups_in_result(drawn, source, kept)
+        owner = state.owners()[source[kept]]
+        return replace(state, trajectories=swapped.where(kept), owner=owner, groups=groups)
 
     def check(
         self,

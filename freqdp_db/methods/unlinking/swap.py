@@ -18,7 +18,7 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.unlinking.meetings import last_in_trajectory
-from freqdp_db.methods.unlinking.steps import SwapDraw, SwapLog
+from freqdp_db.methods.unlinking.steps import SwapDraw
 
 
 def swapped_trajectories(trajectories: Trajectories, draw: SwapDraw) -> tuple[Trajectories, Ints]:
@@ -59,14 +59,13 @@ def _follow(first, last, begins, following):  # type: ignore[no-untyped-def]
     return lengths, source
 
 
-def groups_in_result(state: State, draw: SwapDraw, log: SwapLog) -> Groups:
-    """The groups by positions in the step's result: where identities may have changed in it."""
-    swapped, source = swapped_trajectories(state.trajectories, draw)
+def groups_in_result(draw: SwapDraw, source: Ints, kept: Flags) -> Groups:
+    """The groups by positions in the step's result: where identities may have changed in it.
+
+    source: where each swapped sample stood; kept: whether it is in the result.
+    """
     position = np.empty(len(source), np.int64)
-    position[source] = np.arange(len(source))
-    if len(log.dropped):
-        gone = np.isin(swapped.owner, log.dropped)
-        position = np.where(gone, -1, np.cumsum(~gone) - 1)[position]
+    position[source] = np.where(kept, np.cumsum(kept) - 1, -1)
     return draw.groups.moved(position)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.ragged import offsets_from, within
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 
@@ -75,7 +75,7 @@ def find_stays(trajectories: Trajectories, places: Locations, rule: StayRule) ->
 def find_trips(trajectories: Trajectories, places: Locations, rule: StayRule) -> TripRuns:
     """Runs of samples between stays and gaps; a stay is part of none."""
     moving = ~find_stays(trajectories, places, rule)
-    owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), trajectories.lengths)
+    owner = trajectories.owner
     begins = moving.copy()
     begins[1:] &= (
         ~moving[:-1] | (owner[1:] != owner[:-1]) | (np.diff(trajectories.at) > rule.gap_us)
@@ -87,7 +87,6 @@ def find_trips(trajectories: Trajectories, places: Locations, rule: StayRule) ->
 
 
 def samples_of(first: Ints, last: Ints) -> tuple[Ints, Ints]:
-    """All samples of these runs, one after the other, and their offsets."""
+    """The offsets of these runs, one after the other, and all their samples."""
     offsets = offsets_from(last - first + 1)
-    rows = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets))
-    return offsets, rows
+    return offsets, within(offsets) + np.repeat(first, np.diff(offsets))

@@ -36,12 +36,11 @@ def wkb_boxes(areas: ReadAreas) -> NDArray[Any]:
     return boxes
 
 
-def arrow_boxes(areas: ReadAreas) -> Any:
-    """As a binary column."""
-    boxes = wkb_boxes(areas)
-    ends = np.arange(len(boxes) + 1, dtype=np.int32) * _WKB_BOX.itemsize
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(boxes.tobytes())]
-    return pa.Array.from_buffers(pa.binary(), len(boxes), buffers)
+def arrow_bytes(records: NDArray[Any]) -> Any:
+    """Records of one width as a binary column."""
+    ends = np.arange(len(records) + 1, dtype=np.int32) * records.itemsize
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(records.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(records), buffers)
 
 
 def gpkg_boxes(areas: ReadAreas, srid: int) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.documents import Document
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
-from freqdp_db.release.export.areas import arrow_boxes
+from freqdp_db.release.export.areas import arrow_bytes, wkb_boxes
 from freqdp_db.release.export.gpkg import write_gpkg
 from freqdp_db.release.export.moments import iso_times
 from freqdp_db.release.export.notice import readme, why_not_granted
@@ -219,10 +219,10 @@ def _write_geoparquet(
                 pa.array(samples.trajectory_id),
                 pa.array(samples.seq.astype(np.int32)),
                 pa.array(samples.at_us).view(moment),
-                _wkb_points(samples.x, samples.y),
+                arrow_bytes(_wkb_points(samples.x, samples.y)),
             ]
             if (areas := samples.areas) is not None:
-                columns.append(arrow_boxes(areas))
+                columns.append(arrow_bytes(wkb_boxes(areas)))
                 columns += [pa.array(t).view(moment) for t in (areas.begin_us, areas.end_us)]
             writer.write_batch(pa.record_batch(columns, schema=schema))
             rows += len(samples)
@@ -248,13 +248,10 @@ def _geo_metadata(extent: Extent, system: ReferenceSystem, areas: bool) -> dict[
     }
 
 
-def _wkb_points(x: NDArray[np.float64], y: NDArray[np.float64]) -> Any:
+def _wkb_points(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[Any]:
     points = np.empty(len(x), _WKB_POINT)
     points["order"], points["type"], points["x"], points["y"] = 1, 1, x, y
-    ends = np.arange(len(x) + 1, dtype=np.int32) * _WKB_POINT.itemsize
-    return pa.Array.from_buffers(
-        pa.binary(), len(x), [None, pa.py_buffer(ends), pa.py_buffer(points.tobytes())]
-    )
+    return points
 
 
 FORMATS = {

@@ -21,7 +21,7 @@ import pyproj
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.export.areas import GPKG_BOX, gpkg_boxes
@@ -33,7 +33,6 @@ from freqdp_db.storage.published.reading import Extent, ReleaseReader, Samples
 
 _APPLICATION_ID = 0x47504B47  # "GPKG"
 _VERSION = 10300
-_WGS84 = 4326
 
 # Header of a geometry: magic, version 0, flags, srs_id. Flag 1: little-endian; 2: an xy envelope.
 _NO_ENVELOPE, _XY_ENVELOPE = 0x01, 0x03
@@ -164,12 +163,12 @@ def _describe(
     file: sqlite3.Connection, layers: list[_Layer], extent: Extent, system: ReferenceSystem
 ) -> None:
     """The tables that say what is in the file."""
-    wgs84 = ReferenceSystem.parse(_WGS84, f"EPSG:{_WGS84}")
+    wgs84 = ReferenceSystem.parse(WGS84, f"EPSG:{WGS84}")
     systems = [
         ("Undefined Cartesian SRS", -1, "NONE", -1, "undefined", "undefined Cartesian"),
         ("Undefined geographic SRS", 0, "NONE", 0, "undefined", "undefined geographic"),
         _reference_row(wgs84),
-        *([] if system.srid == _WGS84 else [_reference_row(system)]),
+        *([] if system.srid == WGS84 else [_reference_row(system)]),
     ]
     file.executemany("INSERT INTO gpkg_spatial_ref_sys VALUES (?, ?, ?, ?, ?, ?)", systems)
     changed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
