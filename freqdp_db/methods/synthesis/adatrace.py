@@ -32,7 +32,6 @@ from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     SPEED_M_PER_S,
     CellTrips,
-    NoisyDraw,
     cell_trips,
     noisy_sum,
     owners,
@@ -51,6 +50,7 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     Grids,
 )
+from freqdp_db.methods.synthesis.noisy import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
 

@@ -27,14 +27,6 @@ SPEED_M_PER_S = 8.0
 """Neither published method has times: a public speed, and starts spread evenly."""
 
 
-class NoisyDraw:
-    """Columns of noisy numbers, and the seed of what is sampled from them."""
-
-    def __len__(self) -> int:
-        """How many noisy numbers."""
-        return sum(len(column) for name, column in vars(self).items() if name != "seed")
-
-
 @dataclass(frozen=True)
 class CellTrips:
     """Trips as sequences of cells of one square grid, filled along straight lines."""

@@ -32,7 +32,6 @@ from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     SPEED_M_PER_S,
-    NoisyDraw,
     cell_trips,
     noisy_sum,
     owners,
@@ -42,6 +41,7 @@ from freqdp_db.methods.synthesis.baseline import (
 )
 from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.layout import DAYPARTS, HEADING_X, HEADING_Y, HEADINGS, Grids
+from freqdp_db.methods.synthesis.noisy import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
 

@@ -22,7 +22,7 @@ from freqdp_db.methods.synthesis.layout import (
 )
 from freqdp_db.methods.synthesis.lengths import estimated_lengths, grid_points
 from freqdp_db.methods.synthesis.noisy import Noisy
-from freqdp_db.methods.synthesis.smoothing import shrunk, smoothed
+from freqdp_db.methods.synthesis.smoothing import likeliest, shrunk, smoothed
 
 _IPF_ROUNDS = 80
 _DIAGONAL = 0.3
@@ -116,13 +116,7 @@ def estimated_moves(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
     both = shrunk(((noisy_moves + back) / 2)[inside], sigma, prior[inside])
     differ = (noisy_moves - back)[inside] / 2
     # one width for all differences, in proportion to the sum
-    best, chosen = -np.inf, 0.0
-    for kappa in (0.02, 0.05, 0.1, 0.2, 0.4):
-        variance = (kappa * both) ** 2 + sigma**2
-        likely = -0.5 * float((np.log(variance) + differ**2 / variance).sum())
-        if likely > best:
-            best, chosen = likely, kappa
-    width2 = (chosen * both) ** 2
+    width2 = (likeliest((0.02, 0.05, 0.1, 0.2, 0.4), both, differ, sigma) * both) ** 2
     result = np.zeros_like(shape)
     result[inside] = np.maximum(both + differ * width2 / (width2 + sigma**2), 0.03 * both)
     return result
@@ -138,13 +132,8 @@ def estimated_ends(noisy: Noisy, grids: Grids, visits: Metres) -> tuple[Metres, 
         (origins + destinations) / 2, sigma, points, by_visits.astype(np.float64)
     ).counts
     differ = (origins - destinations) / 2
-    best, chosen = -np.inf, 0.0
-    for kappa in (0.01, 0.03, 0.1, 0.3):
-        variance = (kappa * mean) ** 2 + sigma**2
-        likely = -0.5 * float((np.log(variance) + differ**2 / variance).sum())
-        if likely > best:
-            best, chosen = likely, kappa
-    differ = differ * (chosen * mean) ** 2 / ((chosen * mean) ** 2 + sigma**2)
+    width2 = (likeliest((0.01, 0.03, 0.1, 0.3), mean, differ, sigma) * mean) ** 2
+    differ = differ * width2 / (width2 + sigma**2)
     return np.maximum(mean + differ, 0.03 * mean), np.maximum(mean - differ, 0.03 * mean)
 
 

@@ -22,8 +22,16 @@ from freqdp_db.methods.synthesis.plan import (
 from freqdp_db.methods.synthesis.public import Period, Region
 
 
+class NoisyDraw:
+    """Columns of noisy numbers, and the seed of what is sampled from them."""
+
+    def __len__(self) -> int:
+        """How many noisy numbers."""
+        return sum(len(column) for name, column in vars(self).items() if name != "seed")
+
+
 @dataclass(frozen=True)
-class Draw:
+class Draw(NoisyDraw):
     """Noisy sums in units of 1 / SCALE, by the names of the statistics; and 256 bits, 32 a word."""
 
     objects: Ints
@@ -45,10 +53,6 @@ class Draw:
     fine: Ints
     flows: Ints
     seed: Ints
-
-    def __len__(self) -> int:
-        """How many noisy numbers."""
-        return sum(len(getattr(self, field.name)) for field in fields(self)) - len(self.seed)
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -97,19 +97,24 @@ def _loss(noisy: Metres, sigma: float, g: Metres, away: Metres, pull: Metres) ->
     return float(((noisy - np.exp(g)) ** 2).sum() / (2 * sigma**2) + away @ pull / 2)
 
 
+def likeliest(kappas: tuple[float, ...], expected: Metres, off: Metres, sigma: float) -> float:
+    """The width, in proportion to what is expected, that makes it most likely to be off so far."""
+
+    def likely(kappa: float) -> float:
+        variance = (kappa * expected) ** 2 + sigma**2
+        return -0.5 * float((np.log(variance) + off**2 / variance).sum())
+
+    return max(kappas, key=likely)
+
+
 def shrunk(noisy: Metres, sigma: float, prior: Metres, least: float = 0.03) -> Metres:
     """Empirical Bayes, count by count: towards `prior` as far as the noise asks.
 
     The true count is taken as normal around the prior, with a width of kappa times the prior; kappa
     is the one that makes the noisy counts most likely.
     """
-    best, chosen = -math.inf, 1.0
-    for kappa in (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0):
-        variance = (kappa * prior) ** 2 + sigma**2
-        likely = -0.5 * float((np.log(variance) + (noisy - prior) ** 2 / variance).sum())
-        if likely > best:
-            best, chosen = likely, kappa
-    width2 = (chosen * prior) ** 2
+    kappas = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0)
+    width2 = (likeliest(kappas, prior, noisy - prior, sigma) * prior) ** 2
     result = prior + width2 / (width2 + sigma**2) * (noisy - prior)
     floored: Metres = np.maximum(result, least * prior)
     return floored
