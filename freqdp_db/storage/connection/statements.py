@@ -34,6 +34,26 @@ def in_range(column: str, ends: tuple[int | None, int | None]) -> list[sql.Compo
     ]
 
 
+def select_own(
+    database: Database,
+    name: str,
+    columns: Iterable[str],
+    *order: str,
+    part: tuple[int | None, int | None] = (None, None),
+    **equal: Any,
+) -> sql.Composed:
+    """Columns of a table of ours, of the rows with these values. part: of these trajectories."""
+    conditions: list[sql.Composable] = [
+        sql.SQL("{} = {}").format(sql.Identifier(column), value) for column, value in equal.items()
+    ]
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+        listed(columns),
+        own(database, name),
+        sql.SQL(" AND ").join(conditions + in_range("trajectory_id", part)),
+    )
+    return query + sql.SQL(" ORDER BY ") + listed(order) if order else query
+
+
 def as_written(connection: Connection) -> None:
     """In this transaction, scans give rows in the order in which they were written."""
     # one worker, and no joining of scans that run

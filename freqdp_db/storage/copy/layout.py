@@ -27,7 +27,7 @@ ColumnType = Literal[
 ]
 
 # What a column of this type is on the wire, big-endian; its width follows.
-_WIRE: dict[str, str] = {
+WIRE: dict[str, str] = {
     "int2": ">i2",
     "int4": ">i4",
     "int8": ">i8",
@@ -62,7 +62,7 @@ class Layout:
         self.columns = list(columns)
         fields: list[tuple[str, str]] = [("_count", ">i2")]
         for name, kind in self.columns:
-            fields += [(f"_len_{name}", ">i4"), (name, _WIRE[kind])]
+            fields += [(f"_len_{name}", ">i4"), (name, WIRE[kind])]
         self.dtype = np.dtype(fields)
         self._frame = np.zeros(1, self.dtype)
         self._frame["_count"] = len(self.columns)

@@ -21,7 +21,7 @@ from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
 from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
 from freqdp_db.storage.connection.locks import is_free, limit_waiting
-from freqdp_db.storage.connection.statements import as_written, listed, one_value, own
+from freqdp_db.storage.connection.statements import as_written, listed, one_value, own, select_own
 from freqdp_db.storage.copy.layout import Layout, point_coordinates, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
@@ -234,13 +234,9 @@ def load_trajectories(
     layout = Layout(
         [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
     )
-    query = sql.SQL("SELECT {} FROM {} WHERE build_id = {}").format(
-        listed(layout.names),
-        own(database, "sample"),
-        sql.Literal(build.build_id),
+    query = select_own(
+        database, "sample", layout.names, part=part or (None, None), build_id=build.build_id
     )
-    if part is not None:
-        query += sql.SQL(" AND trajectory_id >= {} AND trajectory_id < {}").format(*part)
     rows = read_arrays(driver(connection), query, layout)
     owner, seq = rows["trajectory_id"], rows["seq"]
     following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
@@ -255,8 +251,8 @@ def load_trajectories(
 def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
     """Where each trajectory's samples begin among all."""
     layout = Layout([("samples", "int4")])
-    query = sql.SQL("SELECT samples FROM {} WHERE build_id = {} ORDER BY trajectory_id").format(
-        own(database, "trajectory"), sql.Literal(build.build_id)
+    query = select_own(
+        database, "trajectory", layout.names, "trajectory_id", build_id=build.build_id
     )
     return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
 
@@ -264,9 +260,7 @@ def load_offsets(connection: sa.Connection, database: Database, build: BuildRow)
 def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
     """The locations of a build in metres, and in the source's SRID."""
     layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
-    query = sql.SQL(
-        "SELECT x_m, y_m, geom FROM {} WHERE build_id = {} ORDER BY location_id"
-    ).format(own(database, "location"), sql.Literal(build.build_id))
+    query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
     rows = read_arrays(driver(connection), query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
 

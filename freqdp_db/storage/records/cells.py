@@ -16,7 +16,7 @@ from psycopg import sql
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.statements import listed, own
+from freqdp_db.storage.connection.statements import listed, own, select_own
 from freqdp_db.storage.copy.layout import ColumnType, Layout, read_arrays
 
 _BOX = ("x_min", "y_min", "x_max", "y_max")
@@ -54,11 +54,7 @@ def all_cells(connection: sa.Connection, database: Database, build_id: int) -> C
     """The directory of a build's grid: what a search keeps in memory to page the segments by."""
     boxes: list[tuple[str, ColumnType]] = [(p + n, "float8") for p in ("", "tree_") for n in _BOX]
     layout = Layout([("cell_id", "int8"), ("segments", "int4"), *boxes])
-    query = sql.SQL("SELECT {} FROM {} WHERE build_id = {} ORDER BY cell_id").format(
-        listed(layout.names),
-        own(database, "grid_cell"),
-        sql.Literal(build_id),
-    )
+    query = select_own(database, "grid_cell", layout.names, "cell_id", build_id=build_id)
     rows = read_arrays(driver(connection), query, layout)
     return Cells(rows["cell_id"], rows["segments"], _stack(rows, ""), _stack(rows, "tree_"))
 

@@ -16,17 +16,17 @@ from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTar
 from freqdp_db.engines.held import as_kept
 from freqdp_db.engines.spread import SpreadEdits
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.connection.statements import in_range, listed, own
+from freqdp_db.storage.connection.statements import own, select_own
 from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
 from freqdp_db.storage.copy.wire import decode_runs, encode_runs
 
 Part: TypeAlias = Literal["draw", "log"]
 _OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
-_TARGETS: dict[type, tuple[str, Layout, str]] = {
+_TARGETS: dict[type, tuple[str, Layout, tuple[str, ...]]] = {
     TfTargets: (
         "tf_target",
         Layout([("location_id", "int4"), ("tf", "int4"), ("target", "int4")]),
-        "location_id",
+        ("location_id",),
     ),
     PfTargets: (
         "pf_target",
@@ -40,7 +40,7 @@ _TARGETS: dict[type, tuple[str, Layout, str]] = {
                 ("target", "int4"),
             ]
         ),
-        "trajectory_id, rank",
+        ("trajectory_id", "rank"),
     ),
 }
 """Table, columns in the order of the fields, and the order of rows."""
@@ -99,7 +99,7 @@ def load_columns(
         return load_edits(connection, database, release_id, step)
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
-        query = _of_step(database, name, layout.names, release_id, step, order)
+        query = select_own(database, name, layout.names, *order, release_id=release_id, step=step)
         found = read_arrays(raw, query, layout)
         return kind(*(found[column] for column in layout.names))
     parts: dict[str, list[Any]] = {field.name: [] for field in fields(kind)}
@@ -127,30 +127,6 @@ def load_edits(
     return Edits(*(_runs(connection, database, release_id, step, o, part) for o in ("d", "i")))
 
 
-def _of_step(
-    database: Database,
-    name: str,
-    columns: list[str],
-    release_id: int,
-    step: int,
-    order: str,
-    operation: str | None = None,
-    part: tuple[int | None, int | None] = (None, None),
-) -> sql.Composed:
-    conditions = [
-        sql.SQL("release_id = {} AND step = {}").format(release_id, step),
-        *in_range("trajectory_id", part),
-    ]
-    if operation is not None:
-        conditions.append(sql.SQL("operation = {}").format(operation))
-    return sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
-        listed(columns),
-        own(database, name),
-        sql.SQL(" AND ").join(conditions),
-        sql.SQL(order),
-    )
-
-
 def _runs(
     connection: Connection,
     database: Database,
@@ -159,8 +135,8 @@ def _runs(
     operation: Operation,
     part: tuple[int | None, int | None],
 ) -> EditRuns:
-    query = _of_step(
-        database, "edit_run", _RUN_COLUMNS, release_id, step, "trajectory_id, location_id",
-        operation, part,
+    query = select_own(
+        database, "edit_run", _RUN_COLUMNS, "trajectory_id", "location_id",
+        part=part, release_id=release_id, step=step, operation=operation,
     )  # fmt: skip
     return decode_runs(list(copy_bytes(driver(connection), query)), operation)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
-from psycopg import sql
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.connection.statements import listed, own
+from freqdp_db.storage.connection.statements import own, select_own
 from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 
@@ -184,10 +183,6 @@ def commit_draw(
 
 def load_key(connection: Connection, database: Database, release_id: int) -> Ints:
     """Released id of every trajectory; empty before the first draw is committed."""
-    query = sql.SQL("SELECT {} FROM {} WHERE release_id = {} ORDER BY trajectory_id").format(
-        listed(_KEY.names),
-        own(database, "release_key"),
-        sql.Literal(release_id),
-    )
+    query = select_own(database, "release_key", _KEY.names, "trajectory_id", release_id=release_id)
     ids: Ints = read_arrays(driver(connection), query, _KEY)["released_id"]
     return ids

@@ -19,7 +19,13 @@ from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
-from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US, Layout, point_bytes, write_records
+from freqdp_db.storage.copy.layout import (
+    POSTGRES_EPOCH_US,
+    WIRE,
+    Layout,
+    point_bytes,
+    write_records,
+)
 
 T = TypeVar("T")
 Mode = Literal["create", "replace", "append"]
@@ -28,8 +34,6 @@ Chunk = Mapping[str, NDArray[Any]]
 """Columns by name. Times are microseconds since 1970 UTC; a point is an (n, 2) array."""
 
 _NO_TIME = np.iinfo(np.int64).min
-_FIXED: dict[str, str] = {"int4": ">i4", "int8": ">i8", "float8": ">f8", "timestamptz": ">i8"}
-_POINT_BYTES = 25
 
 
 @dataclass(frozen=True)
@@ -196,12 +200,7 @@ def _encode_ragged(
     fields: list[tuple[str, str]] = [("_count", ">i2")]
     for column in table.columns:
         wire = values[column.name][0]
-        shape = _FIXED.get(column.kind)
-        if column.kind == "text":
-            shape = f"V{wire.dtype.itemsize}"
-        elif column.kind == "point":
-            shape = f"V{_POINT_BYTES}"
-        assert shape is not None, column.kind
+        shape = f"V{wire.dtype.itemsize}" if column.kind == "text" else WIRE[column.kind]
         fields += [(f"_len_{column.name}", ">i4"), (column.name, shape)]
     dtype = np.dtype(fields)
     rows = len(next(iter(values.values()))[0])
