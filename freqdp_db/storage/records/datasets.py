@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any
 
@@ -61,29 +61,17 @@ def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
 
 
 def _row(row: Any) -> DatasetRow:
-    return DatasetRow(
-        dataset_id=row.dataset_id,
-        name=row.name,
-        account_id=row.account_id,
-        source_schema=row.source_schema,
-        source_relation=row.source_relation,
-        mapping=Mapping(
-            object=row.object_column,
-            time=row.time_column,
-            geom=row.geom_column,
-            lon=row.lon_column,
-            lat=row.lat_column,
-            timezone=row.timezone,
-            filter=row.filter,
-        ),
-        source_srid=row.source_srid,
-        srid=row.srid,
-        snap=row.snap,
-        current_build=row.current_build,
-        region=row.region,
-        period=row.period,
-        max_exposure=row.max_exposure,
+    mapping = Mapping(
+        object=row.object_column,
+        time=row.time_column,
+        geom=row.geom_column,
+        lon=row.lon_column,
+        lat=row.lat_column,
+        timezone=row.timezone,
+        filter=row.filter,
     )
+    others = {f.name: getattr(row, f.name) for f in fields(DatasetRow) if f.name != "mapping"}
+    return DatasetRow(mapping=mapping, **others)
 
 
 def _living(database: Database, **values: Any) -> list[DatasetRow]:
