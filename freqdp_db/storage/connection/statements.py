@@ -61,6 +61,15 @@ def as_written(connection: Connection) -> None:
     driver(connection).execute("SET LOCAL max_parallel_workers_per_gather = 0")
 
 
+def comment_on(
+    connection: Connection, kind: LiteralString, target: sql.Identifier, text: str
+) -> None:
+    """Say what a TABLE, a VIEW or a COLUMN is."""
+    driver(connection).execute(
+        sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), target, text)
+    )
+
+
 def one_value(connection: Connection, query: Query, values: Params | None = None) -> Any:
     """Of a query that always gives a row: its first column."""
     row = driver(connection).execute(query, values).fetchone()

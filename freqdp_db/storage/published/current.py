@@ -9,8 +9,8 @@ from psycopg import sql
 from freqdp_db.errors import AlreadyExists, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.connection.statements import listed
-from freqdp_db.storage.published.relations import PARTS, columns_of, role_exists
+from freqdp_db.storage.connection.statements import comment_on, listed
+from freqdp_db.storage.published.relations import PARTS, columns_of, let_analysts_read
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 
@@ -97,7 +97,7 @@ def _point_at(
     connection: Connection, database: Database, name: str, relation: str, what: str
 ) -> None:
     """Let a view show this relation; if there is none, there is no view."""
-    raw, schema = driver(connection), database.settings.release_schema
+    schema = database.settings.release_schema
     view = sql.Identifier(schema, name)
     before, now = (list(columns_of(connection, (schema, r)).items()) for r in (name, relation))
     if not now:
@@ -108,18 +108,16 @@ def _point_at(
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, view)
     shown = listed(column for column, _ in now)
-    raw.execute(
+    driver(connection).execute(
         sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
             view, shown, sql.Identifier(schema, relation)
         )
     )
     if not replaced:
         hand_over(connection, database, view)
-        if role_exists(connection, database, "analyst"):
-            analyst = sql.Identifier(database.settings.role("analyst"))
-            raw.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(view, analyst))
+        let_analysts_read(connection, database, name)
     _comment_columns(connection, schema, name, relation)
-    raw.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(view, sql.Literal(what)))
+    comment_on(connection, "VIEW", view, what)
 
 
 def _comment_columns(connection: Connection, schema: str, view: str, release: str) -> None:
@@ -133,26 +131,18 @@ def _comment_columns(connection: Connection, schema: str, view: str, release: st
         {"schema": schema, "release": release},
     ).all()
     for column, text in rows:
-        driver(connection).execute(
-            sql.SQL("COMMENT ON COLUMN {} IS {}").format(
-                sql.Identifier(schema, view, column), sql.Literal(text)
-            )
-        )
+        comment_on(connection, "COLUMN", sql.Identifier(schema, view, column), text)
 
 
-def current_of(connection: Connection, database: Database, release_id: int) -> set[str]:
-    """The names that the views over a release's dataset have or would have, as `dependants` writes."""
+def current_of(connection: Connection, database: Database, release_id: int) -> list[str]:
+    """The names that the views over a release's dataset have or would have."""
     datasets, releases = table(database, "dataset"), table(database, "release")
     name: str = connection.execute(
         sa.select(datasets.c.name)
         .join(releases, releases.c.dataset_id == datasets.c.dataset_id)
         .where(releases.c.release_id == release_id)
     ).scalar_one()
-    return {
-        str(connection.execute(sa.select(sa.func.format("%I.%I", schema, view))).scalar_one())
-        for schema in (database.settings.release_schema,)
-        for view in current_names(name).values()
-    }
+    return list(current_names(name).values())
 
 
 def _drop(connection: Connection, view: sql.Identifier) -> None:

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from psycopg import sql
 
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.published.current import show_newest
-from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
+from freqdp_db.storage.published.relations import PARTS, let_analysts_read, relation_exists
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patiently
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
 
 def grant_to_analysts(connection: Connection, database: Database, name: str) -> None:
-    """Let analysts read all parts of a release that are there, if there is a role of analysts."""
-    if not role_exists(connection, database, "analyst"):
-        return
-    schema, analyst = database.settings.release_schema, database.settings.role("analyst")
+    """Let analysts read all parts of a release that are there."""
     for part in PARTS:
-        if relation_exists(connection, schema, name + part):
-            driver(connection).execute(
-                sql.SQL("GRANT SELECT ON {} TO {}").format(
-                    sql.Identifier(schema, name + part), sql.Identifier(analyst)
-                )
-            )
+        if relation_exists(connection, database.settings.release_schema, name + part):
+            let_analysts_read(connection, database, name + part)
 
 
 def approve_release(database: Database, release: ReleaseRow) -> None:

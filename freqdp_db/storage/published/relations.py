@@ -85,3 +85,14 @@ def role_exists(connection: Connection, database: Database, kind: str) -> bool:
         {"role": database.settings.role(kind)},
     )
     return found.scalar() is not None
+
+
+def let_analysts_read(connection: Connection, database: Database, relation: str) -> None:
+    """Grant a relation of the release schema to analysts, if there is a role of analysts."""
+    if role_exists(connection, database, "analyst"):
+        driver(connection).execute(
+            sql.SQL("GRANT SELECT ON {} TO {}").format(
+                sql.Identifier(database.settings.release_schema, relation),
+                sql.Identifier(database.settings.role("analyst")),
+            )
+        )

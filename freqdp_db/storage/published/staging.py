@@ -16,7 +16,7 @@ from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
 from freqdp_db.storage.connection.locks import is_free, limit_waiting
 from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
-from freqdp_db.storage.connection.statements import listed
+from freqdp_db.storage.connection.statements import comment_on, listed
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
 from freqdp_db.storage.published.granting import grant_to_analysts
@@ -245,15 +245,8 @@ def _publish_once(
             final = name if kind == "points" else f"{name}_line"
             if kind == "trip" or (kind == "points" and column and column not in present):
                 continue
-            raw.execute(
-                sql.SQL("COMMENT ON {} {} IS {}").format(
-                    sql.SQL("COLUMN" if column else "TABLE"),
-                    sql.Identifier(released, final, column)
-                    if column
-                    else sql.Identifier(released, final),
-                    sql.Literal(comment),
-                )
-            )
+            named = (released, final, column) if column else (released, final)
+            comment_on(connection, "COLUMN" if column else "TABLE", sql.Identifier(*named), comment)
         published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
         connection.execute(
             sa.insert(table(database, "catalog", released=True)).values(

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
+from freqdp_db.storage.connection.statements import comment_on
 from freqdp_db.storage.schema.grants import hand_over
 
 _PART = "_trip"
@@ -77,14 +78,14 @@ FROM trip
 
 def show_trips(connection: Connection, database: Database, name: str, srid: int, what: str) -> None:
     """Make the view of a release that has just been published, in the same transaction."""
-    schema, raw = database.settings.release_schema, driver(connection)
+    schema = database.settings.release_schema
     view, postgis = sql.Identifier(schema, name + _PART), postgis_schema(connection)
     functions = {
         "make_line": "st_makeline", "length": "st_length", "geography": "geography",
         "transform": "st_transform", "start_point": "st_startpoint", "end_point": "st_endpoint",
     }  # fmt: skip
 
-    raw.execute(
+    driver(connection).execute(
         sql.SQL(_VIEW).format(
             view=view,
             points=sql.Identifier(schema, name),
@@ -97,10 +98,6 @@ def show_trips(connection: Connection, database: Database, name: str, srid: int,
     )
     hand_over(connection, database, view)
     comment = f"{what} A line for each trip, between stays or gaps of {REST}."
-    raw.execute(sql.SQL("COMMENT ON VIEW {} IS {}").format(view, sql.Literal(comment)))
+    comment_on(connection, "VIEW", view, comment)
     for column, text in _COMMENTS.items():
-        raw.execute(
-            sql.SQL("COMMENT ON COLUMN {} IS {}").format(
-                sql.Identifier(schema, name + _PART, column), sql.Literal(text)
-            )
-        )
+        comment_on(connection, "COLUMN", sql.Identifier(schema, name + _PART, column), text)

@@ -8,20 +8,21 @@ from psycopg import sql
 from freqdp_db.errors import SchemaInUse
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.locks import limit_waiting
+from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.published.current import current_of, show_newest
 from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
 from freqdp_db.storage.records.datasets import table
 
 
-def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str]]:
-    """Views of anybody's that hang on a relation: what each is, and its name."""
+def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str, str]]:
+    """Views of anybody's that hang on a relation: what each is, its schema and its name."""
     rows = connection.execute(
         sa.text(
             """
             SELECT DISTINCT
                 CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
-                format('%I.%I', n.nspname, v.relname)
+                n.nspname::text, v.relname::text
             FROM pg_depend d
             JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
             JOIN pg_class v ON v.oid = r.ev_class
@@ -29,12 +30,12 @@ def dependants(connection: Connection, schema: str, relation: str) -> list[tuple
             JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
             JOIN pg_namespace s ON s.oid = c.relnamespace
             WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
-            ORDER BY 1, 2
+            ORDER BY 1, 2, 3
             """
         ),
         {"schema": schema, "relation": relation},
     )
-    return [(kind, name) for kind, name in rows]
+    return [(kind, schema, name) for kind, schema, name in rows]
 
 
 def withdraw_tables(database: Database, release_id: int, name: str) -> None:
@@ -44,19 +45,17 @@ def withdraw_tables(database: Database, release_id: int, name: str) -> None:
     with database.begin() as connection:
         raw = driver(connection)
         limit_waiting(connection, LOCK_TIMEOUT)
-        trips = str(
-            connection.execute(
-                sa.select(sa.func.format("%I.%I", released, f"{name}_trip"))
-            ).scalar()
-        )
-        views = current_of(connection, database, release_id)
-        hanging = [view for part in PARTS for view in dependants(connection, released, name + part)]
-        current = any(view in views for _, view in hanging)
-        hanging = [(kind, view) for kind, view in hanging if view not in {*views, trips}]
+        found = [view for part in PARTS for view in dependants(connection, released, name + part)]
+        views = {(released, view) for view in current_of(connection, database, release_id)}
+        current = any(tuple(view) in views for _, *view in found)
+        ours = {*views, (released, f"{name}_trip")}
+        hanging = [
+            (kind, format_relation(*view)) for kind, *view in found if tuple(view) not in ours
+        ]
         if hanging:
             raise SchemaInUse(
                 f"release {name!r} cannot be withdrawn while these views hang on it: "
-                + ", ".join(name for _, name in hanging),
+                + ", ".join(view for _, view in hanging),
                 remedy="drop them first: " + "; ".join(f"DROP {kind} {v}" for kind, v in hanging),
             )
         dataset_id = connection.execute(

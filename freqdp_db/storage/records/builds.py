@@ -21,7 +21,14 @@ from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
 from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
 from freqdp_db.storage.connection.locks import is_free, limit_waiting
-from freqdp_db.storage.connection.statements import as_written, listed, one_value, own, select_own
+from freqdp_db.storage.connection.statements import (
+    as_written,
+    comment_on,
+    listed,
+    one_value,
+    own,
+    select_own,
+)
 from freqdp_db.storage.copy.layout import Layout, point_coordinates, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
@@ -96,18 +103,13 @@ def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter
 def create_part(
     connection: sa.Connection, database: Database, part: str, build_id: int
 ) -> sql.Identifier:
-    schema, raw = database.settings.schema, driver(connection)
-    relation = sql.Identifier(schema, part_name(part, build_id))
-    raw.execute(
+    relation = own(database, part_name(part, build_id))
+    driver(connection).execute(
         sql.SQL(
             "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE, CHECK (build_id = {}))"
-        ).format(relation, sql.Identifier(schema, part), sql.Literal(build_id))
+        ).format(relation, own(database, part), build_id)
     )
-    raw.execute(
-        sql.SQL("COMMENT ON TABLE {} IS {}").format(
-            relation, sql.Literal(f"Build {build_id}: {part} rows.")
-        )
-    )
+    comment_on(connection, "TABLE", relation, f"Build {build_id}: {part} rows.")
     hand_over(connection, database, relation)
     return relation
 

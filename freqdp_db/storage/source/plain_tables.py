@@ -19,6 +19,7 @@ from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
+from freqdp_db.storage.connection.statements import comment_on
 from freqdp_db.storage.copy.layout import (
     POSTGRES_EPOCH_US,
     WIRE,
@@ -127,7 +128,7 @@ def filling(
     if place != table.relation:
         _swap(raw, place, table)
     if not (mode == "append" and exists):
-        _describe(raw, table)
+        _describe(connection, table)
     raw.execute(sql.SQL("ANALYZE {}").format(identifier(table.relation)))
 
 
@@ -271,7 +272,8 @@ def _swap(raw: psycopg.Connection[Any], place: tuple[str, str], table: PlainTabl
     )
 
 
-def _describe(raw: psycopg.Connection[Any], table: PlainTable) -> None:
+def _describe(connection: sa.Connection, table: PlainTable) -> None:
+    raw = driver(connection)
     target = identifier(table.relation)
     if table.key is not None:
         raw.execute(
@@ -284,13 +286,10 @@ def _describe(raw: psycopg.Connection[Any], table: PlainTable) -> None:
                         target, sql.Identifier(column.name)
                     )
                 )
-    raw.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(target, sql.Literal(table.comment)))
+    comment_on(connection, "TABLE", target, table.comment)
     for column in table.columns:
-        raw.execute(
-            sql.SQL("COMMENT ON COLUMN {} IS {}").format(
-                sql.Identifier(*table.relation, column.name), sql.Literal(column.comment)
-            )
-        )
+        named = sql.Identifier(*table.relation, column.name)
+        comment_on(connection, "COLUMN", named, column.comment)
 
 
 def _check_srid(raw: psycopg.Connection[Any], gis: str, srid: int) -> None:
