@@ -9,7 +9,7 @@ from freqdp_db.engines.held import Workers, workers_in_use
 from freqdp_db.engines.ranges import cut
 from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError
-from freqdp_db.methods.frequency.parts import Part
+from freqdp_db.frequency.parts import Part
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.reach import Reach

@@ -19,7 +19,7 @@ from freqdp_db.dataset.projection import ReferenceSystem, far_from, transform, z
 from freqdp_db.dataset.reading import numbered_rows, open_source, read_columns
 from freqdp_db.dataset.snapping import GridCells
 from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
-from freqdp_db.methods.frequency.parts import Part
+from freqdp_db.frequency.parts import Part
 from freqdp_db.progress import Progress
 from freqdp_db.search.filing import Filed, file_segments
 from freqdp_db.search.grid import Frame, Grid

@@ -55,7 +55,7 @@ from freqdp_db.engines.held import Held, PerRange, Workers
 from freqdp_db.engines.ranges import add, cut
 from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import BadData, BadInput
-from freqdp_db.methods.frequency.parts import lengths_of, tf_of
+from freqdp_db.frequency.parts import lengths_of, tf_of
 from freqdp_db.progress import Progress
 from freqdp_db.search.grid import choose_frame, merge_grids
 from freqdp_db.storage.connection.engine import Connection, Database

@@ -146,7 +146,7 @@ class State:
         """The trajectories where they are kept: in ranges with workers, or all of them here."""
         if isinstance(self.trajectories, Spread):
             return self.trajectories.parts
-        from freqdp_db.methods.frequency.parts import Part
+        from freqdp_db.frequency.parts import Part
 
         whole = Part(0, self.trajectories, len(self.places))
         return Here([(0, len(self.trajectories))], [whole])
@@ -168,7 +168,8 @@ class State:
     @cached_property
     def known(self) -> KnownOfAll:
         """What ranking the places of a part takes of all trajectories."""
-        from freqdp_db.methods.frequency.parts import KnownOfAll, tf_of
+        from freqdp_db.frequency.parts import tf_of
+        from freqdp_db.methods.frequency.parts import KnownOfAll
 
         return KnownOfAll(add(list(self.parts.each(tf_of))), len(self.trajectories))
 

@@ -18,10 +18,10 @@ from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.held import Held, PerRange
 from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import BadInput, ResumeRefused, VerificationFailed
+from freqdp_db.frequency.parts import Part
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.methods.contract import AnyStep, Counts, State, World
 from freqdp_db.methods.frequency.editing import logged_of
-from freqdp_db.methods.frequency.parts import Part
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.reach import Reach

@@ -19,8 +19,8 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.held import Held, PerRange
 from freqdp_db.engines.ranges import cut
 from freqdp_db.engines.spread import Spread
+from freqdp_db.frequency.parts import Part
 from freqdp_db.methods.contract import State
-from freqdp_db.methods.frequency.parts import Part
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.comparing import Ids, Relations, compare_tables
 from freqdp_db.release.table import ReleasedTable

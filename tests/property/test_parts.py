@@ -20,9 +20,9 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.held import Here, PerRange, as_kept
 from freqdp_db.engines.ranges import cut
 from freqdp_db.engines.spread import Spread, SpreadEdits
+from freqdp_db.frequency.parts import Part
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.parts import Part
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method

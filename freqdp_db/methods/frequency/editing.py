@@ -33,7 +33,7 @@ _EVEN_TIMES = frozenset({"0.1.0", "0.2.0"})
 
 def edited(state: State, parts: Held) -> State:
     """The state with other samples in the same trajectories."""
-    from freqdp_db.methods.frequency.parts import lengths_of
+    from freqdp_db.frequency.parts import lengths_of
 
     if isinstance(parts, Here):
         trajectories: Trajectories = parts.thing(0).trajectories

@@ -1,27 +1,27 @@
 """Steps on a part: a range of whole trajectories, kept where its work is done.
 
-A part numbers its trajectories from 0. What comes from outside is cut and renumbered (`share_of`), and
-what goes out carries the numbers that the trajectories have among all. Everything here is a function
-of one part, or of what was made of it; what needs all of them is counted, chosen or merged outside.
+What comes from outside is cut and renumbered (`share_of`), and what goes out carries the numbers that
+the trajectories have among all. Everything here is a function of one part, or of what was made of it;
+what needs all of them is counted, chosen or merged outside.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.columns.trajectories import Clock, Locations
 from freqdp_db.edits.applying import Thinned, apply_edits, coarsen_times, delete, insert
 from freqdp_db.edits.deletion import Carriers, cheapest_carriers, delete_from, delete_locally
 from freqdp_db.edits.insertion import Found, Search, find_takers, insert_locally
 from freqdp_db.edits.room import find_room
 from freqdp_db.engines.held import PerRange
-from freqdp_db.frequency.counts import Frequencies, count_frequencies
+from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.frequency.parts import Part
 from freqdp_db.frequency.signatures import Signatures, rank_places
 from freqdp_db.mechanisms.closure import close_signatures
 from freqdp_db.mechanisms.local_pf import PointLists, point_lists
@@ -29,21 +29,6 @@ from freqdp_db.methods.contract import falling_times
 from freqdp_db.methods.frequency.possible import reached_pf, require_possible
 
 Rows = TypeVar("Rows", PfTargets, Carriers)
-
-
-@dataclass(frozen=True)
-class Part:
-    """The trajectories `first`, `first` + 1, ... of all."""
-
-    first: int
-    trajectories: Trajectories
-    places: int
-    """How many places there are."""
-
-    @cached_property
-    def frequencies(self) -> Frequencies:
-        """PF; and TF among the trajectories of this part."""
-        return count_frequencies(self.trajectories, self.places)
 
 
 @dataclass(frozen=True)
@@ -120,11 +105,6 @@ def _shifted(rows: Any, first: int) -> Any:
 
 
 # Counting and ranking
-
-
-def tf_of(part: Part) -> Ids:
-    """How many of these trajectories visit each place."""
-    return part.frequencies.tf
 
 
 @dataclass(frozen=True)
@@ -235,10 +215,6 @@ def edits_of(edited: Edited) -> Edits:
     """What was done, with the numbers that the trajectories have among all."""
     first, edits = edited.after.first, edited.edits
     return Edits(_shifted(edits.deletions, first), _shifted(edits.insertions, first))
-
-
-def lengths_of(part: Part) -> Ints:
-    return part.trajectories.lengths
 
 
 def totals_of(edits: Edits) -> list[tuple[int, int]]:
