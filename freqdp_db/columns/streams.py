@@ -11,14 +11,11 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
 
 SEED_WORDS = 8
 """A seed is 256 bits, in words of 32."""
-
-Words = NDArray[np.uint64]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -24,10 +24,6 @@ from freqdp_db.mechanisms.gaussian import discrete_gaussian, exact_toss, keep_pr
 class RandomSource(Protocol):
     """Where randomness comes from."""
 
-    @property
-    def private(self) -> bool:
-        """Whether nobody can draw the same values again."""
-
     def discrete_laplace(self, scale: float, count: int) -> Ints:
         """Two-sided geometric noise: P(z) proportional to exp(-|z| / scale), exact."""
 
@@ -40,8 +36,6 @@ class RandomSource(Protocol):
 
 class SecureSource:
     """The operating system's randomness."""
-
-    private = True
 
     def discrete_laplace(self, scale: float, count: int) -> Ints:
         # the difference of two geometric numbers of one law is two-sided geometric
@@ -96,8 +90,6 @@ def _geometric_coins(scale: float) -> tuple[tuple[Coin, ...], Coin]:
 
 class SeededSource:
     """A reproducible stand-in for tests and experiments. Never private."""
-
-    private = False
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         """`stream` separates the draws of one seed, so that they do not depend on their order."""

@@ -76,10 +76,6 @@ class Request:
         """Whether analysts may ever be granted it: a seeded release is for tests."""
         return self.method.grantable and self.seed is None
 
-    def seeded(self, seed: int) -> Request:
-        """The same request, with reproducible noise."""
-        return replace(self, values={**self.values, "seed": seed})
-
     def require_possible(self, build: BuildRow) -> None:
         """Refuse what makes no sense for data of this size."""
         for step in self.method.steps:

@@ -110,8 +110,6 @@ def _unchanged(targets: PfTargets) -> PfTargets:
 class _Fixed:
     """A source that deals out given noise, to see what becomes of it."""
 
-    private = False
-
     def __init__(self, noise: list[int]) -> None:
         self.noise = noise
         self.scales: list[float] = []

@@ -32,8 +32,6 @@ EPSILON = Fraction(1)
 class Dealt:
     """A source that deals given noise: stage 1 (or the only call) first, then stage 2."""
 
-    private = False
-
     def __init__(self, *noise: Ints) -> None:
         self._noise = list(noise)
 

@@ -31,8 +31,6 @@ EPSILONS = [Fraction(1, 2), Fraction(1), Fraction(2)]
 class Scaled:
     """A source whose noise is too wide or too narrow."""
 
-    private = False
-
     def __init__(self, factor: float, source: RandomSource | None = None) -> None:
         self._factor = factor
         self._source = source or SecureSource()

@@ -126,9 +126,8 @@ def test_other_laws_are_rejected(scale: float) -> None:
 
 
 def test_sources() -> None:
-    """The operating system's never repeats; a seed always does, and says that it is not private."""
+    """The operating system's never repeats; a seed always does."""
     left, right = SecureSource(), SecureSource()
-    assert left.private and not SeededSource(1).private
     assert (left.discrete_laplace(10.0, 200) != right.discrete_laplace(10.0, 200)).any()
     assert (left.uniform_words(10) != right.uniform_words(10)).any()
     for draw in ("discrete_laplace", "uniform_words"):
@@ -272,8 +271,6 @@ def test_released_ids(source: str) -> None:
 
 class _Repeating:
     """Deals the same few words again and again: ids must come out distinct all the same."""
-
-    private = False
 
     def __init__(self) -> None:
         self._source = SeededSource(3)
