@@ -104,7 +104,9 @@ def add(
         session.print(f"Dataset {name}: {added.source}, snap {added.snap}.")
         account = added.budget
         if added.budget_is_new:
-            session.print(f"Its source may spend epsilon {account.granted} in all.")
+            session.print(
+                f"Its source may spend epsilon {account.granted} in all, for one occurrence."
+            )
         else:
             own = account.source == added.source
             which = (
@@ -136,9 +138,12 @@ def set_(
         if max_exposure is not None:
             session.print(f"Dataset {name}: {row.limit_in_words}.")
         if region is not None or period is not None:
+            following = (
+                f"anonymize {name} --method strict" if row.build else f"dataset build {name}"
+            )
             session.print(
                 f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
-                f"public. Next: freqdp dataset build {name}"
+                f"public. Next: freqdp {following}"
             )
 
     session.answer(row, show)
@@ -186,7 +191,7 @@ def show(session: Session, name: Dataset) -> None:
     row = freqdp_db.dataset(session.target, name)
 
     def show_() -> None:
-        mapping, budget = row.mapping, row.budget
+        mapping = row.mapping
         session.pairs(
             [
                 ("dataset", row.name),
@@ -196,8 +201,10 @@ def show(session: Session, name: Dataset) -> None:
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("region", row.region),
+                ("period", row.period),
                 ("limit", row.limit_in_words),
-                ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
+                *(("budget", budget.in_words) for budget in (row.budget, *row.other_units)),
             ]
         )
         session.print_all(row.build_lines())
