@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
-from freqdp_db.mechanisms.accounting import best_guess_any, epsilon_of
+from freqdp_db.mechanisms.accounting import at_most, best_guess_any, epsilon_of
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow, open_account
 from freqdp_db.storage.records.ledger import budgets, grant_budget, rho_of
@@ -43,5 +43,5 @@ def in_words(rho: Decimal) -> str:
         f"Together they are differentially private for one person with all data: epsilon "
         f"{epsilon:g} at delta {DELTA:f}. Anybody's best guess "
         "whether a person is in the data of all of these together is right with probability at "
-        f"most {best_guess_any(spent):.3f} (a coin: 0.5)."
+        f"most {at_most(best_guess_any(spent))} (a coin: 0.5)."
     )
