@@ -98,6 +98,15 @@ def test_a_person_is_protected(url: str) -> None:
     freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused("budget")
 
 
+def test_the_ledger_says_which_releases_its_bound_does_not_cover(url: str) -> None:
+    asked = ("anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200")
+    freqdp(url, *asked).succeeded()
+    assert "seeded" not in freqdp(url, "budget", "city", in_words=True).out
+    freqdp(url, *asked, "--seed", "1", "--as", "known").succeeded()
+    said = freqdp(url, "budget", "city", in_words=True).out
+    assert "does not hold for known: its noise was seeded" in " ".join(said.split())
+
+
 @pytest.mark.parametrize("method", ["adatrace", "dpt"])
 def test_baselines(url: str, method: str) -> None:
     made = freqdp(url, "anonymize", "city", "--method", method, "--epsilon", "0.5").succeeded()

@@ -55,6 +55,8 @@ class Entry:
     actor: str
     at: datetime
     hash: str
+    seeded: bool
+    """Whether its release's noise can be drawn again: then it guarantees nothing."""
 
 
 def _private(database: Database, name: str) -> sql.Identifier:
@@ -102,8 +104,8 @@ def budgets(database: Database, account_id: int) -> list[Budget]:
 def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
     query = sql.SQL(
-        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash "
-        "FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
+        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash, "
+        "coalesce(r.parameters ? 'seed', false) AS seeded FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     ).format(_private(database, "spend"), _private(database, "release"))
     with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
         return [Entry(**row) for row in cursor.execute(query, [account_id])]
