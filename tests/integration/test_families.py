@@ -95,7 +95,10 @@ def test_a_person_is_protected(url: str) -> None:
     assert freqdp(
         url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
     ).succeeded()["existed"]
-    freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused("budget")
+    refused = freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused(
+        "budget", "(rho for one person): requested 0.4"
+    )
+    assert "--unit person --raise" in refused["remedy"]
 
 
 def test_the_ledger_says_which_releases_its_bound_does_not_cover(url: str) -> None:
