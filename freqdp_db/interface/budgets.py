@@ -77,7 +77,8 @@ def raise_budget(
         if unit == "person":
             raise_for_persons(database, row, more, reason)
         elif unit == "occurrence":
-            ledger.grant_budget(database, row.account_id, more, reason)
+            with database.begin() as session:
+                ledger.grant_budget(session, database, row.account_id, more, reason)
         else:
             raise BadInput(f"--unit {unit!r} is not known", remedy="use occurrence or person")
         return _accounts(database, row.account_id)

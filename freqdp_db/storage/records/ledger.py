@@ -125,19 +125,14 @@ def book_spend(connection: Connection, database: Database, release_id: int, reas
     return str(row[0])
 
 
-def grant_budget(database: Database, account_id: int, amount: Decimal, reason: str) -> str:
+def grant_budget(
+    connection: Connection, database: Database, account_id: int, amount: Decimal, reason: str
+) -> None:
     """Raise a budget: an entry, with who and why."""
-    with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT {}(%s, %s, %s)").format(_private(database, "grant_budget")),
-                [account_id, amount, reason],
-            )
-            .fetchone()
-        )
-    assert row is not None
-    return str(row[0])
+    driver(connection).execute(
+        sql.SQL("SELECT {}(%s, %s, %s)").format(_private(database, "grant_budget")),
+        [account_id, amount, reason],
+    )
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
