@@ -104,7 +104,9 @@ def add(
         session.print(f"Dataset {name}: {added.source}, snap {added.snap}.")
         account = added.budget
         if added.budget_is_new:
-            session.print(f"Its source may spend epsilon {account.granted} per {account.unit} in all.")
+            session.print(
+                f"Its source may spend epsilon {account.granted} per {account.unit} in all."
+            )
         else:
             own = account.source == added.source
             which = (

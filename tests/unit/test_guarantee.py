@@ -95,6 +95,19 @@ def test_seeded_noise_accounts_for_nothing() -> None:
     assert "would hold" not in made("swap", seed=7)["plain"]
 
 
+def test_unlinking_promises_no_more_than_it_does() -> None:
+    """Who meets nobody is not mixed; pieces can be joined by place and time."""
+    assert "met nobody is its own" in made("swap")["plain"]
+    assert not METHODS["swap"].for_analysts.startswith("Each trajectory is pieced together")
+    assert "No id says which pieces belong together; places and times may" in (
+        METHODS["cut"].for_analysts
+    )
+
+
+def test_the_unit_of_a_person_is_one_object() -> None:
+    assert any("several objects" in what for what in made("strict")["not_protected"])
+
+
 @pytest.mark.parametrize(("epsilon", "most"), [("1", "0.556"), ("2", "0.605"), ("4", "0.698")])
 def test_a_bound_is_rounded_up(epsilon: str, most: str) -> None:
     """0.5552 may not be said as `at most 0.555`."""

@@ -75,6 +75,7 @@ def person_guarantee(
             not_protected=[
                 "that the source exists and a release of it was made, and when",
                 "other releases of the same persons: the ledger for persons adds them up",
+                "a person who is several objects of the source: each object counts by itself",
             ],
             noise=("discrete Laplace" if pure else "discrete Gaussian")
             + ", exact, from the operating system's randomness",

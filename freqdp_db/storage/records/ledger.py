@@ -105,7 +105,8 @@ def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
     query = sql.SQL(
         "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash, "
-        "coalesce(r.parameters ? 'seed', false) AS seeded FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
+        "coalesce(r.parameters ? 'seed', false) AS seeded FROM {} s LEFT JOIN {} r "
+        "USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     ).format(_private(database, "spend"), _private(database, "release"))
     with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
         return [Entry(**row) for row in cursor.execute(query, [account_id])]
