@@ -72,7 +72,7 @@ def add(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", help="Epsilon that this source may spend in all. Default: 10."),
+        typer.Option("--budget", help="Epsilon per occurrence that it may spend. Default: 10."),
     ] = None,
     region: Region = None,
     period: Period = None,
@@ -105,7 +105,7 @@ def add(
         account = added.budget
         if added.budget_is_new:
             session.print(
-                f"Its source may spend epsilon {account.granted} in all, for one occurrence."
+                f"Its source may spend epsilon {account.granted} per {account.unit} in all."
             )
         else:
             own = account.source == added.source
@@ -113,7 +113,10 @@ def add(
                 "Its source has a budget already" if own else f"It shares {account.source}'s budget"
             )
             unused = " (--budget was not used)." if budget is not None else "."
-            session.print(f"{which}: {account.remaining} of {account.granted} left{unused}")
+            session.print(
+                f"{which}: {account.currency} {account.remaining} of {account.granted} per "
+                f"{account.unit} left{unused}"
+            )
         for what in added.untraced:
             session.print(f"Note: {what}.")
         session.print(f"Next: freqdp dataset build {name}")

@@ -20,7 +20,8 @@ def register(root: typer.Typer) -> None:
         session: Session,
         dataset: Dataset,
         raise_: Annotated[
-            str | None, typer.Option("--raise", help="Raise the budget by so much epsilon.")
+            str | None,
+            typer.Option("--raise", help="Raise the budget by so much epsilon for one --unit."),
         ] = None,
         reason: Annotated[
             str | None, typer.Option("--reason", help="Why it is raised; goes into the ledger.")
