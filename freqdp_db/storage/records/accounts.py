@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.connection.statements import call
+from freqdp_db.storage.records.ledger import grant_budget
 from freqdp_db.storage.source.lineage import lineage
 from freqdp_db.storage.source.relations import Mapping
 
@@ -42,7 +42,7 @@ def account_for(
     opened = connection.execute(
         sa.insert(accounts).values(**own).returning(accounts.c.account_id)
     ).scalar_one()
-    call(connection, database, "grant_budget", opened, budget, "opening budget")
+    grant_budget(connection, database, opened, budget, "opening budget")
     return opened, True
 
 

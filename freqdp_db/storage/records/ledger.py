@@ -45,6 +45,13 @@ class Budget:
         """The relation, as it can be typed again."""
         return format_relation(self.source_schema, self.source_relation)
 
+    @property
+    def in_words(self) -> str:
+        return (
+            f"for one {self.unit}: {self.currency} {self.spent:f} of {self.granted:f} spent, "
+            f"{self.remaining:f} left"
+        )
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -56,6 +63,8 @@ class Entry:
     actor: str
     at: datetime
     hash: str
+    seeded: bool
+    """Whether its release's noise can be drawn again: then it guarantees nothing."""
 
 
 def find_budget(database: Database, account_id: int) -> Budget:
@@ -94,8 +103,9 @@ def budgets(database: Database, account_id: int) -> list[Budget]:
 def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
     query = sql.SQL(
-        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash "
-        "FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
+        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash, "
+        "coalesce(r.parameters ? 'seed', false) AS seeded FROM {} s LEFT JOIN {} r "
+        "USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     ).format(own(database, "spend"), own(database, "release"))
     with database.begin() as connection:
         return rows_as(Entry, connection, query, [account_id])
@@ -106,10 +116,11 @@ def book_spend(connection: Connection, database: Database, release_id: int, reas
     call(connection, database, "book_spend", release_id, reason)
 
 
-def grant_budget(database: Database, account_id: int, amount: Decimal, reason: str) -> None:
+def grant_budget(
+    connection: Connection, database: Database, account_id: int, amount: Decimal, reason: str
+) -> None:
     """Raise a budget: an entry, with who and why."""
-    with database.begin() as connection:
-        call(connection, database, "grant_budget", account_id, amount, reason)
+    call(connection, database, "grant_budget", account_id, amount, reason)
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
