@@ -120,18 +120,12 @@ def copy_roads(
     raw = driver(connection)
     gis = postgis_schema(connection)
     types = edge_columns(raw, origin)
-    chosen = choose_columns(origin, types, mapping)
-    column = {name: sql.Identifier("e", found) for name, found in chosen.items()}
+    column = choose_columns(origin, types, mapping)
     in_gis = {name: sql.Identifier(gis, name) for name in _FUNCTIONS}
     # A one-part MultiLineString is a line all the same.
     line = sql.SQL("{transform}({merge}({geom}), 4326)").format(
         transform=in_gis["st_transform"], merge=in_gis["st_linemerge"], geom=column["geom"]
     )
-    if types[chosen["geom"]] != "geometry":
-        raise BadInput(
-            f"the column {chosen['geom']} of {format_relation(*origin)} is not a geometry",
-            remedy="name the right one: --map geom=COLUMN",
-        )
     length: sql.Composable = sql.SQL("{}(line.geom::{})").format(
         in_gis["st_length"], sql.Identifier(gis, "geography")
     )
@@ -236,8 +230,8 @@ def edge_columns(raw: psycopg.Connection[Any], origin: tuple[str, str]) -> dict[
 
 def choose_columns(
     origin: tuple[str, str], types: Mapping[str, str], mapping: Mapping[str, str]
-) -> dict[str, str]:
-    """Which column of theirs is which of ours: as told, else by the usual names."""
+) -> dict[str, sql.Identifier]:
+    """Which column of theirs (of e) is which of ours: as told, else by the usual names."""
     chosen: dict[str, str] = {}
     for name, known in _KNOWN_NAMES.items():
         told = mapping.get(name)
@@ -255,7 +249,12 @@ def choose_columns(
                 remedy=f"name it: --map {name}=COLUMN (a topology can be made with "
                 "pgr_createTopology)",
             )
-    return chosen
+    if types[chosen["geom"]] != "geometry":
+        raise BadInput(
+            f"the column {chosen['geom']} of {format_relation(*origin)} is not a geometry",
+            remedy="name the right one: --map geom=COLUMN",
+        )
+    return {name: sql.Identifier("e", found) for name, found in chosen.items()}
 
 
 def _speed(column: sql.Identifier | None) -> sql.Composable:

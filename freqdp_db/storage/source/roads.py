@@ -44,13 +44,7 @@ def read_roads(
     """
     raw = driver(connection)
     types = edge_columns(raw, relation)
-    chosen = choose_columns(relation, types, mapping)
-    if types[chosen["geom"]] != "geometry":
-        raise BadInput(
-            f"the column {chosen['geom']} of {format_relation(*relation)} is not a geometry",
-            remedy="name the right one: --map geom=COLUMN",
-        )
-    column = {name: sql.Identifier("e", found) for name, found in chosen.items()}
+    column = choose_columns(relation, types, mapping)
     oneway = oneway_flag(column.get("oneway"))
     if "oneway" not in column and "reverse_cost" in types:
         oneway = sql.SQL("coalesce(e.reverse_cost < 0, false)")
