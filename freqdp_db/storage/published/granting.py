@@ -8,7 +8,7 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.published.current import show_newest
 from freqdp_db.storage.published.relations import PARTS, let_analysts_read, relation_exists
-from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patiently
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patient
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -20,12 +20,9 @@ def grant_to_analysts(connection: Connection, database: Database, name: str) -> 
             let_analysts_read(connection, database, name + part)
 
 
+@patient
 def approve_release(database: Database, release: ReleaseRow) -> None:
     """Grant a release that was held, say so in the catalogue, and show it as the newest: at once."""
-    patiently(lambda: _approve_once(database, release))
-
-
-def _approve_once(database: Database, release: ReleaseRow) -> None:
     releases, catalog = table(database, "release"), table(database, "catalog", released=True)
     with database.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)

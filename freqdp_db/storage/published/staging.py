@@ -23,7 +23,7 @@ from freqdp_db.storage.published.granting import grant_to_analysts
 from freqdp_db.storage.published.naming import INDEXES, PRIMARY, rename_indexes, whole
 from freqdp_db.storage.published.relations import columns_of, srid_of
 from freqdp_db.storage.published.trips import show_trips
-from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patiently
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patient
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 
@@ -193,6 +193,7 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
         )
 
 
+@patient
 def publish(
     database: Database,
     release_id: int,
@@ -202,17 +203,6 @@ def publish(
     catalog: dict[str, Any],
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
-    patiently(lambda: _publish_once(database, release_id, name, dataset_id, comments, catalog))
-
-
-def _publish_once(
-    database: Database,
-    release_id: int,
-    name: str,
-    dataset_id: int,
-    comments: dict[str, str],
-    catalog: dict[str, Any],
-) -> None:
     schema, released = database.settings.schema, database.settings.release_schema
     releases = table(database, "release")
     with database.begin() as connection:
