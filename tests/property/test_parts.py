@@ -17,7 +17,7 @@ from small_worlds import SmallWorld, quick, worlds
 
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.held import Here, PerRange, as_kept
+from freqdp_db.engines.held import Held, Here, as_kept, of_range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.engines.spread import Spread, SpreadEdits
 from freqdp_db.frequency.parts import Part
@@ -39,7 +39,7 @@ def _copy(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
-class Elsewhere:
+class Elsewhere(Held):
     """Keeps things by their pickles, and finds functions by their names."""
 
     def __init__(self, ranges: list[tuple[int, int]], things: list[Any]) -> None:
@@ -49,7 +49,7 @@ class Elsewhere:
     def each(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         named = getattr(importlib.import_module(function.__module__), function.__name__)
         for number, thing in enumerate(self._things):
-            own = [self._of_range(a, number) for a in arguments]
+            own = [of_range(a, number) for a in arguments]
             yield _copy(named(pickle.loads(thing), *_copy(own)))
 
     def then(self, function: Callable[..., Any], *arguments: Any) -> Elsewhere:
@@ -74,12 +74,6 @@ class Elsewhere:
 
     def thing(self, number: int) -> Any:
         return pickle.loads(self._things[number])
-
-    @staticmethod
-    def _of_range(argument: Any, number: int) -> Any:
-        if isinstance(argument, PerRange):
-            return argument.values[number]
-        return argument.thing(number) if isinstance(argument, Elsewhere) else argument
 
 
 def _spread(whole: Trajectories, places: Locations, parts: int) -> Spread:
