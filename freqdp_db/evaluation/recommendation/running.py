@@ -12,8 +12,9 @@ from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
 from freqdp_db.evaluation.recommendation.document import LeftOut
 from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
-from freqdp_db.evaluation.recommendation.trying import Halves, require_possible, split, try_out
+from freqdp_db.evaluation.recommendation.trying import Halves, split, try_out
 from freqdp_db.evaluation.recommendation.wishes import Wishes
+from freqdp_db.evaluation.trials import refusal, require_possible
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.storage.records.builds import BuildRow
@@ -43,9 +44,9 @@ def try_all(
     with progress.stage("recommend", len(asked), "candidates") as stage:
         for variant, request in asked:
             try:
-                require_possible(request, halves)
+                require_possible(request, halves.members)
             except BadInput as error:
-                left_out.append(LeftOut(variant.label, _refusal(error)))
+                left_out.append(LeftOut(variant.label, refusal(error)))
                 continue
             # the first is tried however little time there is: else there is nothing to say
             if candidates and not allowance.allows(variant):
@@ -76,7 +77,7 @@ def _possible(
         try:
             asked.append((variant, variant.request().with_facts(dataset, row)))
         except BadInput as error:
-            left_out.append(LeftOut(variant.label, _refusal(error)))
+            left_out.append(LeftOut(variant.label, refusal(error)))
     return asked, left_out
 
 
@@ -107,11 +108,6 @@ def _prepare(
         f"{span(expected(variants, per_weight))}, and no more than {span(allowed)}."
     )
     return halves, Allowance(allowed, per_weight)
-
-
-def _refusal(error: BadInput) -> str:
-    said = error.as_options()
-    return f"{said['message']}; {said['remedy']}"
 
 
 def _by_reason(left_out: list[LeftOut]) -> list[LeftOut]:
