@@ -94,7 +94,7 @@ def evaluate(
     table, shown = some_roads(roads, map), working(progress)
     with reached(connection) as database:
         row = find_release(database, release)
-        values = evaluating.evaluate(database, row, shown, seed, table).values
+        values = evaluating.evaluate(database, row, shown, seed, table)
     public = sorted(PUBLISHABLE & values.keys())
     return Evaluated(release, values, public, verdicts(values), seed, shown.seconds)
 

@@ -31,7 +31,7 @@ from freqdp_db.evaluation.report.contents import (
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.explained import explained
-from freqdp_db.evaluation.report.exposures import Panel, exposures
+from freqdp_db.evaluation.report.exposures import Exposures, exposures
 from freqdp_db.evaluation.report.followed import followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.verdicts import Tone, verdicts
@@ -93,8 +93,8 @@ def write_report(
 ) -> Reported:
     """Write the curator's report; all of it or nothing."""
     path = target(out or Path(f"{release.name}.report.html"), overwrite)
-    case, build = load_case(database, release, progress)
-    snap = Snap.parse(find_build(database, release.build_id).snap)
+    case, build = load_case(database, release, progress), find_build(database, release.build_id)
+    snap = Snap.parse(build.snap)
     pitch = snap.metres if snap.kind == "grid" else None
     lines = _road_lines(database, roads, build.srid)
     context = _facts(database, release) | _curator_pictures(
@@ -195,21 +195,12 @@ def _in_the_table(measured: Mapping[str, float]) -> list[str]:
     return [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
 
 
-def _exposures(measured: dict[str, float]) -> dict[str, Any] | None:
+def _exposures(measured: dict[str, float]) -> Exposures | None:
     found = exposures(measured)
     if found is None:
         return None
-
-    def shown(panel: Panel) -> tuple[str, Markup]:
-        # drawn here, from numbers; names in it are escaped
-        return panel.title, Markup(panel.svg)
-
-    return {
-        "worst": found.worst,
-        "panels": [shown(panel) for panel in found.panels],
-        "horizons": None if found.horizons is None else shown(found.horizons),
-        "beside": found.beside,
-    }
+    horizons = None if found.horizons is None else _marked([found.horizons])[0]
+    return replace(found, panels=_marked(found.panels), horizons=horizons)
 
 
 def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadLines:
@@ -245,7 +236,7 @@ def _curator_pictures(
     shown: dict[str, Any] = {
         **NO_PICTURES,
         "heats": heats,
-        "followed": None if followed is None else (followed[0], Markup(followed[1])),
+        "followed": None if followed is None else _marked([followed])[0],
         "explained": None
         if example is None
         else replace(example, pictures=_marked(example.pictures)),
