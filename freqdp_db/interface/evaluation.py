@@ -212,7 +212,7 @@ def audit(
     request = Request.parse(method, **parameters)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
-        found = auditing.audit(database, row, request, working(progress), runs=runs)
+        found = auditing.audit(database, row, request, working(progress), runs)
     found.require_within_claims()
     return found
 
