@@ -53,10 +53,16 @@ class CellBox:
     @classmethod
     def of(cls, pair: Pair, percent: float) -> CellBox:
         """The box of D's samples from this percentile to its counterpart."""
-        ends = (percent, 100.0 - percent)
         place = pair.original.location
-        west, east = np.percentile(pair.locations.x[place], ends) if len(place) else (0.0, 0.0)
-        south, north = np.percentile(pair.locations.y[place], ends) if len(place) else (0.0, 0.0)
+        return cls.around(pair.locations.x[place], pair.locations.y[place], percent)
+
+    @classmethod
+    def around(cls, x: Metres, y: Metres, percent: float) -> CellBox:
+        """The same of any positions."""
+        if not len(x):
+            return cls(0.0, 0.0, 0.0, 0.0)
+        ends = (percent, 100.0 - percent)
+        (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
         return cls(float(west), float(south), float(east), float(north))
 
     def columns_and_rows(self, locations: Locations, side: int) -> tuple[Ids, Ids]:

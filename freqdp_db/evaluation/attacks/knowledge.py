@@ -15,6 +15,7 @@ from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.utility.crowding import numbered_cells
 from freqdp_db.frequency.counts import count_frequencies
 
 KNOWN_SAMPLES = (1, 2, 4, 10)
@@ -135,12 +136,10 @@ def unicity(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     only they visit in D and whose samples there were published untouched, at least one.
     """
     side = pair.released
-    column = np.floor(pair.locations.x / _UNICITY_CELL_M).astype(np.int64)
-    row = np.floor(pair.locations.y / _UNICITY_CELL_M).astype(np.int64)
-    _, cell = np.unique(np.column_stack([column, row]), axis=0, return_inverse=True)
+    cell, _, _ = numbered_cells(pair.locations, _UNICITY_CELL_M)
     hour = side.at // HOUR_US
     hour = hour - hour.min(initial=0)
-    fact = cell.reshape(-1)[side.location] * (hour.max(initial=0) + 1) + hour
+    fact = cell[side.location] * (hour.max(initial=0) + 1) + hour
     holds = _Facts(fact, side.owner.astype(np.int64), len(side))
     offsets, position = pick_samples(side, _UNICITY_SAMPLES, rng)
     # a fact that was drawn twice says no more than once, but both trajectories count it alike

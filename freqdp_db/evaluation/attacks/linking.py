@@ -9,6 +9,8 @@ are measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ids
@@ -65,13 +67,7 @@ def days_apart(pair: Pair) -> Pair:
     """Protocol B: released odd days, D's even days."""
     odd = on_odd_days(pair.released.at, pair.timezone)
     even = ~on_odd_days(pair.original.at, pair.timezone)
-    return Pair(
-        pair.original.where(even),
-        pair.released.where(odd),
-        pair.locations,
-        pair.timezone,
-        pair.time_step_us,
-    )
+    return replace(pair, original=pair.original.where(even), released=pair.released.where(odd))
 
 
 def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]:
@@ -83,15 +79,9 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
 
         def in_hours(side: Trajectories) -> Trajectories:
             hour = hours_of_day(side.at, pair.timezone)
-            return Trajectories(
-                side.offsets, cells[side.location] * np.int32(_HOURS) + hour, side.at, side.start
-            )
+            return replace(side, location=cells[side.location] * np.int32(_HOURS) + hour)
 
-        return (
-            in_hours(pair.original),
-            in_hours(pair.released),
-            _GRID_SIDE * _GRID_SIDE * _HOURS,
-        )
+        return in_hours(pair.original), in_hours(pair.released), _GRID_SIDE**2 * _HOURS
     return _movements(pair)
 
 

@@ -71,11 +71,7 @@ def heat_maps(
 
 def box_of(x: Metres, y: Metres) -> CellBox:
     """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
-    if not len(x):
-        return CellBox(0.0, 0.0, 0.0, 0.0)
-    ends = (_EDGE_PERCENT, 100.0 - _EDGE_PERCENT)
-    (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
-    return CellBox(float(west), float(south), float(east), float(north))
+    return CellBox.around(x, y, _EDGE_PERCENT)
 
 
 @dataclass(frozen=True)

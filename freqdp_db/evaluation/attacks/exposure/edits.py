@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.ragged import owners
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.exposure.boosting import Features, train
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -92,7 +93,7 @@ def _visits(case: Case, rows: Ints) -> Ids:
     """How often the trajectory of each of these samples is at its place."""
     release = case.release
     counted = count_frequencies(release.trajectories, len(release.places))
-    owner = np.repeat(np.arange(len(release.trajectories)), np.diff(counted.offsets))
+    owner = owners(counted.offsets).astype(np.int64)
     codes = owner * len(release.places) + counted.location
     wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
     return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]

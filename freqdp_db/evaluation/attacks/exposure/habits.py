@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.ragged import offsets_of, owners
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -58,7 +58,7 @@ def pick_by_likelihood(original: Trajectories, released: Trajectories, dimension
     """
     habits = count_frequencies(original, dimensions)
     walks = count_frequencies(released, dimensions)
-    owner = np.repeat(np.arange(len(original)), np.diff(habits.offsets))
+    owner = owners(habits.offsets)
     total = np.bincount(habits.location, habits.pf, dimensions)
     common = total[habits.location] / max(total.sum(), 1.0)
     own = habits.pf / original.lengths[owner]
@@ -114,7 +114,7 @@ def resting_place(side: Trajectories, timezone: str) -> Ids:
     if not nights.samples:
         return place
     counted = count_frequencies(nights, int(nights.location.max()) + 1)
-    owner = np.repeat(np.arange(len(side)), np.diff(counted.offsets))
+    owner = owners(counted.offsets)
     order = np.lexsort((counted.location, -counted.pf.astype(np.int64), owner))
     first = np.ones(len(order), np.bool_)
     first[1:] = owner[order][1:] != owner[order][:-1]
