@@ -19,7 +19,7 @@ from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.report.contents import box_of, heat_maps
-from freqdp_db.evaluation.report.report import NO_PICTURES, Reported, render, target
+from freqdp_db.evaluation.report.report import NO_PICTURES, Reported, target, written
 from freqdp_db.evaluation.report.words import by_group, meaning_of
 from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.registry import find_method
@@ -51,9 +51,7 @@ def write_public_report(
         measured = measure_published(pair, release.kind, _SEED)
     with progress.stage("draw maps"):
         context = _facts(database, release, measured) | _pictures(pair)
-    text = render(context)
-    path.write_text(text, "utf-8")
-    return Reported(name, path.resolve(), True, len(text.encode()))
+    return written(path, context)
 
 
 def _read(database: Database, release: Published, progress: Progress) -> Pair:

@@ -23,6 +23,7 @@ from freqdp_db.evaluation.experiment.runs import (
     seeds_of,
 )
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
+from freqdp_db.evaluation.pages import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.methods.areas import LonLatArea
 from freqdp_db.methods.parameters import RELEASE
@@ -37,7 +38,7 @@ from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.public import Period, Region
 
-_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
+RESULT_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 _MOST_SEEDS = 1_000
 # What is run unless somebody says: those that need nothing but the build, and keep objects apart.
 _PAPERS = [m.name for m in METHODS.values() if m.kind == "edited"]
@@ -106,7 +107,9 @@ def experiment_on(
     design = wishes.design(build.trajectories)
     check_sizes(design.sizes, build.trajectories)
     list(design.requests())  # refuses a bad value before anything runs
-    files = files_in(wishes.out or Path(f"experiment_{name}"), overwrite=wishes.overwrite)
+    files = files_in(
+        wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
+    )
     network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
     prepared = preparing(database, dataset, build, loaded)
@@ -144,19 +147,6 @@ def _facts(dataset: DatasetRow, build: Build) -> tuple[Region, Period]:
     return facts_of(build)(
         LonLatArea().from_text(dataset.region), TimeStretch().from_text(dataset.period)
     )
-
-
-def files_in(folder: Path, *, overwrite: bool) -> list[Path]:
-    """What will be written; refused if something is in the way."""
-    files = [folder / file for file in _FILES]
-    there = [file for file in files if file.exists()]
-    if there and not overwrite:
-        raise BadInput(
-            f"{there[0]} is there already", remedy="name another folder with --out, or say --force"
-        )
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
-    return files
 
 
 def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:

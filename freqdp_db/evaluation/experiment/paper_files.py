@@ -10,7 +10,7 @@ from typing import Any
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.experiment.design import WrittenTables, about_run, files_in
+from freqdp_db.evaluation.experiment.design import RESULT_FILES, WrittenTables, about_run
 from freqdp_db.evaluation.experiment.figures import draw_efficiency, draw_paper_epsilon
 from freqdp_db.evaluation.experiment.paper import (
     FIGURE_EPSILONS,
@@ -23,6 +23,7 @@ from freqdp_db.evaluation.experiment.paper import (
 from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, OBJECTS, ROWS
 from freqdp_db.evaluation.experiment.runs import check_sizes, seeds_of
 from freqdp_db.evaluation.experiment.tables import as_csv
+from freqdp_db.evaluation.pages import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.progress import Progress
 from freqdp_db.roads.tables import RoadTable
@@ -85,7 +86,9 @@ def paper_on(
             "--paper needs --roads: five of its columns are a recovery attack",
             remedy="name an edge table: --roads schema.table (freqdp load roads makes one)",
         )
-    files = files_in(wishes.out or Path(f"experiment_{name}"), overwrite=wishes.overwrite)
+    files = files_in(
+        wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
+    )
     network = wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
     prepared = preparing(database, dataset, build, loaded)

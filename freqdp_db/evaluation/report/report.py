@@ -21,6 +21,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
+from freqdp_db.evaluation.pages import render
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
     box_of,
@@ -97,26 +98,15 @@ def write_report(
     snap = Snap.parse(build.snap)
     pitch = snap.metres if snap.kind == "grid" else None
     lines = _road_lines(database, roads, build.srid)
-    context = _facts(database, release) | _curator_pictures(
-        database, release, case, lines, pitch, progress
-    )
-    text = render(context)
+    pictures = _curator_pictures(database, release, case, lines, pitch, progress)
+    return written(path, _facts(database, release) | pictures)
+
+
+def written(path: Path, context: dict[str, Any]) -> Reported:
+    """Write the page."""
+    text = render("report", "report.html", context)
     path.write_text(text, "utf-8")
-    return Reported(release.name, path.resolve(), False, len(text.encode()))
-
-
-def render(context: dict[str, Any]) -> str:
-    """The page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("freqdp_db.evaluation.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(**context)
+    return Reported(context["name"], path.resolve(), context["public"], len(text.encode()))
 
 
 def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
