@@ -159,10 +159,7 @@ def _mark(road, trajectory, marked, driven, total):  # type: ignore[no-untyped-d
     if marked[road] != trajectory:
         marked[road] = trajectory
         if total == len(driven):
-            longer = np.empty(2 * total, driven.dtype)
-            for i in range(total):
-                longer[i] = driven[i]
-            driven = longer
+            driven = np.append(driven, np.empty_like(driven))
         driven[total] = road
         total += 1
     return driven, total

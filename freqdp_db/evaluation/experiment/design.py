@@ -73,7 +73,6 @@ class ExperimentWishes:
             seeds=seeds_of(self.seeds, _MOST_SEEDS),
             time_steps_us=steps,
             signature=self.signature,
-            trips=self.trips,
             each_trip=self.each_trip,
         )
 
@@ -113,7 +112,7 @@ def experiment_on(
     network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
     prepared = preparing(database, dataset, build, loaded)
-    if design.trips:
+    if wishes.trips:
         facts = _facts(dataset, loaded)
         runs = run_on_trips(loaded, design, facts, progress, prepared)
     else:

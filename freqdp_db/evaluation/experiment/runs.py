@@ -76,8 +76,6 @@ class Design:
     seeds: Sequence[int]
     time_steps_us: Sequence[int | None]
     signature: int
-    trips: bool = False
-    """Whether to measure on trips alone, as synthetic methods are compared."""
     each_trip: bool = False
     """Whether every trip is taken for an object of its own."""
     size: int | None = None
