@@ -37,7 +37,9 @@ from freqdp_db.evaluation.report.followed import followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.verdicts import Tone, verdicts
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import Published
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
@@ -60,6 +62,12 @@ _NEWS: dict[Tone, str] = {
     "unknown": "? unknown",
 }
 """Beside an answer: a yes may be good or bad."""
+_FOR_THE_CURATOR: dict[str, Any] = {
+    "verdicts": [], "exposures": None, "news": {}, "ledger_entry": None, "software": None,
+    "objects": None, "build": None, "steps": [], "user_level": None, "timings": {}, "command": "",
+    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
+    "on_roads": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ def write_report(
     pitch = snap.metres if snap.kind == "grid" else None
     lines = _road_lines(database, roads, build.srid)
     pictures = _curator_pictures(database, release, case, lines, pitch, progress)
-    return written(path, _facts(database, release) | pictures)
+    return written(path, _curators_facts(database, release) | pictures)
 
 
 def written(path: Path, context: dict[str, Any]) -> Reported:
@@ -109,7 +117,30 @@ def written(path: Path, context: dict[str, Any]) -> Reported:
     return Reported(context["name"], path.resolve(), context["public"], len(text.encode()))
 
 
-def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
+def facts(
+    database: Database, release: ReleaseRow | Published, measured: dict[str, float]
+) -> dict[str, Any]:
+    """What both reports tell; what is for the curator alone is empty."""
+    method = find_method(release.method)
+    return {
+        **_FOR_THE_CURATOR,
+        "name": release.name,
+        "table": format_relation(database.settings.release_schema, release.name),
+        "method": release.method,
+        "summary": method.summary,
+        "for_analysts": method.for_analysts,
+        "version": release.version,
+        "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
+        "rows": release.rows,
+        "granted": release.granted,
+        "guarantee": release.guarantee,
+        "metrics": measured,
+        "meaning_of": meaning_of,
+        "drawn_by": freqdp_db.__version__,
+    }
+
+
+def _curators_facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     """Everything that is text and numbers."""
     request = Request.of(release)
     dataset = get_dataset(database, release.dataset_id)
@@ -119,34 +150,19 @@ def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
-    return {
-        "name": release.name,
+    return facts(database, release, measured) | {
         "public": False,
-        "table": format_relation(database.settings.release_schema, release.name),
         "dataset": dataset.name,
-        "method": release.method,
-        "summary": request.method.summary,
         "price": request.price,
-        "kind": release.kind,
-        "for_analysts": request.method.for_analysts,
-        "version": release.version,
-        "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
-        "rows": release.rows,
-        "granted": release.granted,
-        "guarantee": release.guarantee,
         "parameters": dict(request.shown()),
         "verdicts": verdicts(measured),
-        "metrics": measured,
         "groups": by_group(_in_the_table(measured)),
-        "meaning_of": meaning_of,
         "exposures": _exposures(measured),
         "comparison": _comparison(database, release, measured),
         "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
         "ledger_entry": entry,
         "software": release.software,
-        "drawn_by": freqdp_db.__version__,
-        "samples": build.samples,
         "objects": build.trajectories,
         "build": build,
         "steps": _steps(database, release, request),
@@ -201,12 +217,6 @@ def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadL
     return RoadLines(rows.x, rows.y, rows.offsets)
 
 
-NO_PICTURES: dict[str, Any] = {
-    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
-    "on_roads": False,
-}  # fmt: skip
-
-
 def _curator_pictures(
     database: Database,
     release: ReleaseRow,
@@ -224,7 +234,6 @@ def _curator_pictures(
     with progress.stage("follow somebody"):
         followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
-        **NO_PICTURES,
         "heats": heats,
         "followed": None if followed is None else _marked([followed])[0],
         "explained": None
