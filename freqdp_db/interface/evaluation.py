@@ -19,7 +19,7 @@ from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_
 from freqdp_db.evaluation.experiment.paper_files import PaperWishes, paper_on
 from freqdp_db.evaluation.experiment.published import EPSILON
 from freqdp_db.evaluation.metrics import PUBLISHABLE
-from freqdp_db.evaluation.public_report import write_public_report
+from freqdp_db.evaluation.report.public import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of

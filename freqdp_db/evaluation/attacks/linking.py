@@ -110,13 +110,9 @@ def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
 
 def _by_time_of_day(pair: Pair) -> Links:
     """LA_t: shares of twelve two-hour windows; likeness = 1 - earth mover's hours / 12."""
-    shares = [windows_of_day(side, pair.timezone) for side in (pair.released, pair.original)]
-    return most_alike_clocks(
-        shares[0],
-        shares[1],
-        (pair.released.lengths > 0, pair.original.lengths > 0),
-        HOURS_PER_WINDOW / FARTHEST_HOURS,
-    )
+    shown, true = (windows_of_day(side, pair.timezone) for side in (pair.released, pair.original))
+    filled = pair.released.lengths > 0, pair.original.lengths > 0
+    return most_alike_clocks(shown, true, filled, HOURS_PER_WINDOW / FARTHEST_HOURS)
 
 
 def windows_of_day(side: Trajectories, timezone: str) -> Weights:

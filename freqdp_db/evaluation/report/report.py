@@ -1,6 +1,6 @@
 """The report of a release: one HTML file that needs nothing else.
 
-It is for the curator and shows originals beside the release. `public_report` writes the one for the public,
+It is for the curator and shows originals beside the release. `public` writes the one for the public,
 from the catalogue and the released table alone.
 """
 

@@ -87,9 +87,8 @@ def profile_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
         return {"profile": 0.0}
     for kind in _KINDS:
         original, released, dimensions = dimensions_of(pair, kind)
-        alike, _ = pick_by_cosine(
-            tf_idf(released, dimensions, None), tf_idf(original, dimensions, None), dimensions, rng
-        )
+        shown, true = tf_idf(released, dimensions), tf_idf(original, dimensions)
+        alike, _ = pick_by_cosine(shown, true, dimensions, rng)
         likely = pick_by_likelihood(original, released, dimensions)
         for score, pick in (("cosine", alike), ("likelihood", likely)):
             share = _share_owned(case, pick)

@@ -42,10 +42,8 @@ def membership(
 
 def _by_cosine(case: Case, kind: str, rng: np.random.Generator) -> Shares:
     original, released, dimensions = dimensions_of(case.pair, kind)
-    _, like = pick_by_cosine(
-        tf_idf(original, dimensions, None), tf_idf(released, dimensions, None), dimensions, rng
-    )
-    return like
+    true, shown = tf_idf(original, dimensions), tf_idf(released, dimensions)
+    return pick_by_cosine(true, shown, dimensions, rng)[1]
 
 
 def _by_samples(case: Case, index: SightingIndex, rng: np.random.Generator) -> Shares:

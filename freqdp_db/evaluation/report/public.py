@@ -46,7 +46,7 @@ def write_public_report(
     with progress.stage("count"):
         measured = measure_published(pair, release.kind, _SEED)
     with progress.stage("draw maps"):
-        heats = _heats(pair)
+        heats = heats_of(pair)
     context = facts(database, release, measured) | {
         "public": True,
         "dataset": release.dataset,
@@ -100,7 +100,8 @@ def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Met
     return transform(own, plane, x, y)
 
 
-def _heats(pair: Pair) -> Heats:
+def heats_of(pair: Pair) -> Heats:
+    """Where the released samples are."""
     x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
     return heat_maps([("the release", x, y)], box_of(x, y), pitch_of(pair.locations))
 
