@@ -108,13 +108,18 @@ def judged(
         worst=worst,
         attacker=f"one {attack_in_words(worst)}",
         usefulness=useful,
-        meets=serves and max(risk, half) <= limit,
+        meets=serves and within(risk, half, limit),
         person_epsilon=guarantee["epsilon"] if method.unit == "person" else None,
         guarantee=guarantee["plain"],
         numbers={name: values[name] for name in _SHOWN if name in values},
         command=command,
         seconds=seconds,
     )
+
+
+def within(risk: float, half: float, limit: float) -> bool:
+    """Whether both stay within the limit."""
+    return risk <= limit and half <= limit
 
 
 def _largest(values: Mapping[str, float], beside: str) -> tuple[float, str]:
