@@ -86,13 +86,13 @@ def _weigh(first, last, offsets, dimension, count, idf, keep):  # type: ignore[n
     return kept, out_dimension, out_weight
 
 
-def tf_idf(trajectories: Trajectories, dimensions: int, strongest: int | None = None) -> Vectors:
-    """tf * ln((N + 1) / df) over what `location` counts, cut to the strongest, of length 1."""
-    return weigh(count_frequencies(trajectories, dimensions), strongest)
+def tf_idf(trajectories: Trajectories, dimensions: int) -> Vectors:
+    """tf * ln((N + 1) / df) over what `location` counts, of length 1."""
+    return weigh(count_frequencies(trajectories, dimensions), None)
 
 
 def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
-    """The same of what is counted already."""
+    """The same of what is counted already, cut to the strongest."""
     filled = int((np.diff(counted.offsets) > 0).sum())
     idf = np.log((filled + 1.0) / np.maximum(counted.tf, 1))
     keep = len(counted.location) if strongest is None else strongest

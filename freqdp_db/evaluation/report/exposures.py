@@ -89,8 +89,8 @@ def worst_in_words(values: Mapping[str, float], worst: str) -> str:
 
 def _horizons(values: Mapping[str, float]) -> Picture | None:
     """How far from one known sample a follower comes, and how often it is still right."""
-    names = ["to the end" if h is None else f"{h} h" for h in HORIZONS_H]
-    keys = [f"exposure.follow.1.{'endless' if h is None else f'{h}h'}" for h in HORIZONS_H]
+    names = ["to the end" if h is None else f"{h} h" for h in HORIZONS_H.values()]
+    keys = [f"exposure.follow.1.{horizon}" for horizon in HORIZONS_H]
     if not all(key in values and f"{key}.precision" in values for key in keys):
         return None
     title = "Followed from one known sample by speed and direction, for so long either way"

@@ -21,7 +21,8 @@ from freqdp_db.evaluation.attacks.exposure.claims import Worth, boxes_of, until_
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
 from freqdp_db.evaluation.attacks.exposure.sightings import KnownSamples, Sighted
 
-HORIZONS_H = (1, 3, 6, 12, 24, None)
+HORIZONS_H = {"1h": 1, "3h": 3, "6h": 6, "12h": 12, "24h": 24, "endless": None}
+"""Hours, by what their metrics are called."""
 _ENDLESS_US = 2**62
 FOLLOWERS = {"follow": False, "rhythm": True}
 """By velocity alone, and by the intervals between samples besides."""
@@ -203,7 +204,9 @@ def follow(
 ) -> list[Worth]:
     """What the follower's claims are worth at each horizon."""
     release, side = case.release, case.release.trajectories
-    horizons = np.array([_ENDLESS_US if h is None else h * HOUR_US for h in HORIZONS_H], np.int64)
+    horizons = np.array(
+        [_ENDLESS_US if h is None else h * HOUR_US for h in HORIZONS_H.values()], np.int64
+    )
     parts = map_ranges(
         _follow_all, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
@@ -238,9 +241,9 @@ def _at_even_odds(name: str, worths: list[Worth]) -> dict[str, float]:
     """The best horizon at which a claim is right at least every second time, and all of them."""
     best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
     by_horizon: dict[str, float] = {}
-    for hours, worth in zip(HORIZONS_H, worths, strict=True):
+    for horizon, worth in zip(HORIZONS_H, worths, strict=True):
         at = worth.named(name)
-        label = f"{name}.{'endless' if hours is None else f'{hours}h'}"
+        label = f"{name}.{horizon}"
         by_horizon[label] = at[name]
         by_horizon[f"{label}.precision"] = at[f"{name}.precision"]
         if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
