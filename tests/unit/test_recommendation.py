@@ -32,7 +32,13 @@ from freqdp_db.evaluation.recommendation.grid import GRID, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
 from freqdp_db.evaluation.recommendation.purposes import PURPOSES, find_purpose, in_words, kept
-from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
+from freqdp_db.evaluation.recommendation.timing import (
+    Allowance,
+    expected,
+    how_long,
+    objects_within,
+    span,
+)
 from freqdp_db.evaluation.recommendation.trying import split
 from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes
 from freqdp_db.methods.contract import KINDS
@@ -79,8 +85,19 @@ def test_about_as_useful_and_less_risky_wins() -> None:
     assert choose([best, replace(alike, usefulness=0.575)], LIMIT).recommended is best
 
 
+def test_how_useful_it_is_stands_beside_the_risk() -> None:
+    assert "Usefulness 0.06 (hardly)." in choose([made_up("a", 0.01, 0.06)], LIMIT).why
+
+
+def test_a_time_that_does_not_suffice_is_said() -> None:
+    assert how_long(30, 120) == "about 30 s, and no more than 2 min"
+    assert how_long(180, 120).startswith(
+        "about 3 min for all of them; what does not fit into 2 min"
+    )
+
+
 def test_a_single_one_is_said_to_be() -> None:
-    assert "No other candidate is." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
+    assert "No other candidate is within it." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
 
 
 def test_nothing_meets_the_risk() -> None:

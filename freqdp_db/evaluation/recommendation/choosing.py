@@ -163,18 +163,21 @@ def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
-    text = f"{learns(best)} That is within {percent(limit)}."
+    text = (
+        f"{learns(best)} That is within {percent(limit)}. Usefulness {share(_use(best))} "
+        f"({best.use_words})."
+    )
     meeting = [c for c in usable if c.meets]
     most = max(meeting, key=_use)
     if len(meeting) == 1:
-        text += " No other candidate is."
+        text += " No other candidate is within it."
     elif _use(most) > _use(best):
         text += (
-            f" Of the {len(meeting)} that are, {most.label} is about as useful ({share(_use(most))} "
-            f"beside {share(_use(best))}) and riskier ({percent(most.risk)})."
+            f" Of the {len(meeting)} that are within it, {most.label} is about as useful "
+            f"({share(_use(most))} beside {share(_use(best))}) and riskier ({percent(most.risk)})."
         )
     else:
-        text += f" It is the most useful of the {len(meeting)} that are."
+        text += f" It is the most useful of the {len(meeting)} that are within it."
     better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
     if better:
         # of what is more useful, the one that comes nearest to the limit

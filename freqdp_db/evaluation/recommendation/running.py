@@ -11,7 +11,12 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
 from freqdp_db.evaluation.recommendation.document import LeftOut
 from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
-from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
+from freqdp_db.evaluation.recommendation.timing import (
+    Allowance,
+    expected,
+    how_long,
+    objects_within,
+)
 from freqdp_db.evaluation.recommendation.trying import Halves, split, try_out
 from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.evaluation.trials import refusal, require_possible
@@ -104,8 +109,8 @@ def _prepare(
     halves = split(build.trajectories, objects, wishes.seed)
     progress.note(
         f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "
-        f"{len(halves.controls):,} others held out (of {in_all:,}): about "
-        f"{span(expected(variants, per_weight))}, and no more than {span(allowed)}."
+        f"{len(halves.controls):,} others held out (of {in_all:,}): "
+        f"{how_long(expected(variants, per_weight), allowed)}."
     )
     return halves, Allowance(allowed, per_weight)
 

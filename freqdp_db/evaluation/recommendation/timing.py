@@ -55,6 +55,16 @@ def objects_within(seconds: float, trial_seconds: float, trial_objects: int, mos
     return fitting - fitting % 2
 
 
+def how_long(needed: float, allowed: float) -> str:
+    """What to expect: the time it takes, or that what does not fit is left out."""
+    if needed > allowed:
+        return (
+            f"about {span(needed)} for all of them; what does not fit into {span(allowed)} "
+            "(--minutes) is left out, and said"
+        )
+    return f"about {span(needed)}, and no more than {span(allowed)}"
+
+
 def span(seconds: float) -> str:
     """So long, in words."""
     if seconds < 90:

@@ -10,7 +10,7 @@ Repairs, against the published text and code:
 - the family of the law of lengths is not chosen on the exact data: the noisy histogram of lengths, by
   distance of the ends, is the law;
 - the number of trips released is not the exact one: it is `--size`, or the noisy mass of the pairs
-  (objects with trips) times a public number of trips;
+  (objects with trips);
 - the "attack resilience" filters, which read the data again, are left out;
 - the unit is one object: its trips weigh 1 together in each part;
 - noise is discrete Laplace, exact.

@@ -10,7 +10,7 @@ Repairs, against the published text:
 - the grids lie over the public region; their sizes are public, not chosen from the data;
 - no exact count is read for pruning or model selection: the noisy counts decide;
 - the unit is one object: all its paths weigh 1 together at each height;
-- the number of trips is `--size`, or the noisy mass of the starts times a public number of trips;
+- the number of trips is `--size`, or the noisy mass of the starts (objects with trips);
 - noise is discrete Laplace, exact.
 
 Input: all trips. Protected change: one object. Sensitivity: 1 in L1 at each of the three heights.
