@@ -85,6 +85,11 @@ def _cut(values: Metres, low: float, high: float, side: int) -> Ids:
     return np.clip(np.floor((values - low) / width), 0, side - 1).astype(np.int32)
 
 
+def share_of(which: Flags, of: Flags) -> float:
+    """How many of these are so; 0 if there are none."""
+    return float(which[of].mean()) if of.any() else 0.0
+
+
 def hours_of_day(at: Ints, timezone: str) -> Ids:
     return (local_times(at, timezone) % DAY_US // HOUR_US).astype(np.int32)
 

@@ -23,7 +23,7 @@ from freqdp_db.evaluation.attacks.vectors import (
     most_alike_clocks,
     weigh,
 )
-from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day, on_odd_days
+from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day, on_odd_days, share_of
 from freqdp_db.frequency.counts import count_frequencies
 
 STRONGEST = 10
@@ -55,12 +55,8 @@ def linking_attacks(pair: Pair) -> dict[str, float]:
 
 
 def _add(found: dict[str, float], name: str, links: Links, linkable: Flags) -> None:
-    found[name] = _share(links.right(), linkable)
-    found[f"{name}.none"] = _share(links.none(), linkable)
-
-
-def _share(which: Flags, of: Flags) -> float:
-    return float(which[of].mean()) if of.any() else 0.0
+    found[name] = share_of(links.right(), linkable)
+    found[f"{name}.none"] = share_of(links.none(), linkable)
 
 
 def days_apart(pair: Pair) -> Pair:

@@ -24,18 +24,12 @@ def _find_inserted(  # type: ignore[no-untyped-def]
 ):
     inserted = np.ones(last - first, np.bool_)
     for i in range(first, last):
-        lo, hi = offsets[owner[i]], offsets[owner[i] + 1]
-        end = hi
-        while lo < hi:
-            middle = (lo + hi) // 2
-            if at[middle] < released_at[i]:
-                lo = middle + 1
-            else:
-                hi = middle
-        while lo < end and at[lo] == released_at[i]:
-            if location[lo] == released_location[i]:
+        begin, end = offsets[owner[i]], offsets[owner[i] + 1]
+        k = begin + np.searchsorted(at[begin:end], released_at[i])
+        while k < end and at[k] == released_at[i]:
+            if location[k] == released_location[i]:
                 inserted[i - first] = False
-            lo += 1
+            k += 1
     return (inserted,)
 
 

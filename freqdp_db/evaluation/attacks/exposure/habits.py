@@ -15,7 +15,7 @@ from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
 from freqdp_db.evaluation.attacks.exposure.sightings import Sighted
 from freqdp_db.evaluation.attacks.linking import days_apart, dimensions_of
 from freqdp_db.evaluation.attacks.vectors import tf_idf
-from freqdp_db.evaluation.pair import hours_of_day
+from freqdp_db.evaluation.pair import hours_of_day, share_of
 from freqdp_db.frequency.counts import count_frequencies
 
 _KINDS = ("s", "st")
@@ -132,4 +132,4 @@ def home_exposure(case: Case, sighted: Sighted) -> dict[str, float]:
     a, b = truth[both], guess[both]
     places, release = case.places, case.release.places
     right[both] = np.hypot(places.x[a] - release.x[b], places.y[a] - release.y[b]) <= NEAR_M
-    return {"home": float(right[rests].mean()) if rests.any() else 0.0}
+    return {"home": share_of(right, rests)}

@@ -218,14 +218,7 @@ def _contain(  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyped-def]
     """The sample of trajectory t whose area and interval contain this one, or -1."""
-    lo, hi = begins[t], begins[t + 1]
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if rat[middle] <= at:
-            lo = middle + 1
-        else:
-            hi = middle
-    p = lo - 1
+    p = begins[t] + np.searchsorted(rat[begins[t] : begins[t + 1]], at, side="right") - 1
     while p >= begins[t] and until[p] >= at:
         if boxes[p, 0] <= x <= boxes[p, 2] and boxes[p, 1] <= y <= boxes[p, 3]:
             return p
