@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from freqdp_db.dataset.building import build
-from freqdp_db.dataset.registration import Registration, register
+from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress
 from freqdp_db.storage.bench import floor
@@ -35,14 +35,13 @@ class Workbench:
     dataset: DatasetRow | None
     """None: `make` makes a table up."""
     make: Fill
-    snap: str = "grid:100"
 
     def register(self, objects: int, seed: int) -> DatasetRow:
         """A dataset of so many objects: a random part of the dataset, or a made-up city."""
         name = f"size_{objects}"
         relation = (source_schema(self.database), name)
         if self.dataset is None:
-            mapping, srid, snap = CITY, None, self.snap
+            mapping, srid, snap = CITY, None, DEFAULT_SNAP
             self.make(self.database, relation, objects)
         else:
             mapping, srid, snap = self.dataset.mapping, self.dataset.srid, self.dataset.snap

@@ -48,19 +48,9 @@ class PipelineRun:
 
 
 def bench_pipeline(
-    bench: Workbench,
-    sizes: list[int],
-    request: Request,
-    seed: int,
-    progress: Callable[[], Progress],
-) -> list[PipelineRun]:
-    """Run every size, the smallest first."""
-    return [_run(bench, size, request, seed, progress) for size in sizes]
-
-
-def _run(
     bench: Workbench, size: int, request: Request, seed: int, progress: Callable[[], Progress]
 ) -> PipelineRun:
+    """Build and anonymize so many objects."""
     database = bench.database
     preparing = progress()
     with preparing.stage(f"take {size:,} objects"):

@@ -11,7 +11,7 @@ import typer
 from freqdp_db.cli.console import Session, command
 
 if TYPE_CHECKING:
-    from freqdp_db.server.embedded import EmbeddedServer, ServerStatus
+    from freqdp_db.server.embedded import EmbeddedServer
 
 app = typer.Typer(
     name="db",
@@ -35,18 +35,6 @@ def _url(conninfo: str) -> str:
     return connection_url(conninfo)
 
 
-def _document(status: ServerStatus, **more: object) -> dict[str, object]:
-    return {
-        "running": status.running,
-        "version": status.version,
-        "data_dir": str(status.data_dir),
-        "socket_dir": str(status.socket_dir),
-        "pid": status.pid,
-        "database": status.database,
-        **more,
-    }
-
-
 @command(app, "start")
 def start(session: Session) -> None:
     """Start the embedded server; create it the first time."""
@@ -54,7 +42,7 @@ def start(session: Session) -> None:
     url = _url(server.ensure_running())
     status = server.status()
     session.answer(
-        _document(status, url=url),
+        {**vars(status), "url": url},
         lambda: session.print(f"PostgreSQL {status.version} runs in {status.data_dir}"),
     )
 
@@ -74,7 +62,7 @@ def status(session: Session) -> None:
     """Say whether the embedded server runs, and where its files are."""
     found = _server(session).status()
     session.answer(
-        _document(found),
+        found,
         lambda: session.pairs(
             [
                 ("running", found.running),

@@ -73,7 +73,7 @@ def _method_help() -> str:
     plain = [m for m in METHODS if m not in joined and m not in compare]
     text = f"One of {', '.join(plain)}"
     if joined:
-        text += f"; {', '.join(joined)}, alone or after others: lg+{joined[0]}"
+        text += f"; {', '.join(joined)}, alone or after others: {DEFAULT_METHOD}+{joined[0]}"
     return f"{text}; to compare: {', '.join(compare)}."
 
 

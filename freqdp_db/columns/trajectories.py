@@ -62,6 +62,13 @@ class Trajectories:
         """The trajectory of each sample."""
         return owners(self.offsets)
 
+    @property
+    def ends(self) -> Flags:
+        """Whether each sample is the last of its trajectory."""
+        last = np.zeros(self.samples, np.bool_)
+        last[self.offsets[1:][self.lengths > 0] - 1] = True
+        return last
+
     def take(self, chosen: Ints) -> Trajectories:
         """These trajectories, in this order."""
         rows, offsets = rows_of(self.offsets, chosen)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from freqdp_db.columns.build import Build
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -23,22 +20,13 @@ from freqdp_db.storage.records.releases import ReleaseRow
 DEFAULT_SEED = 1
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What was measured of a release."""
-
-    release: ReleaseRow
-    values: dict[str, float]
-    seed: int
-
-
 def evaluate(
     database: Database,
     release: ReleaseRow,
     progress: Progress,
     seed: int = DEFAULT_SEED,
     roads: RoadTable | None = None,
-) -> Evaluation:
+) -> dict[str, float]:
     """Measure a published release against the build it was made from, and store the numbers.
 
     With roads, the recovery attack as well.
@@ -47,14 +35,14 @@ def evaluate(
     build = find_build(database, release.build_id)
     # roads first: a wrong name is refused before the long work
     network = None if roads is None else roads.network(database, build.srid, progress)
-    case, _ = load_case(database, release, progress)
+    case = load_case(database, release, progress)
     values = measure_release(case, release.kind, seed, progress)
     if network is not None and len(case.pair.released) != len(case.pair.original):
         progress.note("The recovery attack needs a trajectory for each object: it is left out.")
     elif network is not None:
         values |= recovery_attack(case.pair, network, progress)
     store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
-    return Evaluation(release, values, seed)
+    return values
 
 
 def check_seed(seed: int) -> None:
@@ -64,7 +52,7 @@ def check_seed(seed: int) -> None:
         )
 
 
-def load_case(database: Database, release: ReleaseRow, progress: Progress) -> tuple[Case, Build]:
+def load_case(database: Database, release: ReleaseRow, progress: Progress) -> Case:
     """D as built, and D* as it stands in the released table: replayed, and compared row by row."""
     require_published(release, "measured")
     build = load_build(database, release.build_id, progress)
@@ -72,4 +60,4 @@ def load_case(database: Database, release: ReleaseRow, progress: Progress) -> tu
     request = Request.of(release)
     world = make_world(database, build, request.method, request.values)
     _, state = replay(database, release, relations, world, progress)
-    return Case.of(build, state, request.values.get("time_step")), build
+    return Case.of(build, state, request.values.get("time_step"))

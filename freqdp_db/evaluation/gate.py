@@ -36,5 +36,5 @@ def approve_within_limit(
     require_held(release)
     measured = measured_exposure(database, release)
     if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
-        measured = exposure_in(evaluate(database, release, progress).values)
+        measured = exposure_in(evaluate(database, release, progress))
     return approve(database, release, measured), measured

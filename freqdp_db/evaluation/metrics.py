@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -66,19 +66,14 @@ def measure(
                 with progress.stage(name):
                     found |= metric(pair, np.random.default_rng([seed, number]))
             stage.advance(1)
-    if only is not None:
-        return found
-    found[LINKED] = worst_linking(found)
+    if only is None:
+        found[LINKED] = max(found[name] for name in found if is_linking(name))
     return found
 
 
 def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dict[str, float]:
     """Every metric that a release of this kind allows, measured against its originals."""
-    found = (
-        measure(case.pair, seed, progress)
-        if kind == "edited"
-        else measure(case.pair, seed, progress, _FOR_EVERY_KIND)
-    )
+    found = measure(case.pair, seed, progress, None if kind == "edited" else _FOR_EVERY_KIND)
     found |= exposure.measure_exposure(case, seed, progress=progress)
     with progress.stage("usefulness"):
         rng = np.random.default_rng([seed, len(_MEASURES)])
@@ -90,17 +85,10 @@ def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dic
 def measure_published(pair: Pair, kind: str, seed: int) -> dict[str, float]:
     """What may be published, counted in a release alone: `pair` has it on both sides."""
     names = [n for n in ("unicity", "plausibility") if kind == "edited" or n in _FOR_EVERY_KIND]
-    found: dict[str, float] = {}
-    for number, (name, metric) in enumerate(_MEASURES.items()):
-        if name in names:
-            found |= metric(pair, np.random.default_rng([seed, number]))
+    found = measure(pair, seed, Progress(), names)
     return {name: value for name, value in found.items() if name in PUBLISHABLE}
 
 
-def worst_linking(found: Mapping[str, float]) -> float:
-    """The headline: what the best of all attackers links."""
-    return max(
-        value
-        for name, value in found.items()
-        if name.startswith("la_") and not name.endswith(".none")
-    )
+def is_linking(name: str) -> bool:
+    """Whether a metric is the value of a linking attack, and not what stands beside it."""
+    return name.startswith("la_") and not name.endswith(".none")

@@ -53,10 +53,16 @@ class CellBox:
     @classmethod
     def of(cls, pair: Pair, percent: float) -> CellBox:
         """The box of D's samples from this percentile to its counterpart."""
-        ends = (percent, 100.0 - percent)
         place = pair.original.location
-        west, east = np.percentile(pair.locations.x[place], ends) if len(place) else (0.0, 0.0)
-        south, north = np.percentile(pair.locations.y[place], ends) if len(place) else (0.0, 0.0)
+        return cls.around(pair.locations.x[place], pair.locations.y[place], percent)
+
+    @classmethod
+    def around(cls, x: Metres, y: Metres, percent: float) -> CellBox:
+        """The same of any positions."""
+        if not len(x):
+            return cls(0.0, 0.0, 0.0, 0.0)
+        ends = (percent, 100.0 - percent)
+        (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
         return cls(float(west), float(south), float(east), float(north))
 
     def columns_and_rows(self, locations: Locations, side: int) -> tuple[Ids, Ids]:
@@ -77,6 +83,11 @@ def _cut(values: Metres, low: float, high: float, side: int) -> Ids:
     if width <= 0:
         return np.zeros(len(values), np.int32)
     return np.clip(np.floor((values - low) / width), 0, side - 1).astype(np.int32)
+
+
+def share_of(which: Flags, of: Flags) -> float:
+    """How many of these are so; 0 if there are none."""
+    return float(which[of].mean()) if of.any() else 0.0
 
 
 def hours_of_day(at: Ints, timezone: str) -> Ids:

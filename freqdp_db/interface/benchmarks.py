@@ -123,7 +123,7 @@ def bench_pipelines(
         row = None if dataset is None else find_dataset(database, dataset)
         make = _city(seed, working(progress(), kernels=True))
         with workbench(database, row, make) as bench:
-            runs = bench_pipeline(bench, wanted, request, seed, progress)
+            runs = [bench_pipeline(bench, size, request, seed, progress) for size in wanted]
     exponent = growth_exponent(runs)
     if path is not None:
         draw_pipeline(runs, exponent, path)

@@ -15,6 +15,7 @@ from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.interface.datasets import add_dataset
 from freqdp_db.jobs.cron import Cron, find_zone
 from freqdp_db.jobs.document import JobRequest, check_keep
+from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.release.request import Request
 
 DEFAULT_FILE = "freqdp.toml"
@@ -117,7 +118,7 @@ def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> Wa
     rest = dict(given)
     at, zone = str(rest.pop("at")), str(rest.pop("timezone", dataset.get("timezone", "UTC")))
     keep, hold = check_keep(rest.pop("keep", None)), bool(rest.pop("hold", False))
-    method = str(rest.pop("method", "lg"))
+    method = str(rest.pop("method", DEFAULT_METHOD))
     request = Request.parse(method, **rest)
     find_zone(zone)
     asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep, hold=hold)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from freqdp_db.bench.search import GIST, bench_search, parse_names
@@ -18,7 +19,7 @@ from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_
 from freqdp_db.evaluation.experiment.paper_files import PaperWishes, paper_on
 from freqdp_db.evaluation.experiment.published import EPSILON
 from freqdp_db.evaluation.metrics import PUBLISHABLE
-from freqdp_db.evaluation.public_report import write_public_report
+from freqdp_db.evaluation.report.public import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
@@ -27,10 +28,12 @@ from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import some_roads
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
 
 _NOT_SPREAD = "its metrics compare all trajectories with each other, in one process"
+_SIGNATURE = 10
 _SEARCHED = 500
 """Queries that each way to search answers, for the paper's figure."""
 
@@ -94,7 +97,7 @@ def evaluate(
     table, shown = some_roads(roads, map), working(progress)
     with reached(connection) as database:
         row = find_release(database, release)
-        values = evaluating.evaluate(database, row, shown, seed, table).values
+        values = evaluating.evaluate(database, row, shown, seed, table)
     public = sorted(PUBLISHABLE & values.keys())
     return Evaluated(release, values, public, verdicts(values), seed, shown.seconds)
 
@@ -107,7 +110,7 @@ def experiment(
     epsilon: Sequence[str] | None = None,
     objects: Sequence[int] | None = None,
     seeds: int = 5,
-    signature: int = 10,
+    signature: int = _SIGNATURE,
     time_step: Sequence[str] | None = None,
     roads: str | None = None,
     map: Sequence[str] | None = None,
@@ -133,66 +136,61 @@ def experiment(
     engine: threads only; Dask is refused.
     """
     choose_engine(engine, None).require_threads("experiment", _NOT_SPREAD)
-    if paper:
-        given = {"--method": method, "--time-step": time_step}
-        return _paper(
-            connection, dataset, given, signature,
-            PaperWishes(objects, epsilon, seeds, poi, category, some_roads(roads, map),
-                        None if out is None else Path(out), force),
-            progress,
-        )  # fmt: skip
-    if poi is not None or category is not None:
-        raise BadInput(
-            "--poi and --category are for --paper", remedy="say --paper, or leave them out"
-        )
-    wishes = ExperimentWishes(
-        methods=method,
-        epsilons=epsilon,
-        sizes=objects,
-        seeds=seeds,
-        signature=signature,
-        time_steps=time_step,
-        roads=some_roads(roads, map),
-        out=None if out is None else Path(out),
-        overwrite=force,
-        trips=trips,
-        each_trip=each_trip,
+    table, folder, shown = (
+        some_roads(roads, map),
+        None if out is None else Path(out),
+        working(progress),
     )
-    shown = working(progress)
-    with reached(connection) as database:
-        written = experiment_on(database, dataset, wishes, shown)
+    if paper:
+        _require_papers_own(method, time_step, signature)
+        asked = PaperWishes(objects, epsilon, seeds, poi, category, table, folder, force)
+        with reached(connection) as database:
+            written = paper_on(database, dataset, asked, shown, partial(_search_times, database))
+    else:
+        if poi is not None or category is not None:
+            raise BadInput(
+                "--poi and --category are for --paper", remedy="say --paper, or leave them out"
+            )
+        wishes = ExperimentWishes(
+            methods=method,
+            epsilons=epsilon,
+            sizes=objects,
+            seeds=seeds,
+            signature=signature,
+            time_steps=time_step,
+            roads=table,
+            out=folder,
+            overwrite=force,
+            trips=trips,
+            each_trip=each_trip,
+        )
+        with reached(connection) as database:
+            written = experiment_on(database, dataset, wishes, shown)
     return Experiment(
         dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
     )
 
 
-def _paper(
-    connection: Connection,
-    dataset: str,
-    given: Mapping[str, object],
-    signature: int,
-    wishes: PaperWishes,
-    progress: Progress | None,
-) -> Experiment:
-    for option, value in {**given, "--signature": None if signature == 10 else signature}.items():
+def _require_papers_own(
+    method: Sequence[str] | None, time_step: Sequence[str] | None, signature: int
+) -> None:
+    asked = None if signature == _SIGNATURE else signature
+    given = {"--method": method, "--time-step": time_step, "--signature": asked}
+    for option, value in given.items():
         if value is not None:
             raise BadInput(f"{option} is not for --paper", remedy="the paper's own are taken")
-    shown = working(progress)
-    with reached(connection) as database:
 
-        def searches(trajectories: Trajectories, locations: Locations) -> dict[str, float]:
-            request = Request.parse("gl", epsilon=EPSILON)
-            names = [name for name in parse_names(None) if name != GIST]
-            found = bench_search(
-                database, trajectories, locations, request, names,
-                queries=_SEARCHED, seed=1, progress=Progress(),
-            )  # fmt: skip
-            return {strategy.name: strategy.us_per_query for strategy in found.strategies}
 
-        written = paper_on(database, dataset, wishes, shown, searches)
-    return Experiment(
-        dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
-    )
+def _search_times(
+    database: Database, trajectories: Trajectories, locations: Locations
+) -> dict[str, float]:
+    """Microseconds of a query by each way to search, for the paper's figure."""
+    found = bench_search(
+        database, trajectories, locations, Request.parse("gl", epsilon=EPSILON),
+        [name for name in parse_names(None) if name != GIST],
+        queries=_SEARCHED, seed=1, progress=Progress(),
+    )  # fmt: skip
+    return {strategy.name: strategy.us_per_query for strategy in found.strategies}
 
 
 def audit(
@@ -212,7 +210,7 @@ def audit(
     request = Request.parse(method, **parameters)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
-        found = auditing.audit(database, row, request, working(progress), runs=runs)
+        found = auditing.audit(database, row, request, working(progress), runs)
     found.require_within_claims()
     return found
 

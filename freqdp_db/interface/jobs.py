@@ -91,10 +91,6 @@ class Worked(Document):
         return EXIT_PUT_OFF if self.put_off else 0
 
 
-def _warning(request: Request) -> str:
-    return REPEATED_SYNTHETIC if request.method.kind == "synthetic" else REPEATED
-
-
 def schedule(
     connection: Connection,
     dataset: str,
@@ -118,7 +114,8 @@ def schedule(
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         made = scheduling.add_schedule(database, row, asked, at, timezone)
-    return Scheduled(**vars(made), dataset=dataset, warning=_warning(request), price=request.price)
+    warning = REPEATED_SYNTHETIC if request.method.kind == "synthetic" else REPEATED
+    return Scheduled(**vars(made), dataset=dataset, warning=warning, price=request.price)
 
 
 def schedules(connection: Connection = None) -> list[Schedule]:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -136,10 +137,10 @@ def load_city(
         with shown.stage("make and load", objects, "objects") as stage:
             chunks = _city_rows(city, dirt, stage.advance)
             rows = load_table(session, database.settings, table, mode, chunks)
-    following = _dataset_add(table, "object_id")
     return LoadedCity(
-        table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt, following
-    )
+        table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt,
+        _dataset_add(table),
+    )  # fmt: skip
 
 
 def make_city(
@@ -192,7 +193,7 @@ def load_csv(
             "the object is needed: one of --object and --object-from-file",
             remedy="name its column with --object, or say that each file's name is it",
         )
-    paths = expand(list(files), ENDINGS)
+    paths = expand(files, ENDINGS)
     layout = CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
     comment = "Trajectories from CSV files (freqdp load csv)."
     table = _samples_table(parse_relation(into, "--into"), "text", comment, srid=srid)
@@ -206,7 +207,7 @@ def load_csv(
 
     mode = mode_of(replace, append)
     rows = _load_files(connection, table, mode, paths, read, working(progress))
-    return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table, "object_id"))
+    return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table))
 
 
 def load_tdrive(
@@ -229,11 +230,9 @@ def load_tdrive(
     paths = published.tdrive_files(folder, limit, min_samples)
     comment = "T-Drive taxis as published (freqdp load tdrive)."
     table = _samples_table(parse_relation(into, "--into"), "int4", comment, key="taxi_id")
-    rows = _load_files(
-        connection, table, mode_of(replace, append), paths,
-        lambda advance: published.read_tdrive(paths, advance), working(progress),
-    )  # fmt: skip
-    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table, "taxi_id"))
+    read = partial(published.read_tdrive, paths)
+    rows = _load_files(connection, table, mode_of(replace, append), paths, read, working(progress))
+    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
 
 
 def load_geolife(
@@ -254,11 +253,9 @@ def load_geolife(
         Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
         key="user_id",
     )
-    rows = _load_files(
-        connection, table, mode_of(replace, append), paths,
-        lambda advance: published.read_geolife(paths, advance), working(progress),
-    )  # fmt: skip
-    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table, "user_id"))
+    read = partial(published.read_geolife, paths)
+    rows = _load_files(connection, table, mode_of(replace, append), paths, read, working(progress))
+    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
 
 
 def _load_files(
@@ -284,8 +281,9 @@ def _load_files(
     return rows
 
 
-def _dataset_add(table: PlainTable, key: str) -> str:
+def _dataset_add(table: PlainTable) -> str:
     """The command that registers it."""
+    key = table.columns[0].name
     name = re.sub(r"[^a-z0-9]+", "_", table.relation[1].lower()).strip("_") or "mine"
     relation = shlex.quote(format_relation(*table.relation))
     return f"freqdp dataset add {name} --from {relation} --object {key} --time at --geom geom"

@@ -85,7 +85,7 @@ def load_roads(
                 origin = parse_relation(source, "--from")
                 if origin == table.relation:
                     raise BadInput("--from and --into are the same", remedy="give two names")
-                mapping = road_tables.column_mapping(list(map or []))
+                mapping = road_tables.column_mapping(map or [])
                 rows, left_out = road_tables.copy_roads(
                     session, settings, table, mode, origin, mapping
                 )

@@ -8,7 +8,7 @@ again, with the roads that were really driven (`Chunk.truth`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -127,9 +127,7 @@ class City:
             truths.append(self._truth(trips, paths, names[who]))
         samples = _in_order(parts)
         samples, dirt = soil(samples, rng)
-        named = SourceSamples(
-            names[samples.object_id], samples.at_us, samples.x, samples.y, samples.extra
-        )
+        named = replace(samples, object_id=names[samples.object_id])
         return Chunk(len(names), named, dirt, _join_truths(truths))
 
     def _record(
@@ -180,8 +178,7 @@ class City:
         )
 
     def _truth(self, trips: PlannedTrips, paths: Paths, names: NDArray[np.bytes_]) -> DrivenRoads:
-        lengths = np.diff(paths.first)
-        trip = owners(offsets_from(lengths))
+        trip = owners(paths.first)
         clock = np.concatenate([[0.0], np.cumsum(paths.seconds)])
         since = clock[:-1] - clock[paths.first[trip]]
         begin = _START_S + trips.leave[trip]
@@ -205,10 +202,10 @@ def _instants(
     """Irregular instants in windows: the window of each and its time; gaps from least to most."""
     room = np.maximum(end - start, 0.0)
     counts = np.ceil(room / least).astype(np.int64)
-    window = np.repeat(np.arange(len(counts)), counts)
+    offsets = offsets_from(counts)
+    window, first = owners(offsets), offsets[:-1]
     gaps = np.minimum(least + rng.exponential(mean_more, len(window)), most)
     clock = np.cumsum(gaps)
-    first = np.cumsum(counts) - counts
     before = np.concatenate([[0.0], clock])[first]
     # The first fix comes as the window opens.
     at = start[window] + clock - before[window] - gaps[first[window]]
@@ -244,9 +241,5 @@ def _in_order(parts: list[SourceSamples]) -> SourceSamples:
 
 def _join_truths(parts: list[DrivenRoads]) -> DrivenRoads:
     return DrivenRoads(
-        np.concatenate([p.object_id for p in parts]),
-        np.concatenate([p.road_id for p in parts]),
-        np.concatenate([p.forward for p in parts]),
-        np.concatenate([p.enter_s for p in parts]),
-        np.concatenate([p.leave_s for p in parts]),
+        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(DrivenRoads))
     )

@@ -25,8 +25,8 @@ from freqdp_db.loading.csvformat import (
     OPENING,
     UNEVEN,
     CsvFormat,
-    misfit,
     object_of,
+    refuse_misfit,
 )
 from freqdp_db.loading.files import BadRows
 from freqdp_db.loading.rows import NO_TIME, SourceSamples
@@ -55,13 +55,7 @@ def read_csv(
         )
     for path in paths:
         yield from _read_file(path, layout, delimiter, times, bad, on_bytes)
-    _refuse_misfit(layout, bad)
-
-
-def _refuse_misfit(layout: CsvFormat, bad: BadRows) -> None:
-    error = misfit(layout, bad)
-    if error is not None:
-        raise error
+    refuse_misfit(layout, bad)
 
 
 @contextmanager
@@ -118,7 +112,7 @@ def _read_file(
                     some = block.slice(part.start, part.stop - part.start)
                     yield _convert(path, some, lines[part], names, ours, times, bad)
                     if bad.total >= OPENING:
-                        _refuse_misfit(layout, bad)
+                        refuse_misfit(layout, bad)
                 bad.add(path, UNEVEN, skipped[reported:])
                 reported = len(skipped)
                 now = position()
@@ -126,7 +120,7 @@ def _read_file(
                 taken = now
     except pa.ArrowInvalid:
         bad.add(path, UNEVEN, skipped[reported:])
-        _refuse_misfit(layout, bad)
+        refuse_misfit(layout, bad)
         # Arrow's own message quotes the row.
         raise BadInput(
             f"{path} cannot be read as CSV: it is not UTF-8 text, or a quote is left open",
@@ -136,7 +130,7 @@ def _read_file(
         raise _unreadable(path) from None
     bad.add(path, UNEVEN, skipped[reported:])
     if bad.total >= OPENING:
-        _refuse_misfit(layout, bad)
+        refuse_misfit(layout, bad)
     on_bytes(path.stat().st_size - taken)
 
 

@@ -51,10 +51,10 @@ def object_of(path: Path) -> str:
     return name
 
 
-def misfit(layout: CsvFormat, bad: BadRows) -> BadInput | None:
-    """Which option is to blame, if not one row could be read and all failed for one reason."""
+def refuse_misfit(layout: CsvFormat, bad: BadRows) -> None:
+    """Blame an option if not one row could be read and all failed for one reason."""
     if bad.good or len(bad.counts) != 1:
-        return None
+        return
     ((reason, count),) = bad.counts.items()
     rows = f"not one of the first {count:,} rows"
     said, remedy = {
@@ -78,4 +78,4 @@ def misfit(layout: CsvFormat, bad: BadRows) -> BadInput | None:
             "check --delimiter, and say --no-header if there is none",
         ),
     }[reason]
-    return BadInput(said, remedy=remedy)
+    raise BadInput(said, remedy=remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -47,6 +48,5 @@ def soil(samples: SourceSamples, rng: np.random.Generator) -> tuple[SourceSample
     x[of("null island")] = y[of("null island")] = 0.0
     y[of("out of range")] += 90.0
     x[of("same instant")] += 0.0004
-    names = list(SHARES)
-    counts = {name: len(pick) for name, pick in zip(names, picks, strict=True)}
-    return SourceSamples(mixed.object_id, at, x, y, mixed.extra), counts
+    counts = {name: len(pick) for name, pick in zip(SHARES, picks, strict=True)}
+    return replace(mixed, at_us=at, x=x, y=y), counts

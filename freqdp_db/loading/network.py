@@ -7,7 +7,7 @@ cross without one and the graph stays planar.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,16 +76,9 @@ def make_network(rng: np.random.Generator) -> StreetNetwork:
         network = _lay(network, path, kind, line)
     oneway = (network.kind == 0) & (rng.random(len(network.kind)) < _ONEWAY_SHARE)
     turned = oneway & (rng.random(len(oneway)) < 0.5)
-    network = StreetNetwork(
-        network.x,
-        network.y,
-        np.where(turned, network.target, network.source),
-        np.where(turned, network.source, network.target),
-        network.kind,
-        network.line,
-        oneway,
-    )
-    return _largest_component(network)
+    source = np.where(turned, network.target, network.source)
+    target = np.where(turned, network.source, network.target)
+    return _largest_component(replace(network, source=source, target=target, oneway=oneway))
 
 
 def _grid(rng: np.random.Generator) -> StreetNetwork:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.loading.network import Floats, Ints, StreetNetwork
 
 _JUNCTION_S = 5.0
@@ -89,6 +90,5 @@ class Router:
         all_arcs = np.concatenate(arcs) if arcs else np.empty(0, np.int64)
         order = np.argsort(all_trips, kind="stable")
         arc = all_arcs[order]
-        first = np.zeros(len(origin) + 1, np.int64)
-        np.cumsum(np.bincount(all_trips, minlength=len(origin)), out=first[1:])
+        first = offsets_from(np.bincount(all_trips, minlength=len(origin)))
         return Paths(first, arc, self.seconds[arc])

@@ -20,7 +20,7 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, join, joined, map_each, map_ranges, merged
 from freqdp_db.progress import Progress
 from freqdp_db.roads.network import CANDIDATES, Candidates, Network
-from freqdp_db.roads.routes import longest_route, make_scratch, routes, search
+from freqdp_db.roads.routes import longest_route, make_scratch, make_ways, routes, search
 
 SIGMA_M = 10.0
 _LEAST_BETA_M = SIGMA_M  # where samples are seconds apart, their own noise makes the detours
@@ -51,9 +51,7 @@ def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, sta
     `linked`: whether a route leads to it from the stay before. Returns the next stamp and the breaks.
     """
     roads, _, away = near
-    route = np.empty((CANDIDATES, CANDIDATES), np.float64)
-    leave = np.empty((CANDIDATES, CANDIDATES), np.int64)
-    enter = np.empty((CANDIDATES, CANDIDATES), np.int64)
+    route, leave, enter = make_ways()
     back = np.full((count, CANDIDATES), -1, np.int8)
     score, better = np.full(CANDIDATES, -np.inf), np.empty(CANDIDATES)
     breaks = 0
@@ -66,9 +64,7 @@ def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, sta
             u = location[stays[k - 1]]
             straight = math.hypot(x[v] - x[u], y[v] - y[u])
             limit = longest_route(straight, at[stays[k]] - at[stays[k] - 1])
-            stamp = routes(
-                u, v, limit, -1, -1, near, graph, scratch, stamp, route, leave, enter
-            )  # fmt: skip
+            stamp = routes(u, v, limit, -1, -1, near, graph, scratch, stamp, route, leave, enter)
             for j in range(CANDIDATES):
                 better[j] = -np.inf
                 for i in range(CANDIDATES):
@@ -107,9 +103,7 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type
     roads = near[0]
     scratch = make_scratch(graph)
     came_by = scratch[3]
-    route = np.empty((CANDIDATES, CANDIDATES), np.float64)
-    leave = np.empty((CANDIDATES, CANDIDATES), np.int64)
-    enter = np.empty((CANDIDATES, CANDIDATES), np.int64)
+    route, leave, enter = make_ways()
     goal = np.empty(1, np.int64)
     marked = np.full(len(source), -1, np.int64)
     driven = np.empty(1024, np.int32)
@@ -165,10 +159,7 @@ def _mark(road, trajectory, marked, driven, total):  # type: ignore[no-untyped-d
     if marked[road] != trajectory:
         marked[road] = trajectory
         if total == len(driven):
-            longer = np.empty(2 * total, driven.dtype)
-            for i in range(total):
-                longer[i] = driven[i]
-            driven = longer
+            driven = np.append(driven, np.empty_like(driven))
         driven[total] = road
         total += 1
     return driven, total
@@ -183,9 +174,7 @@ def _detours(first, last, move_from, move_to, gap_us, x, y, near, graph):  # typ
     roads, _, away = near
     detour = np.empty(last - first, np.float64)
     scratch = make_scratch(graph)
-    route = np.empty((CANDIDATES, CANDIDATES), np.float64)
-    leave = np.empty((CANDIDATES, CANDIDATES), np.int64)
-    enter = np.empty((CANDIDATES, CANDIDATES), np.int64)
+    route, leave, enter = make_ways()
     stamp = 1
     for m in range(first, last):
         u, v = move_from[m], move_to[m]

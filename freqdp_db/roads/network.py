@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
@@ -15,28 +15,12 @@ from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import joined, map_each
 
+if TYPE_CHECKING:
+    from freqdp_db.storage.source.roads import RoadRows
+
 REACH_M = 100.0
 CANDIDATES = 8
 _FAR = 1 << 31
-
-
-class RoadColumns(Protocol):
-    """Columns of roads, each a line through vertices; from a table, or made up."""
-
-    @property
-    def id(self) -> Ints: ...
-    @property
-    def source(self) -> Ints: ...
-    @property
-    def target(self) -> Ints: ...
-    @property
-    def oneway(self) -> Flags: ...
-    @property
-    def offsets(self) -> Ints: ...
-    @property
-    def x(self) -> Metres: ...
-    @property
-    def y(self) -> Metres: ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +74,7 @@ class Candidates:
     away: NDArray[np.float64]
 
 
-def make_network(roads: RoadColumns) -> Network:
+def make_network(roads: RoadRows) -> Network:
     """Number the junctions, measure the roads, file their pieces in cells."""
     junctions, ends = np.unique(np.concatenate([roads.source, roads.target]), return_inverse=True)
     count = len(roads.id)
@@ -142,10 +126,8 @@ def make_network(roads: RoadColumns) -> Network:
 
 def _file(piece: NDArray[np.float64]) -> tuple[Ints, Ids]:
     """The cells that the box of each piece touches, as one number, with the piece."""
-    low_x = np.floor(np.minimum(piece[:, 0], piece[:, 2]) / REACH_M).astype(np.int64)
-    high_x = np.floor(np.maximum(piece[:, 0], piece[:, 2]) / REACH_M).astype(np.int64)
-    low_y = np.floor(np.minimum(piece[:, 1], piece[:, 3]) / REACH_M).astype(np.int64)
-    high_y = np.floor(np.maximum(piece[:, 1], piece[:, 3]) / REACH_M).astype(np.int64)
+    ends = np.floor(piece[:, :4] / REACH_M).astype(np.int64).reshape(-1, 2, 2)
+    (low_x, low_y), (high_x, high_y) = ends.min(axis=1).T, ends.max(axis=1).T
     wide = high_x - low_x + 1
     cells = wide * (high_y - low_y + 1)
     which = owners(offsets_from(cells))

@@ -40,6 +40,13 @@ def make_scratch(graph):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def make_ways():  # type: ignore[no-untyped-def]
+    """What `routes` fills in for each pair of candidates: route, leave, enter."""
+    pairs = (CANDIDATES, CANDIDATES)
+    return np.empty(pairs, np.float64), np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+
+
+@njit(nogil=True, cache=True)
 def _push(heap_cost, heap_node, size, cost, node):  # type: ignore[no-untyped-def]
     i = size
     while i > 0:

@@ -12,7 +12,6 @@ from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value
 
 from freqdp_db.errors import TooExposed
-from freqdp_db.evaluation.evaluate import Evaluation
 from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Served, Worker
 from freqdp_db.release.approving import Exposure
@@ -124,7 +123,7 @@ def _serve(url: str) -> Served:
 def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    much = Evaluation(release=None, values={"exposure": 0.9}, seed=1)  # type: ignore[arg-type]
+    much = {"exposure": 0.9}
     monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of: much)
     freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     _ask(city, '{"keep": 1}')

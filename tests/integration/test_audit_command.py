@@ -51,3 +51,4 @@ def test_bad_input(city: str) -> None:
     freqdp(city, "audit", "city", "--runs", "10").refused("--runs 10")
     freqdp(city, "audit", "nowhere").refused("'nowhere'")
     freqdp(city, "audit", "city", "--method", "sc").refused("sc", "no noise")
+    freqdp(city, "audit", "city", "--method", "lg+swap").refused("lg+swap", "step swap")

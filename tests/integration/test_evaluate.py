@@ -12,6 +12,7 @@ from servers import SharedServer, cloned
 from world import city_template, freqdp, query
 
 from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
+from freqdp_db.dataset.memory import load_build
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
@@ -43,8 +44,8 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
     """The table, read back through the private key, is the replayed trajectories."""
     with opened(released) as database:
         release = find_release(database, "r")
-        case, loaded = load_case(database, release, Progress())
-        pair = case.pair
+        pair = load_case(database, release, Progress()).pair
+        loaded = load_build(database, release.build_id, Progress())
         state = loaded.trajectories
         with database.begin() as connection:
             for step, drawn in ((1, PfTargets), (2, TfTargets)):

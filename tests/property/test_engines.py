@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, worlds
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
@@ -54,6 +54,7 @@ from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.paging import PagedSearch
+from freqdp_db.storage.source.roads import RoadRows
 from tests.synthetic_world import PERIOD, REGION, small_trips
 
 few = settings(quick, max_examples=20)
@@ -143,18 +144,8 @@ def _search(world: SmallWorld) -> list[Any]:
     )
 
 
-class _Roads(NamedTuple):
-    id: Ints
-    source: Ints
-    target: Ints
-    oneway: Flags
-    offsets: Ints
-    x: Metres
-    y: Metres
-
-
 @cache
-def _town() -> tuple[Trajectories, Locations, _Roads]:
+def _town() -> tuple[Trajectories, Locations, RoadRows]:
     """Walks over the junctions of a small town, in the middle of nowhere now and then."""
     rng = np.random.default_rng(4)
     side = 6
@@ -163,7 +154,7 @@ def _town() -> tuple[Trajectories, Locations, _Roads]:
     source = np.concatenate([node[:, :-1].ravel(), node[:-1].ravel()])
     target = np.concatenate([node[:, 1:].ravel(), node[1:].ravel()])
     ends = np.stack([source, target], 1).ravel()
-    roads = _Roads(
+    roads = RoadRows(
         np.arange(len(source)), source, target, rng.random(len(source)) < 0.2,
         np.arange(len(source) + 1) * 2, x[ends], y[ends],
     )  # fmt: skip

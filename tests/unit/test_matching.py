@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.recovery import recovery_attack, road_accuracy, route_scores
@@ -16,25 +13,15 @@ from freqdp_db.loading.city import City
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import Matched, match
 from freqdp_db.roads.network import Network, find_candidates, make_network
+from freqdp_db.storage.source.roads import RoadRows
 
 SECOND = 1_000_000
-
-
-@dataclass(frozen=True)
-class Lines:
-    id: Ints
-    source: Ints
-    target: Ints
-    oneway: Flags
-    offsets: Ints
-    x: Metres
-    y: Metres
 
 
 def lines(*roads: tuple[int, int, bool, list[tuple[float, float]]]) -> Network:
     """Roads 10, 11, ... from (source, target, oneway, points)."""
     return make_network(
-        Lines(
+        RoadRows(
             np.arange(10, 10 + len(roads)),
             np.array([r[0] for r in roads]),
             np.array([r[1] for r in roads]),
@@ -202,7 +189,7 @@ def test_city_routes_come_back() -> None:
     count = len(plan.source)
     ends = np.column_stack([plan.source, plan.target]).reshape(-1)
     network = make_network(
-        Lines(
+        RoadRows(
             np.arange(count), plan.source, plan.target, plan.oneway, 2 * np.arange(count + 1),
             plan.x[ends], plan.y[ends],
         )

@@ -14,7 +14,7 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks import linking
 from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
-from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf
+from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf, weigh
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
 from freqdp_db.evaluation.pair import Pair, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import losses as utility
@@ -29,6 +29,7 @@ from freqdp_db.evaluation.utility.losses import (
     trip_error,
 )
 from freqdp_db.evaluation.utility.patterns import cell_sequences, frequent_patterns, most_frequent
+from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.progress import Progress
 
 MINUTE = 60_000_000
@@ -112,11 +113,11 @@ def test_an_empty_release_breaks_nothing(world: tuple[Trajectories, Locations]) 
 def test_weights_are_tf_idf_cut_and_of_length_1() -> None:
     side = trajectories(minutes(0, 0, 0, 1, 2, 2), minutes(1, 3), [])
     idf_alone, idf_both = math.log(3 / 1), math.log(3 / 2)
-    full = tf_idf(side, 4, None)
+    full = tf_idf(side, 4)
     assert full.offsets.tolist() == [0, 3, 5, 5]
     weights = np.array([3 * idf_alone, 1 * idf_both, 2 * idf_alone])
     assert full.weight[:3] == pytest.approx(weights / np.linalg.norm(weights))
-    cut = tf_idf(side, 4, 2)
+    cut = weigh(count_frequencies(side, 4), 2)
     assert cut.dimension.tolist() == [0, 2, 1, 3]
     assert cut.weight[:2] == pytest.approx(np.array([3, 2]) / math.sqrt(13))
 

@@ -16,7 +16,6 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
 from freqdp_db.evaluation.pair import CellBox, Pair
-from freqdp_db.evaluation.public_report import _pictures
 from freqdp_db.evaluation.report.charts import (
     Curve,
     Share,
@@ -38,6 +37,7 @@ from freqdp_db.evaluation.report.drawing import Raster
 from freqdp_db.evaluation.report.explained import exchanges, explained
 from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, RoadLines
+from freqdp_db.evaluation.report.public import heats_of
 from freqdp_db.methods.contract import Areas
 from freqdp_db.progress import Progress, Stage
 
@@ -131,7 +131,7 @@ def test_the_public_map_reads_nothing_but_the_release() -> None:
     spots = Locations(np.array([0.0, 1_000.0]), np.array([0.0, 500.0]))
     where = np.repeat(np.array([0, 1], np.int32), 500)
     released = Trajectories(np.array([0, 1_000]), where, np.arange(1_000), np.zeros(1, np.int64))
-    shown = _pictures(Pair(released, released, spots))["heats"]
+    shown = heats_of(Pair(released, released, spots))
     assert "1,000 samples, busiest cell 500" in shown.pictures[0].alt
 
 

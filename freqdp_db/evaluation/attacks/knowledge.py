@@ -14,7 +14,8 @@ from freqdp_db.columns.days import HOUR_US
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Pair, share_of
+from freqdp_db.evaluation.utility.crowding import numbered_cells
 from freqdp_db.frequency.counts import count_frequencies
 
 KNOWN_SAMPLES = (1, 2, 4, 10)
@@ -124,7 +125,7 @@ def known_samples(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
         fact = facts(pair.original.location[position].astype(np.int64), step.astype(np.int64))
         own, best, ties = holds.match(np.where(seen, fact, -1), offsets)
         right = (own > 0) & (own == best) & (ties == 1)
-        found[f"la_x.{count}"] = float(right[linkable].mean()) if linkable.any() else 0.0
+        found[f"la_x.{count}"] = share_of(right, linkable)
     return found
 
 
@@ -135,19 +136,16 @@ def unicity(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     only they visit in D and whose samples there were published untouched, at least one.
     """
     side = pair.released
-    column = np.floor(pair.locations.x / _UNICITY_CELL_M).astype(np.int64)
-    row = np.floor(pair.locations.y / _UNICITY_CELL_M).astype(np.int64)
-    _, cell = np.unique(np.column_stack([column, row]), axis=0, return_inverse=True)
+    cell, _, _ = numbered_cells(pair.locations, _UNICITY_CELL_M)
     hour = side.at // HOUR_US
     hour = hour - hour.min(initial=0)
-    fact = cell.reshape(-1)[side.location] * (hour.max(initial=0) + 1) + hour
+    fact = cell[side.location] * (hour.max(initial=0) + 1) + hour
     holds = _Facts(fact, side.owner.astype(np.int64), len(side))
     offsets, position = pick_samples(side, _UNICITY_SAMPLES, rng)
     # a fact that was drawn twice says no more than once, but both trajectories count it alike
     _, _, ties = holds.match(fact[position], offsets)
-    filled = side.lengths > 0
     return {
-        "unicity": float((ties[filled] == 1).mean()) if filled.any() else 0.0,
+        "unicity": share_of(ties == 1, side.lengths > 0),
         "unicity.place": _own_places(pair),
     }
 
@@ -169,5 +167,4 @@ def _own_places(pair: Pair) -> float:
     after["at"] = released.at[kept]
     exposed: Flags = np.zeros(len(pair), np.bool_)
     exposed[np.intersect1d(before, after)["owner"]] = True
-    filled = original.lengths > 0
-    return float(exposed[filled].mean()) if filled.any() else 0.0
+    return share_of(exposed, original.lengths > 0)

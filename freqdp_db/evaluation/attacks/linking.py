@@ -9,6 +9,8 @@ are measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ids
@@ -21,7 +23,7 @@ from freqdp_db.evaluation.attacks.vectors import (
     most_alike_clocks,
     weigh,
 )
-from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day, on_odd_days
+from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day, on_odd_days, share_of
 from freqdp_db.frequency.counts import count_frequencies
 
 STRONGEST = 10
@@ -53,25 +55,15 @@ def linking_attacks(pair: Pair) -> dict[str, float]:
 
 
 def _add(found: dict[str, float], name: str, links: Links, linkable: Flags) -> None:
-    found[name] = _share(links.right(), linkable)
-    found[f"{name}.none"] = _share(links.none(), linkable)
-
-
-def _share(which: Flags, of: Flags) -> float:
-    return float(which[of].mean()) if of.any() else 0.0
+    found[name] = share_of(links.right(), linkable)
+    found[f"{name}.none"] = share_of(links.none(), linkable)
 
 
 def days_apart(pair: Pair) -> Pair:
     """Protocol B: released odd days, D's even days."""
     odd = on_odd_days(pair.released.at, pair.timezone)
     even = ~on_odd_days(pair.original.at, pair.timezone)
-    return Pair(
-        pair.original.where(even),
-        pair.released.where(odd),
-        pair.locations,
-        pair.timezone,
-        pair.time_step_us,
-    )
+    return replace(pair, original=pair.original.where(even), released=pair.released.where(odd))
 
 
 def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]:
@@ -83,15 +75,9 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
 
         def in_hours(side: Trajectories) -> Trajectories:
             hour = hours_of_day(side.at, pair.timezone)
-            return Trajectories(
-                side.offsets, cells[side.location] * np.int32(_HOURS) + hour, side.at, side.start
-            )
+            return replace(side, location=cells[side.location] * np.int32(_HOURS) + hour)
 
-        return (
-            in_hours(pair.original),
-            in_hours(pair.released),
-            _GRID_SIDE * _GRID_SIDE * _HOURS,
-        )
+        return in_hours(pair.original), in_hours(pair.released), _GRID_SIDE**2 * _HOURS
     return _movements(pair)
 
 
@@ -120,13 +106,9 @@ def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
 
 def _by_time_of_day(pair: Pair) -> Links:
     """LA_t: shares of twelve two-hour windows; likeness = 1 - earth mover's hours / 12."""
-    shares = [windows_of_day(side, pair.timezone) for side in (pair.released, pair.original)]
-    return most_alike_clocks(
-        shares[0],
-        shares[1],
-        (pair.released.lengths > 0, pair.original.lengths > 0),
-        HOURS_PER_WINDOW / FARTHEST_HOURS,
-    )
+    shown, true = (windows_of_day(side, pair.timezone) for side in (pair.released, pair.original))
+    filled = pair.released.lengths > 0, pair.original.lengths > 0
+    return most_alike_clocks(shown, true, filled, HOURS_PER_WINDOW / FARTHEST_HOURS)
 
 
 def windows_of_day(side: Trajectories, timezone: str) -> Weights:

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import owners
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.utility.divergence import last_at_or_before
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import Matched, match
-from freqdp_db.roads.network import Network, find_candidates
+from freqdp_db.roads.network import Candidates, Network, find_candidates
+
+
+@dataclass(frozen=True)
+class Truth:
+    """D on the roads: matched once for all releases that are held against it."""
+
+    network: Network
+    candidates: Candidates
+    matched: Matched
+
+    @classmethod
+    def of(
+        cls, network: Network, original: Trajectories, locations: Locations, progress: Progress
+    ) -> Truth:
+        """Put the objects on the roads."""
+        with progress.stage("roads near places", len(locations), "places") as stage:
+            candidates = find_candidates(network, locations)
+            stage.advance(len(locations))
+        matched = match(network, candidates, original, locations, progress, "match original")
+        return cls(network, candidates, matched)
+
+    def recovered(self, pair: Pair, progress: Progress) -> dict[str, float]:
+        """Precision, recall, F, RMF and accuracy of the matched release."""
+        attack = match(
+            self.network, self.candidates, pair.released, pair.locations, progress, "match release"
+        )
+        on_road = self.matched.road >= 0
+        return {
+            **route_scores(self.matched, attack, self.network.length),
+            "recovery.accuracy": road_accuracy(pair, self.matched, attack),
+            "recovery.beta_m": self.matched.beta_m,
+            "recovery.matched": float(on_road.mean()) if len(on_road) else 0.0,
+        }
 
 
 def recovery_attack(pair: Pair, network: Network, progress: Progress) -> dict[str, float]:
-    """Precision, recall, F, RMF and accuracy of the matched release; the matched D is the truth."""
-    with progress.stage("roads near places", len(pair.locations), "places") as stage:
-        candidates = find_candidates(network, pair.locations)
-        stage.advance(len(pair.locations))
-    truth = match(network, candidates, pair.original, pair.locations, progress, "match original")
-    attack = match(network, candidates, pair.released, pair.locations, progress, "match release")
-    return recovery_scores(pair, network.length, truth, attack)
-
-
-def recovery_scores(
-    pair: Pair, length: Metres, truth: Matched, attack: Matched
-) -> dict[str, float]:
-    """Everything that the two matches say; `length`: of each road."""
-    return {
-        **route_scores(truth, attack, length),
-        "recovery.accuracy": road_accuracy(pair, truth, attack),
-        "recovery.beta_m": truth.beta_m,
-        "recovery.matched": float((truth.road >= 0).mean()) if len(truth.road) else 0.0,
-    }
+    """The same for one release alone."""
+    return Truth.of(network, pair.original, pair.locations, progress).recovered(pair, progress)
 
 
 def route_scores(truth: Matched, attack: Matched, length: Metres) -> dict[str, float]:

@@ -86,13 +86,13 @@ def _weigh(first, last, offsets, dimension, count, idf, keep):  # type: ignore[n
     return kept, out_dimension, out_weight
 
 
-def tf_idf(trajectories: Trajectories, dimensions: int, strongest: int | None) -> Vectors:
-    """tf * ln((N + 1) / df) over what `location` counts, cut to the strongest, of length 1."""
-    return weigh(count_frequencies(trajectories, dimensions), strongest)
+def tf_idf(trajectories: Trajectories, dimensions: int) -> Vectors:
+    """tf * ln((N + 1) / df) over what `location` counts, of length 1."""
+    return weigh(count_frequencies(trajectories, dimensions), None)
 
 
 def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
-    """The same of what is counted already."""
+    """The same of what is counted already, cut to the strongest."""
     filled = int((np.diff(counted.offsets) > 0).sum())
     idf = np.log((filled + 1.0) / np.maximum(counted.tf, 1))
     keep = len(counted.location) if strongest is None else strongest
@@ -175,10 +175,13 @@ def _compare_clocks(first, last, offsets, released, original, filled, scale):  #
 
 
 def most_alike_clocks(
-    released: Weights, original: Weights, on_both: tuple[Flags, Flags], scale: float
+    released: Weights, original: Weights, filled: tuple[Flags, Flags], scale: float
 ) -> Links:
-    """Compare histograms around the clock: likeness = 1 - scale * distance in bins."""
-    has_released, has_original = on_both
+    """Compare histograms around the clock: likeness = 1 - scale * distance in bins.
+
+    `filled`: which of each side are not empty.
+    """
+    has_released, has_original = filled
     work = offsets_from(has_released.astype(np.int64))
     parts = map_ranges(_compare_clocks, work, work, released, original, has_original, scale)
     return Links(*joined(parts))

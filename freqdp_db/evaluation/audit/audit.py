@@ -6,8 +6,9 @@ table of trajectories, nothing is claimed, and the experiment shows why. Nothing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.audit import neighbours
 from freqdp_db.evaluation.audit.bounds import Bound, bound_from_hits
-from freqdp_db.evaluation.audit.vectors import PROBES, Probed
+from freqdp_db.evaluation.audit.vectors import PROBES
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource
-from freqdp_db.methods.contract import State, World, options_of
+from freqdp_db.methods.contract import AnyStep, State, World, options_of
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.progress import Progress
@@ -37,6 +38,9 @@ _WHOLE_RUNS = 200
 """Runs of whole worlds, in each of the two: these take longer, and their events are certain."""
 _RUNS_PER_RELEASE, _LEAST_RELEASES = 400, 20
 """Whole releases of `strict` take about a second: so many runs of the vectors for each."""
+_TABLE = "trajectories"
+Side = TypeVar("Side", State, Trajectories)
+"""One of two neighbouring worlds."""
 _MOST_OBJECTS = 50
 _ENOUGH_SAMPLES = 10_000
 
@@ -112,9 +116,7 @@ def audit(
     dataset: DatasetRow,
     request: Request,
     progress: Progress,
-    *,
-    runs: int = DEFAULT_RUNS,
-    source: RandomSource | None = None,
+    runs: int,
 ) -> Audit:
     """Audit the mechanisms of a method on a dataset's current build."""
     if request.method.unit is None:
@@ -122,6 +124,8 @@ def audit(
             f"--method {request.method.name} draws no noise: it has no epsilon to bound",
             remedy="audit one that does, such as lg",
         )
+    if request.method.unit == "occurrence":
+        _require_probes(request)
     if not MIN_RUNS <= runs <= MAX_RUNS:
         raise BadInput(
             f"--runs {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
@@ -130,8 +134,16 @@ def audit(
     number = dataset.require_build()
     request = request.with_facts(dataset, find_build(database, number))
     build = load_build(database, number, progress)
-    drawing = source if source is not None else SecureSource()
-    return Audit(dataset.name, request, audit_build(build, request, drawing, runs, progress))
+    return Audit(dataset.name, request, audit_build(build, request, SecureSource(), runs, progress))
+
+
+def _require_probes(request: Request) -> None:
+    for step in request.method.steps:
+        if step.name not in PROBES:
+            raise BadInput(
+                f"--method {request.method.name}: no experiment is known for its step {step.name}",
+                remedy="audit the steps that draw noise by themselves, such as lg",
+            )
 
 
 def audit_build(
@@ -147,13 +159,12 @@ def audit_build(
     findings = []
     with progress.stage("lists held equal"):
         for step in steps:
-            held = PROBES[step.name].held
-            options = options_of(step, request.values)
-            for change, claim, bound in held(whole, options, source, runs, alpha):
-                findings.append(_finding(PROBES[step.name], "held equal", change, bound, claim))
+            probe, options = PROBES[step.name], options_of(step, request.values)
+            for change, claim, bound in probe.held(whole, options, source, runs, alpha):
+                findings.append(_finding(probe.artefact, "held equal", change, bound, claim))
     with progress.stage("lists that move"):
         for step in steps:
-            findings += _moving(PROBES[step.name], small, world, request, source, alpha)
+            findings += _moving(step, small, world, request, source, alpha)
     with progress.stage("table of trajectories"):
         findings.append(_canary(small, world, request, source, alpha))
     return findings
@@ -176,13 +187,12 @@ def _person(
     if not options.parameters.pure:
         with progress.stage("one person, with and without"):
             bound = told_apart(world, options, source, runs)
-        found = _finding(None, "none", "- 1 person", bound, claim)
-        findings.append(replace(found, artefact="noisy_vectors"))
+        findings.append(_finding("noisy_vectors", "none", "- 1 person", bound, claim))
     with progress.stage("releases with and without"):
         releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
         seen = released_told_apart(world, options, source, releases, _ALPHA)
     return findings + [
-        _finding(None, "none", f"- 1 person, by {name}", bound, claim)
+        _finding(_TABLE, "none", f"- 1 person, by {name}", bound, claim)
         for name, bound in seen.items()
     ]
 
@@ -192,11 +202,11 @@ def _begun(trajectories: Trajectories, world: World) -> State:
 
 
 def _finding(
-    probe: Probed | None, lists: str, change: str, bound: Bound, claim: float | None = None,
+    artefact: str, lists: str, change: str, bound: Bound, claim: float | None = None,
     *, unbounded: bool = False,
 ) -> AuditFinding:  # fmt: skip
     return AuditFinding(
-        artefact="trajectories" if probe is None else probe.artefact,
+        artefact=artefact,
         lists=lists,
         change=change,
         claimed_epsilon=None if claim is None else f"{claim:g}",
@@ -215,30 +225,20 @@ def _cut(trajectories: Trajectories) -> Trajectories:
 
 
 def _moving(
-    probe: Probed,
-    state: State,
-    world: World,
-    request: Request,
-    source: RandomSource,
-    alpha: float,
+    step: AnyStep, state: State, world: World, request: Request, source: RandomSource, alpha: float
 ) -> list[AuditFinding]:
     """A listed place that is gone with one unit: it is in the vector of one world alone."""
-    step, options = probe.step, options_of(probe.step, request.values)
+    probe, options = PROBES[step.name], options_of(step, request.values)
     found = probe.only_visit(state, step.draw(world, state, options, source))
     if found is None:
         return []
-    hits = []
-    for trajectories in (state.trajectories, neighbours.without(state.trajectories, *found)):
-        begun = _begun(trajectories, world)
-        hits.append(
-            sum(
-                probe.lists(step.draw(world, begun, options, source), *found)
-                for _ in range(_WHOLE_RUNS)
-            )
-        )
-    bound = bound_from_hits(hits[0], hits[1], _WHOLE_RUNS, alpha)
-    gone = hits[1] == 0 < hits[0]
-    return [_finding(probe, "move", f"- 1 {probe.unit}", bound, unbounded=gone)]
+    owner, place = found
+
+    def listed(side: State) -> bool:
+        return probe.lists(step.draw(world, side, options, source), owner, place)
+
+    without = _begun(neighbours.without(state.trajectories, owner, place), world)
+    return [_told_apart(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]
 
 
 def _canary(
@@ -247,22 +247,21 @@ def _canary(
     """An object with a place of its own: is the place in the table? And without that sample?"""
     owner = neighbours.richest(state.frequencies)
     here, locations, place = neighbours.with_canary(state.trajectories, state.places, owner)
-    there = neighbours.without(here, owner, place)
-    wider = World(Build(here, locations, world.clock, world.build.srid, world.build.source_srid))
+    wider = World(replace(world.build, trajectories=here, locations=locations))
     trial = Trial(lambda number: source)
-    hits = [
-        sum(
-            bool(
-                (
-                    run_steps(
-                        request.method, request.values, wider, trial, Progress(), trajectories
-                    ).trajectories.location
-                    == place
-                ).any()
-            )
-            for _ in range(_WHOLE_RUNS)
-        )
-        for trajectories in (here, there)
-    ]
-    bound = bound_from_hits(hits[0], hits[1], _WHOLE_RUNS, alpha)
-    return _finding(None, "move", "- 1 occurrence", bound, unbounded=hits[1] == 0 < hits[0])
+
+    def released(side: Trajectories) -> bool:
+        made = run_steps(request.method, request.values, wider, trial, Progress(), side)
+        return bool((made.trajectories.location == place).any())
+
+    without = neighbours.without(here, owner, place)
+    return _told_apart(_TABLE, "- 1 occurrence", released, here, without, alpha)
+
+
+def _told_apart(
+    artefact: str, change: str, shown: Callable[[Side], bool], here: Side, there: Side, alpha: float
+) -> AuditFinding:
+    """How often each of two worlds shows what should not tell them apart."""
+    often, seldom = (sum(shown(side) for _ in range(_WHOLE_RUNS)) for side in (here, there))
+    bound = bound_from_hits(often, seldom, _WHOLE_RUNS, alpha)
+    return _finding(artefact, "move", change, bound, unbounded=seldom == 0 < often)

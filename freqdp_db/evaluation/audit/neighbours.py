@@ -6,13 +6,12 @@ and Alg. 2 every trajectory, alike and apart from the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.columns.edits import PfTargets
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.frequency.signatures import Signatures
@@ -63,28 +62,7 @@ def without(trajectories: Trajectories, owner: int, place: int) -> Trajectories:
     mine = slice(trajectories.offsets[owner], trajectories.offsets[owner + 1])
     gone = np.zeros(trajectories.samples, np.bool_)
     gone[mine] = trajectories.location[mine] == place
-    lengths = trajectories.lengths.copy()
-    lengths[owner] -= gone.sum()
-    return Trajectories(
-        offsets_from(lengths),
-        trajectories.location[~gone],
-        trajectories.at[~gone],
-        trajectories.start,
-    )
-
-
-def cut_to(trajectories: Trajectories, chosen: Ints) -> Trajectories:
-    """The world of these trajectories alone."""
-    parts = [
-        np.arange(trajectories.offsets[t], trajectories.offsets[t + 1]) for t in chosen.tolist()
-    ]
-    rows = np.concatenate(parts)
-    return Trajectories(
-        offsets_from(trajectories.lengths[chosen]),
-        trajectories.location[rows],
-        trajectories.at[rows],
-        trajectories.start[chosen],
-    )
+    return trajectories.where(~gone)
 
 
 def with_canary(
@@ -100,8 +78,7 @@ def with_canary(
         np.append(locations.x, locations.x[home] + 1.0),
         np.append(locations.y, locations.y[home] + 1.0),
     )
-    moved = Trajectories(trajectories.offsets, place, trajectories.at, trajectories.start)
-    return moved, beside, canary
+    return replace(trajectories, location=place), beside, canary
 
 
 def richest(frequencies: Frequencies) -> int:

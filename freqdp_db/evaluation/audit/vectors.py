@@ -22,7 +22,7 @@ from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
 from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
 from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.contract import AnyStep, State
+from freqdp_db.methods.contract import State
 from freqdp_db.methods.frequency.global_ import GlobalOptions, GlobalStep
 from freqdp_db.methods.frequency.local import LocalOptions, LocalStep
 
@@ -34,7 +34,6 @@ Held = Callable[[State, Any, RandomSource, int, float], Iterator[tuple[str, floa
 class Probed:
     """How to look at the vector of one step."""
 
-    step: AnyStep
     artefact: str
     unit: str
     held: Held
@@ -127,11 +126,7 @@ def _in_pf(drawn: PfTargets, owner: int, place: int) -> bool:
 
 
 PROBES = {
-    GlobalStep.name: Probed(
-        GlobalStep(), "tf_vector", "incidence", _held_tf, _only_incidence, _in_tf
-    ),
-    LocalStep.name: Probed(
-        LocalStep(), "pf_vectors", "occurrence", _held_pf, _only_occurrence, _in_pf
-    ),
+    GlobalStep.name: Probed("tf_vector", "incidence", _held_tf, _only_incidence, _in_tf),
+    LocalStep.name: Probed("pf_vectors", "occurrence", _held_pf, _only_occurrence, _in_pf),
 }
 """What an audit can look at, by the name of the step."""

@@ -7,8 +7,6 @@ no method can be asked for less than what chance does.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,13 +17,10 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.experiment.runs import Design, Run, some_objects
 from freqdp_db.evaluation.pair import CellBox
+from freqdp_db.evaluation.trials import Prepared, run_trial
 from freqdp_db.evaluation.utility.seven import Reference
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import World
-from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.progress import Progress
-from freqdp_db.release.request import Request
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.public import Period, Region
@@ -43,7 +38,7 @@ def run_on_trips(
     design: Design,
     facts: tuple[Region, Period],
     progress: Progress,
-    prepared: Callable[[Request], tuple[Request, World]],
+    prepared: Prepared,
 ) -> list[Run]:
     """The whole design, measured by the seven numbers on trips; rows in its order."""
     region, _ = facts
@@ -65,11 +60,7 @@ def run_on_trips(
                 found.append(Run(RESAMPLED, None, count, seed, None, 0.0, values))
             for variant, epsilon, seed, asked in replace(design, size=len(compared[0])).requests():
                 request, world = prepared(asked)
-                started = time.perf_counter()
-                trial = Trial(lambda number, seed=seed: SeededSource(seed, number))  # type: ignore[misc]
-                world = replace(world, build=side)
-                state = run_steps(request.method, request.values, world, trial, Progress())
-                seconds = time.perf_counter() - started
+                state, seconds = run_trial(request, replace(world, build=side), seed)
                 values = reference.compared_with(
                     *_compared(state.trajectories, state.places, facts, seed)
                 )

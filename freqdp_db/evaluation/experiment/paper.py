@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -13,21 +12,18 @@ from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.recovery import recovery_scores
+from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.experiment.aligned import aligned, is_nobodys, paper_metrics
 from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, FIGURE, ROWS, PaperRow
-from freqdp_db.evaluation.experiment.runs import Run, Truth, some_objects, truth_of
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State, World, options_of
-from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.evaluation.experiment.runs import Run, some_objects
+from freqdp_db.evaluation.trials import Prepared, refusal, require_possible, run_trial
+from freqdp_db.methods.contract import World
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
-from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network
 
 FIGURE_EPSILONS = ("0.1", "1", "10")
-Prepared = Callable[[Request], tuple[Request, World]]
 Searches = Callable[[Trajectories, Locations], dict[str, float]]
 """Microseconds that each way to search takes for a query of the global step."""
 
@@ -101,18 +97,18 @@ def run_paper(
     """The table and what the figures show; nothing is published and nothing spent."""
     size = max(design.sizes)
     world = replace(build, trajectories=some_objects(build.trajectories, size))
-    truth = truth_of(network, world, progress)
+    truth = Truth.of(network, world.trajectories, world.locations, progress)
     result = PaperResult([])
     asked = design.asked()
     with progress.stage("paper", len(asked) + len(design.sizes), "runs") as stage:
         for row, epsilon, seed in asked:
             if row.title not in result.left_out:
                 try:
-                    request = _possible(design.request(row, epsilon, seed), world.trajectories)
+                    request = design.request(row, epsilon, seed)
+                    require_possible(request, world.trajectories)
                     request, inputs = prepared(request)
                 except BadInput as error:
-                    said = error.as_options()
-                    result.left_out[row.title] = f"{said['message']}; {said['remedy']}"
+                    result.left_out[row.title] = refusal(error)
                 else:
                     values, seconds = _measured(world, truth, request, inputs, seed)
                     shown = epsilon if request.method.unit else None
@@ -124,31 +120,15 @@ def run_paper(
     return result
 
 
-def _possible(request: Request, original: Trajectories) -> Request:
-    for step in request.method.steps:
-        step.require_possible(options_of(step, request.values), len(original), original.samples)
-    return request
-
-
-def _run(
-    request: Request, world: World, original: Trajectories, seed: int, progress: Progress
-) -> tuple[State, float]:
-    started = time.perf_counter()
-    trial = Trial(lambda number: SeededSource(seed, number))
-    state = run_steps(request.method, request.values, world, trial, progress, original)
-    return state, time.perf_counter() - started
-
-
 def _measured(
     build: Build, truth: Truth, request: Request, world: World, seed: int
 ) -> tuple[dict[str, float], float]:
-    state, seconds = _run(request, world, build.trajectories, seed, Progress())
+    state, seconds = run_trial(request, world, seed, build.trajectories)
     case = Case.of(build, state, None)
     pair = aligned(case, state)
     values = paper_metrics(case, state, pair, seed)
     if not is_nobodys(state):
-        attack = match(truth.network, truth.candidates, pair.released, build.locations, Progress())
-        values |= recovery_scores(pair, truth.network.length, truth.matched, attack)
+        values |= truth.recovered(pair, Progress())
     return {name: values[name] for name in COLUMNS.values() if name in values}, seconds
 
 
@@ -160,7 +140,7 @@ def _timed(
     original = some_objects(build.trajectories, count)
     request, world = prepared(design.request(row, EPSILON, design.seeds[0]))
     shown = Progress()
-    _run(request, world, original, design.seeds[0], shown)
+    run_trial(request, world, design.seeds[0], original, shown)
     steps = {
         name: sum(shown.seconds.get(f"{name} {part}", 0.0) for part in ("draw", "work"))
         for name in (step.name for step in request.method.steps)

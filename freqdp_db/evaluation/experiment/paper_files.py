@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.experiment.design import WrittenTables, files_in
+from freqdp_db.evaluation.experiment.design import RESULT_FILES, WrittenTables, about_run
 from freqdp_db.evaluation.experiment.figures import draw_efficiency, draw_paper_epsilon
 from freqdp_db.evaluation.experiment.paper import (
     FIGURE_EPSILONS,
@@ -22,11 +21,11 @@ from freqdp_db.evaluation.experiment.paper import (
     run_paper,
 )
 from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, OBJECTS, ROWS
+from freqdp_db.evaluation.experiment.runs import check_sizes, seeds_of
 from freqdp_db.evaluation.experiment.tables import as_csv
-from freqdp_db.methods.contract import World
+from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.trials import preparing
 from freqdp_db.progress import Progress
-from freqdp_db.release.inputs import make_world
-from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
@@ -62,22 +61,14 @@ class PaperWishes:
     overwrite: bool
 
     def design(self, objects: int) -> PaperDesign:
-        if not 1 <= self.seeds <= _MOST_SEEDS:
-            raise BadInput(
-                f"--seeds {self.seeds} is not between 1 and {_MOST_SEEDS:,}", remedy="for example 3"
-            )
         if self.category is not None and self.poi is None:
             raise BadInput("--category is given without --poi", remedy="name the table: --poi")
         size = min(objects, OBJECTS)
         sizes = self.sizes or sorted({max(size // 4, 1), max(size // 2, 1), size})
-        for wanted in sizes:
-            if not 1 <= wanted <= objects:
-                raise BadInput(
-                    f"--objects {wanted} is not possible: the dataset has {objects:,}",
-                    remedy=f"give a number from 1 to {objects}",
-                )
+        check_sizes(sizes, objects)
         poi = None if self.poi is None else (self.poi, self.category)
-        design = PaperDesign(sizes, self.epsilons or FIGURE_EPSILONS, range(1, self.seeds + 1), poi)
+        seeds = seeds_of(self.seeds, _MOST_SEEDS)
+        design = PaperDesign(sizes, self.epsilons or FIGURE_EPSILONS, seeds, poi)
         for row, epsilon, seed in design.asked():
             design.request(row, epsilon, seed)  # refuses a bad epsilon before anything runs
         return design
@@ -95,23 +86,14 @@ def paper_on(
             "--paper needs --roads: five of its columns are a recovery attack",
             remedy="name an edge table: --roads schema.table (freqdp load roads makes one)",
         )
-    files = files_in(wishes.out or Path(f"experiment_{name}"), overwrite=wishes.overwrite)
+    files = files_in(
+        wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
+    )
     network = wishes.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
-
-    def prepared(request: Request) -> tuple[Request, World]:
-        known = request.with_facts(dataset, build)
-        return known, make_world(database, loaded, known.method, known.values)
-
+    prepared = preparing(database, dataset, build, loaded)
     result = run_paper(loaded, network, design, progress, prepared, searches)
-    about = {
-        "dataset": name,
-        "snap": build.snap,
-        "build": build.build_id,
-        "objects": max(design.sizes),
-        "seeds": list(design.seeds),
-        "software": freqdp_db.__version__,
-    }
+    about = about_run(name, build, design.seeds, objects=max(design.sizes))
     files[0].parent.mkdir(parents=True, exist_ok=True)
     markdown = paper_markdown(result, about)
     table, words, data, epsilon, efficiency = files

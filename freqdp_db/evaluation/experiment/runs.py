@@ -1,13 +1,11 @@
 """Experiments: methods x epsilon x number of objects x seeds, measured in memory.
 
-Publishes nothing and spends nothing: the noise is seeded, and no anonymized trajectory leaves the
-process. What comes out are metrics of the original data, for the curator.
+What comes out are metrics of the original data, for the curator.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,16 +15,13 @@ from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.edits.applying import coarsen_times
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.recovery import recovery_scores
+from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.metrics import measure_release
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import World
-from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.evaluation.trials import Prepared, run_trial
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
-from freqdp_db.roads.matching import Matched, match
-from freqdp_db.roads.network import Candidates, Network, find_candidates
+from freqdp_db.roads.network import Network
 
 _SUBSET_SEED = 0
 _ARGUMENTS = ("radius", "accounting", "spread")
@@ -81,8 +76,6 @@ class Design:
     seeds: Sequence[int]
     time_steps_us: Sequence[int | None]
     signature: int
-    trips: bool = False
-    """Whether to measure on trips alone, as synthetic methods are compared."""
     each_trip: bool = False
     """Whether every trip is taken for an object of its own."""
     size: int | None = None
@@ -116,50 +109,21 @@ class Run:
     values: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Truth:
-    """D on the roads: matched once for all runs of a size."""
-
-    network: Network
-    candidates: Candidates
-    matched: Matched
-
-
-def truth_of(network: Network, build: Build, progress: Progress) -> Truth:
-    """Put the objects on the roads."""
-    candidates = find_candidates(network, build.locations)
-    matched = match(
-        network, candidates, build.trajectories, build.locations, progress, "match original"
-    )
-    return Truth(network, candidates, matched)
-
-
 def run_experiment(
-    build: Build,
-    network: Network | None,
-    design: Design,
-    progress: Progress,
-    prepared: Callable[[Request], tuple[Request, World]],
+    build: Build, network: Network | None, design: Design, progress: Progress, prepared: Prepared
 ) -> list[Run]:
-    """Run the whole design; rows in its order, smaller sizes first.
-
-    `prepared`: a request with what is public filled in, and what its method may read.
-    """
+    """Run the whole design; rows in its order, smaller sizes first."""
     found: list[Run] = []
     with progress.stage("experiment", design.runs, "runs") as stage:
         for size in sorted(design.sizes):
             original = some_objects(build.trajectories, size)
             part = replace(build, trajectories=original)
-            truth = None if network is None else truth_of(network, part, progress)
+            truth = None
+            if network is not None:
+                truth = Truth.of(network, original, build.locations, progress)
             for variant, epsilon, seed, asked in design.requests():
                 request, world = prepared(asked)
-                started = time.perf_counter()
-                # what `anonymize --seed` would publish, before times are coarsened
-                trial = Trial(lambda number, seed=seed: SeededSource(seed, number))  # type: ignore[misc]
-                released = run_steps(
-                    request.method, request.values, world, trial, Progress(), original
-                )
-                seconds = time.perf_counter() - started
+                released, seconds = run_trial(request, world, seed, original)
                 for step in design.time_steps_us:
                     state = released
                     if step is not None:
@@ -169,27 +133,9 @@ def run_experiment(
                     # progress of the single metrics would drown that of the runs
                     values = measure_release(case, request.method.kind, seed, Progress())
                     if truth is not None:
-                        attack = match(
-                            truth.network,
-                            truth.candidates,
-                            case.pair.released,
-                            build.locations,
-                            Progress(),
-                        )
-                        values |= recovery_scores(
-                            case.pair, truth.network.length, truth.matched, attack
-                        )
-                    found.append(
-                        Run(
-                            variant.label,
-                            epsilon,
-                            size,
-                            seed,
-                            None if step is None else step / 1e6,
-                            seconds,
-                            values,
-                        )
-                    )
+                        values |= truth.recovered(case.pair, Progress())
+                    step_s = None if step is None else step / 1e6
+                    found.append(Run(variant.label, epsilon, size, seed, step_s, seconds, values))
                 stage.advance(1)
     return found
 
@@ -200,12 +146,18 @@ def some_objects(trajectories: Trajectories, count: int) -> Trajectories:
     return trajectories.take(np.sort(order[:count]))
 
 
-def check_design(design: Design, objects: int) -> None:
-    """Refuse sizes and seeds that make no sense, before anything runs."""
-    for size in design.sizes:
+def check_sizes(sizes: Sequence[int], objects: int) -> None:
+    """Refuse sizes that make no sense, before anything runs."""
+    for size in sizes:
         if not 1 <= size <= objects:
             raise BadInput(
                 f"--objects {size} is not possible: the dataset has {objects:,}",
                 remedy=f"give a number from 1 to {objects}",
             )
-    list(design.requests())
+
+
+def seeds_of(count: int, most: int) -> range:
+    """The seeds of so many runs of each: 1, 2, ..."""
+    if not 1 <= count <= most:
+        raise BadInput(f"--seeds {count} is not between 1 and {most:,}", remedy="for example 5")
+    return range(1, count + 1)

@@ -216,8 +216,8 @@ def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
 def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
     """What it costs that each trajectory must stay one object's."""
     known = list(candidates)
-    inside = min((c for c in known if c.usefulness is not None), key=_risk, default=None)
-    outside = min((c for c in known if c.usefulness is None), key=_risk, default=None)
+    inside = min((c for c in known if c.usefulness is not None), key=lambda c: c.risk, default=None)
+    outside = min((c for c in known if c.usefulness is None), key=lambda c: c.risk, default=None)
     if inside is None or outside is None:
         return None
     return (
@@ -225,10 +225,6 @@ def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
         f"that costs: the least risk is {percent(inside.risk)} ({inside.label}); without that demand "
         f"{outside.label} is at {percent(outside.risk)}."
     )
-
-
-def _risk(candidate: Candidate) -> float:
-    return candidate.risk
 
 
 def risk_in_words(risk: float) -> str:

@@ -83,5 +83,4 @@ HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
 
 def grid_for(purpose: Purpose) -> Sequence[MethodToTry]:
     """What is tried for a purpose."""
-    whole = purpose.kinds == {"edited"}
-    return _HISTORIES if whole else GRID
+    return _HISTORIES if purpose.kinds == {"edited"} else GRID

@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 import freqdp_db
+from freqdp_db.evaluation.pages import render
 from freqdp_db.evaluation.recommendation.choosing import percent, share
 from freqdp_db.evaluation.recommendation.document import FOR_THE_CURATOR, Recommendation
 from freqdp_db.evaluation.recommendation.picture import (
@@ -24,7 +25,7 @@ _LEGEND = 18
 
 def write_page(found: Recommendation, purpose: Purpose) -> None:
     """Write it where the recommendation says."""
-    text = _render(_context(found, purpose))
+    text = render("recommendation", "recommendation.html", _context(found, purpose))
     found.file.parent.mkdir(parents=True, exist_ok=True)
     found.file.write_text(text, "utf-8")
 
@@ -55,16 +56,3 @@ def _context(found: Recommendation, purpose: Purpose) -> dict[str, Any]:
         "curator": FOR_THE_CURATOR,
         "software": freqdp_db.__version__,
     }
-
-
-def _render(context: dict[str, Any]) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("freqdp_db.evaluation.recommendation", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("recommendation.html").render(**context)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 from freqdp_db.evaluation.recommendation.choosing import Candidate, frontier, percent
+from freqdp_db.evaluation.report.drawing import svg
 
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 _LETTER = 6.6
@@ -148,11 +149,7 @@ def draw_frontier(
         names.append(_label(text, (x, y), others, taken, frame, bold=c is picked))
     parts += [*(lead for lead, _ in names), *reversed(marks), *(name for _, name in names)]
     parts.append(_axes(scales, useful_for))
-    return (
-        f'<svg viewBox="0 0 {frame.width:g} {frame.height:g}" role="img" '
-        f'aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg">'
-        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
-    )
+    return svg(title, frame.width, frame.height, "".join(parts))
 
 
 def _ground(scales: _Scales, limit: float) -> Iterator[str]:

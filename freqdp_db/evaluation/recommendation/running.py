@@ -17,8 +17,9 @@ from freqdp_db.evaluation.recommendation.timing import (
     how_long,
     objects_within,
 )
-from freqdp_db.evaluation.recommendation.trying import Halves, require_possible, split, try_out
+from freqdp_db.evaluation.recommendation.trying import Halves, split, try_out
 from freqdp_db.evaluation.recommendation.wishes import Wishes
+from freqdp_db.evaluation.trials import refusal, require_possible
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.storage.records.builds import BuildRow
@@ -48,9 +49,9 @@ def try_all(
     with progress.stage("recommend", len(asked), "candidates") as stage:
         for variant, request in asked:
             try:
-                require_possible(request, halves)
+                require_possible(request, halves.members)
             except BadInput as error:
-                left_out.append(LeftOut(variant.label, _refusal(error)))
+                left_out.append(LeftOut(variant.label, refusal(error)))
                 continue
             # the first is tried however little time there is: else there is nothing to say
             if candidates and not allowance.allows(variant):
@@ -81,7 +82,7 @@ def _possible(
         try:
             asked.append((variant, variant.request().with_facts(dataset, row)))
         except BadInput as error:
-            left_out.append(LeftOut(variant.label, _refusal(error)))
+            left_out.append(LeftOut(variant.label, refusal(error)))
     return asked, left_out
 
 
@@ -112,11 +113,6 @@ def _prepare(
         f"{how_long(expected(variants, per_weight), allowed)}."
     )
     return halves, Allowance(allowed, per_weight)
-
-
-def _refusal(error: BadInput) -> str:
-    said = error.as_options()
-    return f"{said['message']}; {said['remedy']}"
 
 
 def _by_reason(left_out: list[LeftOut]) -> list[LeftOut]:

@@ -36,8 +36,8 @@ class Allowance:
         return self.used + self.per_weight * variant.weight <= self.seconds
 
     def took(self, variant: MethodToTry, seconds: float) -> None:
-        """Learn from one: the slower of what was thought and what was seen lately."""
-        self.per_weight = max((self.per_weight + seconds / variant.weight) / 2, 0.0)
+        """Learn from one: halfway from what was thought to what was seen."""
+        self.per_weight = (self.per_weight + seconds / variant.weight) / 2
 
 
 def expected(variants: Sequence[MethodToTry], per_weight: float) -> float:

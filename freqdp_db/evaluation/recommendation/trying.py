@@ -1,8 +1,4 @@
-"""One candidate, tried in memory: half of the objects make the release, the others are held out.
-
-Publishes nothing and spends nothing: the noise is seeded, and no anonymized trajectory leaves the
-process.
-"""
+"""One candidate, tried in memory: half of the objects make the release, the others are held out."""
 
 from __future__ import annotations
 
@@ -18,12 +14,10 @@ from freqdp_db.engines.alone import Alone
 from freqdp_db.engines.ranges import use
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
+from freqdp_db.evaluation.trials import run_trial
 from freqdp_db.evaluation.utility.losses import information_loss
 from freqdp_db.evaluation.utility.usefulness import usefulness
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import World, options_of
-from freqdp_db.methods.loop import Trial, run_steps
-from freqdp_db.progress import Progress
+from freqdp_db.methods.contract import World
 from freqdp_db.release.request import Request
 
 _UTILITY_STREAM = 100
@@ -49,13 +43,6 @@ def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
     )
 
 
-def require_possible(request: Request, halves: Halves) -> None:
-    """Refuse what makes no sense for so few; raises BadInput."""
-    members = halves.members
-    for step in request.method.steps:
-        step.require_possible(options_of(step, request.values), len(members), members.samples)
-
-
 def try_out(build: Build, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     """Run a method on the members, and measure what attackers learn and what analysts keep."""
     few = halves.members.samples <= _FEW_SAMPLES
@@ -65,9 +52,8 @@ def try_out(build: Build, halves: Halves, request: Request, seed: int) -> dict[s
 
 def _tried(build: Build, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     world = World(build, facts=facts_of(build))
-    trial = Trial(lambda number: SeededSource(seed, number))
     members = halves.members
-    state = run_steps(request.method, request.values, world, trial, Progress(), members)
+    state, _ = run_trial(request, world, seed, members)
     case = Case.of(replace(build, trajectories=members), state, request.values.get("time_step"))
     found = measure_exposure(case, seed, controls=halves.controls)
     rng = np.random.default_rng([seed, _UTILITY_STREAM])

@@ -9,6 +9,7 @@ from pathlib import Path
 from freqdp_db.dataset.limits import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.evaluate import check_seed
+from freqdp_db.evaluation.pages import files_in
 from freqdp_db.evaluation.recommendation.purposes import Purpose, find_purpose
 from freqdp_db.evaluation.recommendation.timing import LEAST_OBJECTS
 
@@ -68,13 +69,7 @@ class Wishes:
     def page(self, dataset: str) -> Path:
         """Where the page goes; refused if it is there."""
         folder = self.out or Path(f"recommend_{dataset}")
-        if folder.exists() and not folder.is_dir():
-            raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
-        file = folder / PAGE
-        if file.exists() and not self.overwrite:
-            raise BadInput(
-                f"{file} is there already", remedy="name another folder with --out, or say --force"
-            )
+        (file,) = files_in(folder, [PAGE], overwrite=self.overwrite)
         return file.resolve()
 
 

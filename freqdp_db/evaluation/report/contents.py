@@ -15,7 +15,7 @@ from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.charts import Curve, bar_chart, line_chart
 from freqdp_db.evaluation.report.drawing import Raster, heat_png
-from freqdp_db.evaluation.report.maps import Path, RoadLines, trajectory_map
+from freqdp_db.evaluation.report.maps import EditedWay, RoadLines, trajectory_map
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.methods.frequency.possible import reached_pf
@@ -71,11 +71,7 @@ def heat_maps(
 
 def box_of(x: Metres, y: Metres) -> CellBox:
     """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
-    if not len(x):
-        return CellBox(0.0, 0.0, 0.0, 0.0)
-    ends = (_EDGE_PERCENT, 100.0 - _EDGE_PERCENT)
-    (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
-    return CellBox(float(west), float(south), float(east), float(north))
+    return CellBox.around(x, y, _EDGE_PERCENT)
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list
             f"Object {letter}, {window.words}: {len(mine):,} samples before, {len(theirs):,} after; "
             f"{int(deleted.sum()):,} deleted, {int(inserted.sum()):,} inserted"
         )
-        path = Path(x[old], y[old], x[new], y[new], deleted, inserted)
+        path = EditedWay(x[old], y[old], x[new], y[new], deleted, inserted)
         pictures.append((title, trajectory_map(title, path, roads)))
     return pictures
 

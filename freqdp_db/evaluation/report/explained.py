@@ -133,12 +133,11 @@ def swap_explained(case: Case, roads: RoadLines) -> Explained | None:
         tail = np.concatenate([before[-1:], after])
         drawn.way(x[tail], y[tail], f"way broad {person[1]}{line}")
     stops = np.array([pair.first, pair.second])
-    middle_x, middle_y = float(x[stops].mean()), float(y[stops].mean())
-    drawn.rings(np.array([middle_x]), np.array([middle_y]), 13, "meeting")
+    drawn.rings(x[stops].mean(keepdims=True), y[stops].mean(keepdims=True), 13, "meeting")
     for row, name in ((one[0][0], "1: A"), (one[1][-1], "1: B"),
                       (two[0][0], "2: B"), (two[1][-1], "2: A")):  # fmt: skip
         drawn.rings(x[[row]], y[[row]])
-        drawn.name(float(x[row]), float(y[row]), name)
+        drawn.name(x[row], y[row], name)
     words = (
         "Two persons met in the ring, and it was drawn who goes on as whom. The solid line is released "
         "trajectory 1, the dashed one is 2; the colour is the person: B is red. Each trajectory "
@@ -180,7 +179,7 @@ def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
         drawn.way(release.x[rows], release.y[rows], line)
         drawn.rings(release.x[[first]], release.y[[first]])
         if n < _PIECES:
-            drawn.name(float(release.x[first]), float(release.y[first]), str(n + 1))
+            drawn.name(release.x[first], release.y[first], str(n + 1))
     words = (
         f"Object A, {window.words}: released as {len(firsts):,} pieces, each with an id of its own "
         "(numbered by time; now solid, now dashed). Broad grey: the original; where nothing is drawn "
@@ -204,8 +203,8 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
     areas, begin = release.areas, release.trajectories.at
     drawn = Map.over(
         CellBox(
-            float(areas.x_min[rows].min()), float(areas.y_min[rows].min()),
-            float(areas.x_max[rows].max()), float(areas.y_max[rows].max()),
+            areas.x_min[rows].min(), areas.y_min[rows].min(),
+            areas.x_max[rows].max(), areas.y_max[rows].max(),
         )
     )  # fmt: skip
     drawn.roads(roads)
@@ -213,16 +212,14 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
     drawn.rings(case.x[inside], case.y[inside], 2.2, "dot")
     spans = []
     for n, row in enumerate(rows, start=1):
-        x, y, until = (
-            (areas.x_min[row], areas.x_max[row]),
-            (areas.y_min[row], areas.y_max[row]),
-            areas.until[row],
+        west, south, east, north = (
+            side[row] for side in (areas.x_min, areas.y_min, areas.x_max, areas.y_max)
         )
-        drawn.box_of(float(x[0]), float(y[0]), float(x[1]), float(y[1]))
+        drawn.box_of(west, south, east, north)
         # beside each other where areas lie on each other
-        drawn.name(float(x[0]), float(y[1]), str(n), dx=3 + 13 * (n - 1), dy=13)
-        wide, high = (f"{(side[1] - side[0]) / 1000:.1f}" for side in (x, y))
-        spans.append(Span(str(n), float(begin[row]), float(until), f"{wide} × {high} km"))
+        drawn.name(west, north, str(n), dx=3 + 13 * (n - 1), dy=13)
+        size = f"{(east - west) / 1000:.1f} × {(north - south) / 1000:.1f} km"
+        spans.append(Span(str(n), float(begin[row]), float(areas.until[row]), size))
     ends = local_times(np.array([begin[rows].min(), areas.until[rows].max()]), case.timezone)
     words = (
         f"{len(rows)} of the {int(lengths[t]):,} areas of one released trajectory, in order of time. "
@@ -299,19 +296,16 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
     order = moving[np.argsort(lengths[moving], kind="stable")]
     middle = order[len(order) // 4 : max(3 * len(order) // 4, len(order) // 4 + 1)]
     chosen = np.random.default_rng([seed, 21]).permutation(middle)[:_TRIPS]
-    rows = [
-        np.arange(release.trajectories.offsets[t], release.trajectories.offsets[t + 1])
-        for t in chosen
-    ]
+    offsets = release.trajectories.offsets
+    rows = [np.arange(offsets[t], offsets[t + 1]) for t in chosen]
     every = np.concatenate(rows)
+    x, y = release.x[every], release.y[every]
     drawn = Map.over(
         CellBox(
-            min(box.west, float(release.x[every].min())),
-            min(box.south, float(release.y[every].min())),
-            max(box.east, float(release.x[every].max())),
-            max(box.north, float(release.y[every].max())),
+            min(box.west, x.min()), min(box.south, y.min()),
+            max(box.east, x.max()), max(box.north, y.max()),
         )
-    )
+    )  # fmt: skip
     behind = drawn.roads(roads)
     if not behind:
         places = np.unique(case.original.location)
@@ -321,7 +315,7 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
         x, y = release.x[trip], release.y[trip]
         drawn.way(x, y, f"{_TRIP_LINES[n]} broad")
         drawn.rings(x[:1], y[:1])
-        drawn.name(float(x[0]), float(y[0]), str(n + 1))
+        drawn.name(x[0], y[0], str(n + 1))
     words = (
         f"{len(chosen)} made-up trips over the city, each from its ring on. Nobody made them: places, "
         "ways and lengths were drawn from noisy counts. Behind them, grey: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from freqdp_db.evaluation.attacks.exposure.following import HORIZONS_H
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
@@ -35,12 +36,8 @@ _BESIDE = {
 }
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One kind of attacker."""
-
-    title: str
-    svg: str
+Picture: TypeAlias = tuple[str, str]
+"""Caption and SVG."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,9 @@ class Exposures:
 
     worst: str
     """In words."""
-    panels: list[Panel]
-    horizons: Panel | None
+    panels: list[Picture]
+    """Of each kind of attacker."""
+    horizons: Picture | None
     beside: list[str]
     """Sentences."""
 
@@ -69,7 +67,7 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
         ]
         if shares:
             told = "; ".join(f"{share.name} {share.value:.1%}" for share in shares)
-            panels.append(Panel(title, share_panel(f"{title}: {told}", shares)))
+            panels.append((title, share_panel(f"{title}: {told}", shares)))
     beside = [words.format(values[name]) for name, words in _BESIDE.items() if name in values]
     return Exposures(worst_in_words(values, worst), panels, _horizons(values), beside)
 
@@ -89,10 +87,10 @@ def worst_in_words(values: Mapping[str, float], worst: str) -> str:
     return words + "."
 
 
-def _horizons(values: Mapping[str, float]) -> Panel | None:
+def _horizons(values: Mapping[str, float]) -> Picture | None:
     """How far from one known sample a follower comes, and how often it is still right."""
-    names = ["to the end" if h is None else f"{h} h" for h in HORIZONS_H]
-    keys = [f"exposure.follow.1.{'endless' if h is None else f'{h}h'}" for h in HORIZONS_H]
+    names = ["to the end" if h is None else f"{h} h" for h in HORIZONS_H.values()]
+    keys = [f"exposure.follow.1.{horizon}" for horizon in HORIZONS_H]
     if not all(key in values and f"{key}.precision" in values for key in keys):
         return None
     title = "Followed from one known sample by speed and direction, for so long either way"
@@ -101,4 +99,4 @@ def _horizons(values: Mapping[str, float]) -> Panel | None:
         ("% of the claim right", [100 * values[f"{key}.precision"] for key in keys]),
     ]
     drawn = bar_chart(title, names, series, "followed for", "%")
-    return Panel(title, drawn) if drawn else None
+    return (title, drawn) if drawn else None

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.days import HOUR_US
 from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.claims import boxes_of, right_ones, until_of
 from freqdp_db.evaluation.attacks.exposure.following import follow_one
@@ -19,7 +20,7 @@ from freqdp_db.evaluation.attacks.exposure.sightings import SightingIndex, draw_
 from freqdp_db.evaluation.report.maps import Map, RoadLines
 
 HOURS = 3
-_HORIZON_US = HOURS * 3_600_000_000
+_HORIZON_US = HOURS * HOUR_US
 _LOOKED_AT = 200
 """So many persons are followed, to find a typical one."""
 _ENOUGH = 12
@@ -139,9 +140,8 @@ def _draw_areas(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
     areas = release.areas
     assert areas is not None
     for row, right in zip(one.claim, one.right, strict=True):
-        ends = (areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row])
-        west, south, east, north = (float(end) for end in ends)
-        drawn.box_of(west, south, east, north, "area" if right else "area wrong")
+        named = "area" if right else "area wrong"
+        drawn.box_of(areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row], named)
 
 
 def _stretches(right: Flags) -> list[tuple[int, int, bool]]:

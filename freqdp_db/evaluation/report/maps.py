@@ -177,7 +177,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Path:
+class EditedWay:
     """A trajectory before and after, with the samples that were taken out and put in."""
 
     before_x: Metres
@@ -190,7 +190,7 @@ class Path:
     """Of the samples after."""
 
 
-def trajectory_map(title: str, path: Path, roads: RoadLines) -> str:
+def trajectory_map(title: str, path: EditedWay, roads: RoadLines) -> str:
     """One trajectory before (broad) and after (thin), deleted samples crossed out, inserted ringed."""
     drawn = Map.around(
         np.concatenate([path.before_x, path.after_x]), np.concatenate([path.before_y, path.after_y])

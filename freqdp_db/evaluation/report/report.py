@@ -1,6 +1,6 @@
 """The report of a release: one HTML file that needs nothing else.
 
-It is for the curator and shows originals beside the release. `public_report` writes the one for the public,
+It is for the curator and shows originals beside the release. `public` writes the one for the public,
 from the catalogue and the released table alone.
 """
 
@@ -21,6 +21,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
+from freqdp_db.evaluation.pages import render
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
     box_of,
@@ -31,12 +32,14 @@ from freqdp_db.evaluation.report.contents import (
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.explained import explained
-from freqdp_db.evaluation.report.exposures import Panel, exposures
+from freqdp_db.evaluation.report.exposures import Exposures, exposures
 from freqdp_db.evaluation.report.followed import followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.verdicts import Tone, verdicts
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import Published
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
@@ -59,6 +62,12 @@ _NEWS: dict[Tone, str] = {
     "unknown": "? unknown",
 }
 """Beside an answer: a yes may be good or bad."""
+_FOR_THE_CURATOR: dict[str, Any] = {
+    "verdicts": [], "exposures": None, "news": {}, "ledger_entry": None, "software": None,
+    "objects": None, "build": None, "steps": [], "user_level": None, "timings": {}, "command": "",
+    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
+    "on_roads": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,33 +102,45 @@ def write_report(
 ) -> Reported:
     """Write the curator's report; all of it or nothing."""
     path = target(out or Path(f"{release.name}.report.html"), overwrite)
-    case, build = load_case(database, release, progress)
-    snap = Snap.parse(find_build(database, release.build_id).snap)
+    case, build = load_case(database, release, progress), find_build(database, release.build_id)
+    snap = Snap.parse(build.snap)
     pitch = snap.metres if snap.kind == "grid" else None
     lines = _road_lines(database, roads, build.srid)
-    context = _facts(database, release) | _curator_pictures(
-        database, release, case, lines, pitch, progress
-    )
-    text = render(context)
+    pictures = _curator_pictures(database, release, case, lines, pitch, progress)
+    return written(path, _curators_facts(database, release) | pictures)
+
+
+def written(path: Path, context: dict[str, Any]) -> Reported:
+    """Write the page."""
+    text = render("report", "report.html", context)
     path.write_text(text, "utf-8")
-    return Reported(release.name, path.resolve(), False, len(text.encode()))
+    return Reported(context["name"], path.resolve(), context["public"], len(text.encode()))
 
 
-def render(context: dict[str, Any]) -> str:
-    """The page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def facts(
+    database: Database, release: ReleaseRow | Published, measured: dict[str, float]
+) -> dict[str, Any]:
+    """What both reports tell; what is for the curator alone is empty."""
+    method = find_method(release.method)
+    return {
+        **_FOR_THE_CURATOR,
+        "name": release.name,
+        "table": format_relation(database.settings.release_schema, release.name),
+        "method": release.method,
+        "summary": method.summary,
+        "for_analysts": method.for_analysts,
+        "version": release.version,
+        "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
+        "rows": release.rows,
+        "granted": release.granted,
+        "guarantee": release.guarantee,
+        "metrics": measured,
+        "meaning_of": meaning_of,
+        "drawn_by": freqdp_db.__version__,
+    }
 
-    environment = Environment(
-        loader=PackageLoader("freqdp_db.evaluation.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(**context)
 
-
-def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
+def _curators_facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     """Everything that is text and numbers."""
     request = Request.of(release)
     dataset = get_dataset(database, release.dataset_id)
@@ -129,34 +150,19 @@ def _facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
-    return {
-        "name": release.name,
+    return facts(database, release, measured) | {
         "public": False,
-        "table": format_relation(database.settings.release_schema, release.name),
         "dataset": dataset.name,
-        "method": release.method,
-        "summary": request.method.summary,
         "price": request.price,
-        "kind": release.kind,
-        "for_analysts": request.method.for_analysts,
-        "version": release.version,
-        "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
-        "rows": release.rows,
-        "granted": release.granted,
-        "guarantee": release.guarantee,
         "parameters": dict(request.shown()),
         "verdicts": verdicts(measured),
-        "metrics": measured,
         "groups": by_group(_in_the_table(measured)),
-        "meaning_of": meaning_of,
         "exposures": _exposures(measured),
         "comparison": _comparison(database, release, measured),
         "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
         "ledger_entry": entry,
         "software": release.software,
-        "drawn_by": freqdp_db.__version__,
-        "samples": build.samples,
         "objects": build.trajectories,
         "build": build,
         "steps": _steps(database, release, request),
@@ -195,21 +201,12 @@ def _in_the_table(measured: Mapping[str, float]) -> list[str]:
     return [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
 
 
-def _exposures(measured: dict[str, float]) -> dict[str, Any] | None:
+def _exposures(measured: dict[str, float]) -> Exposures | None:
     found = exposures(measured)
     if found is None:
         return None
-
-    def shown(panel: Panel) -> tuple[str, Markup]:
-        # drawn here, from numbers; names in it are escaped
-        return panel.title, Markup(panel.svg)
-
-    return {
-        "worst": found.worst,
-        "panels": [shown(panel) for panel in found.panels],
-        "horizons": None if found.horizons is None else shown(found.horizons),
-        "beside": found.beside,
-    }
+    horizons = None if found.horizons is None else _marked([found.horizons])[0]
+    return replace(found, panels=_marked(found.panels), horizons=horizons)
 
 
 def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadLines:
@@ -218,12 +215,6 @@ def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadL
     with database.begin(snapshot=True) as connection:
         rows = read_roads(connection, roads.relation, srid, roads.mapping)
     return RoadLines(rows.x, rows.y, rows.offsets)
-
-
-NO_PICTURES: dict[str, Any] = {
-    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
-    "on_roads": False,
-}  # fmt: skip
 
 
 def _curator_pictures(
@@ -243,9 +234,8 @@ def _curator_pictures(
     with progress.stage("follow somebody"):
         followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
-        **NO_PICTURES,
         "heats": heats,
-        "followed": None if followed is None else (followed[0], Markup(followed[1])),
+        "followed": None if followed is None else _marked([followed])[0],
         "explained": None
         if example is None
         else replace(example, pictures=_marked(example.pictures)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
-from freqdp_db.evaluation.metrics import EXPOSED, LINKED
+from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
 _SIGNATURES = {"s": "places", "st": "places by the hour", "sq": "movements between places"}
@@ -92,8 +92,7 @@ def _found(values: Mapping[str, float]) -> Verdict:
         if half is not None:
             meaning += f" Of {half:.1%} of the persons it is more than half."
     if LINKED in values:
-        linking = (n for n in values if n.startswith("la_") and not n.endswith(".none"))
-        by = strongest(values, linking)
+        by = strongest(values, filter(is_linking, values))
         meaning += f" {values[LINKED]:.1%} are linked to the right trajectory by one {attack_in_words(by)}."
     return Verdict(question, answer, best, learnt, meaning, tone)
 

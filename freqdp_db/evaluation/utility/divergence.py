@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import kendalltau
 
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.evaluation.pair import CellBox, Pair
 
 _EDGE_PERCENT = 0.1
 _MI_SIDE = 32
+_BINS = 20
 
 
 def jensen_shannon(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
@@ -24,6 +28,29 @@ def jensen_shannon(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
         there = side > 0
         total += float((side[there] * np.log(side[there] / middle[there])).sum()) / 2
     return max(total, 0.0)
+
+
+def binned_divergence(before: Metres, after: Metres, top: float) -> float:
+    """Of two columns of numbers, over 20 equal bins from 0 to `top`; the last one has no end."""
+    width = top / _BINS or 1.0
+
+    def histogram(values: Metres) -> Ints:
+        return np.bincount(np.minimum(values // width, _BINS - 1).astype(np.int64), minlength=_BINS)
+
+    return jensen_shannon(histogram(before), histogram(after))
+
+
+def same_order(before: NDArray[Any], after: NDArray[Any]) -> float:
+    """Kendall's rank correlation of two columns of counts."""
+    if np.ptp(before) == 0 or np.ptp(after) == 0:  # no order to keep
+        return float(np.array_equal(before, after))
+    return float(kendalltau(before, after).statistic)
+
+
+def same_members(before: Ints, after: Ints) -> float:
+    """F1 of two lists without repeats; both empty are the same."""
+    size = len(before) + len(after)
+    return 2 * len(np.intersect1d(before, after)) / size if size else 1.0
 
 
 def mutual_information(pair: Pair) -> dict[str, float]:

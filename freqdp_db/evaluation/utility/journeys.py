@@ -47,9 +47,7 @@ def cut_into_trips(side: Trajectories, places: Locations) -> Trajectories:
 
 def inside(side: Trajectories) -> Ints:
     """Samples that another one of the same trajectory follows."""
-    goes_on = np.ones(side.samples, np.bool_)
-    goes_on[side.offsets[1:][side.lengths > 0] - 1] = False
-    return np.flatnonzero(goes_on)
+    return np.flatnonzero(~side.ends)
 
 
 def step_lengths(side: Trajectories, places: Locations, step: Ints) -> Metres:

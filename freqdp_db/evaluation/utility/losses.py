@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numba import njit
-from scipy.stats import kendalltau
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, joined, map_ranges, merged
 from freqdp_db.evaluation.pair import CellBox, Pair
-from freqdp_db.evaluation.utility.divergence import jensen_shannon
+from freqdp_db.evaluation.utility.divergence import jensen_shannon, same_order
+from freqdp_db.evaluation.utility.journeys import inside, step_lengths
 from freqdp_db.frequency.counts import count_frequencies
 
 _BUCKETS = 20
@@ -99,8 +101,7 @@ def diameters(side: Trajectories, locations: Locations) -> Metres:
     order = np.lexsort((locations.y, locations.x))
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
-    renamed = Trajectories(side.offsets, number[side.location], side.at, side.start)
-    visited = count_frequencies(renamed, len(order))
+    visited = count_frequencies(replace(side, location=number[side.location]), len(order))
     parts = map_ranges(
         _widest, visited.offsets, visited.offsets, visited.location, locations.x[order],
         locations.y[order],
@@ -170,12 +171,10 @@ def plausibility(pair: Pair) -> dict[str, float]:
 
 
 def _movement(side: Trajectories, locations: Locations) -> tuple[float, float]:
-    owner = side.owner
-    inside = owner[1:] == owner[:-1]
-    a, b = side.location[:-1][inside], side.location[1:][inside]
-    metres = np.hypot(locations.x[b] - locations.x[a], locations.y[b] - locations.y[a])
+    step = inside(side)
+    metres = step_lengths(side, locations, step)
     # no time at all is too little for any distance
-    fast = metres > np.diff(side.at)[inside] * _FAST_M_PER_US
+    fast = metres > np.diff(side.at)[step] * _FAST_M_PER_US
     return (float(fast.mean()) if len(fast) else 0.0), float(metres.sum())
 
 
@@ -226,6 +225,4 @@ def hotspot_correlation(pair: Pair) -> dict[str, float]:
     size = _HOTSPOT_SIDE * _HOTSPOT_SIDE
     before = np.bincount(cells[pair.original.location], minlength=size)
     after = np.bincount(cells[pair.released.location], minlength=size)
-    if np.ptp(before) == 0 or np.ptp(after) == 0:  # no order to keep
-        return {"hotspot": float(np.array_equal(before, after))}
-    return {"hotspot": float(kendalltau(before, after).statistic)}
+    return {"hotspot": same_order(before, after)}

@@ -15,6 +15,7 @@ from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import CellBox, Pair
+from freqdp_db.evaluation.utility.divergence import same_members
 
 SIDE = 6
 SHORTEST, LONGEST = 2, 8
@@ -105,6 +106,5 @@ def frequent_patterns(pair: Pair) -> dict[str, float]:
     for name, by_occurrence in (("ffp", False), ("ffp.occurrence", True)):
         old = most_frequent(*before, by_occurrence=by_occurrence)
         new = most_frequent(*after, by_occurrence=by_occurrence)
-        size = len(old) + len(new)
-        found[name] = 2 * len(np.intersect1d(old, new)) / size if size else 1.0
+        found[name] = same_members(old, new)
     return found

@@ -12,20 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import owners
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.evaluation.pair import CellBox
-from freqdp_db.evaluation.utility.divergence import jensen_shannon
+from freqdp_db.evaluation.utility.divergence import (
+    binned_divergence,
+    jensen_shannon,
+    same_members,
+    same_order,
+)
 from freqdp_db.evaluation.utility.losses import diameters
 from freqdp_db.evaluation.utility.patterns import SIDE, cell_sequences, most_frequent
 from freqdp_db.evaluation.utility.travel import trip_lengths
 
 _COVERAGE_SIDE = 15
-_BUCKETS = 20
 _QUERIES = 300
 _QUERY_SIDES_M = (2_000.0, 18_000.0)
 _QUERY_WIDEST = 1 / 3
@@ -108,17 +111,15 @@ class Reference:
         """The seven, and the mean beside the median of the queries."""
         mine, other = self.seen, _look(self.box, self.squares, trips, places)
         error = np.abs(other.asked - mine.asked) / np.maximum(mine.asked, _QUERY_FLOOR)
-        size = len(mine.patterns) + len(other.patterns)
-        same = len(np.intersect1d(mine.patterns, other.patterns))
         return {
             "trip.te": jensen_shannon(mine.ends, other.ends),
             "trip.de": _apart(mine.diameters, other.diameters),
             "trip.length": _apart(mine.lengths, other.lengths),
             "trip.density": jensen_shannon(mine.passing, other.passing),
-            "trip.kendall": _same_order(mine.passing, other.passing),
+            "trip.kendall": same_order(mine.passing, other.passing),
             "trip.query": float(np.median(error)),
             "trip.query.mean": float(error.mean()),
-            "trip.ffp": 2 * same / size if size else 1.0,
+            "trip.ffp": same_members(mine.patterns, other.patterns),
         }
 
 
@@ -150,17 +151,5 @@ def _passing(trips: Trajectories, column: Ids, row: Ids) -> Ints:
 
 
 def _apart(before: Metres, after: Metres) -> float:
-    """Divergence over equal buckets from 0 to the largest original."""
-    width = float(before.max(initial=0.0)) / _BUCKETS or 1.0
-
-    def histogram(values: Metres) -> Ints:
-        bucket = np.minimum(values // width, _BUCKETS - 1).astype(np.int64)
-        return np.bincount(bucket, minlength=_BUCKETS)
-
-    return jensen_shannon(histogram(before), histogram(after))
-
-
-def _same_order(before: Ints, after: Ints) -> float:
-    if np.ptp(before) == 0 or np.ptp(after) == 0:  # no order to keep
-        return float(np.array_equal(before, after))
-    return float(kendalltau(before, after).statistic)
+    """Divergence of distributions up to the largest original."""
+    return binned_divergence(before, after, float(before.max(initial=0.0)))

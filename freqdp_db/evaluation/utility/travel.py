@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import kendalltau
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
@@ -16,13 +16,12 @@ from freqdp_db.evaluation.utility.crowding import (
     largest_errors,
     numbered_cells,
 )
-from freqdp_db.evaluation.utility.divergence import jensen_shannon
+from freqdp_db.evaluation.utility.divergence import binned_divergence, same_members, same_order
 from freqdp_db.evaluation.utility.journeys import inside, step_lengths
 from freqdp_db.evaluation.utility.losses import diameter_error, query_error, trip_error
 from freqdp_db.evaluation.utility.patterns import frequent_patterns
 from freqdp_db.frequency.counts import count_frequencies
 
-_BINS = 20
 _TAIL_PERCENT = 99.0
 _HOURS = 24
 _COVERAGE_SIDE = 15
@@ -64,8 +63,7 @@ def _same_largest(before: Ints, after: Ints) -> float:
     for counts in (before, after):
         top = np.argsort(-counts, kind="stable")[:BUSIEST]
         tops.append(top[counts[top] > 0])
-    size = len(tops[0]) + len(tops[1])
-    return 2 * len(np.intersect1d(tops[0], tops[1])) / size if size else 1.0
+    return same_members(*tops)
 
 
 def trip_lengths(side: Trajectories, places: Locations) -> Metres:
@@ -84,25 +82,15 @@ def extent_errors(trips: Pair) -> dict[str, float]:
         ("length", [trip_lengths(s, trips.locations) for s in (trips.original, trips.released)]),
         ("duration", [_durations(s) for s in (trips.original, trips.released)]),
     ):
-        found[name] = _binned_divergence(values[0], values[1])
+        # a bogus position must not stretch the bins
+        top = float(np.percentile(values[0], _TAIL_PERCENT)) if len(values[0]) else 0.0
+        found[name] = binned_divergence(values[0], values[1], top)
     return found
 
 
 def _durations(side: Trajectories) -> Metres:
     lasting: Metres = (side.at[side.offsets[1:] - 1] - side.at[side.offsets[:-1]]) / 1e6
     return lasting
-
-
-def _binned_divergence(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:
-    """Equal bins from 0, the last one without end: a bogus position must not stretch them all."""
-    top = float(np.percentile(before, _TAIL_PERCENT)) if len(before) else 0.0
-    width = top / _BINS if top > 0 else 1.0
-
-    def histogram(values: NDArray[np.float64]) -> Ints:
-        bins = np.minimum(values // width, _BINS - 1).astype(np.int64)
-        return np.bincount(bins, minlength=_BINS).astype(np.int64)
-
-    return jensen_shannon(histogram(before), histogram(after))
 
 
 def as_published(trips: Pair, rng: np.random.Generator) -> dict[str, float]:
@@ -126,9 +114,7 @@ def _coverage(trips: Pair) -> float:
     cells = CellBox.of(trips, _EDGE_PERCENT).cells(trips.locations, _COVERAGE_SIDE)
     size = _COVERAGE_SIDE * _COVERAGE_SIDE
     touched = [
-        count_frequencies(Trajectories(s.offsets, cells[s.location], s.at, s.start), size).tf
+        count_frequencies(replace(s, location=cells[s.location]), size).tf
         for s in (trips.original, trips.released)
     ]
-    if np.ptp(touched[0]) == 0 or np.ptp(touched[1]) == 0:  # no order to keep
-        return float(np.array_equal(touched[0], touched[1]))
-    return float(kendalltau(touched[0], touched[1]).statistic)
+    return same_order(*touched)

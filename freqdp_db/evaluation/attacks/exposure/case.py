@@ -55,9 +55,7 @@ class ReleaseSeen:
     @cached_property
     def ends(self) -> Flags:
         """Whether each sample is the last of its trajectory."""
-        last = np.zeros(self.trajectories.samples, np.bool_)
-        last[self.trajectories.offsets[1:][self.trajectories.lengths > 0] - 1] = True
-        return last
+        return self.trajectories.ends
 
     def coarse(self, at: Ints) -> Ints:
         """Times as the release shows them."""

@@ -55,7 +55,7 @@ def boxes_of(release: ReleaseSeen) -> NDArray[np.float64]:
 
 
 def until_of(release: ReleaseSeen) -> Ints:
-    """End of each sample's interval; -1 if it is too wide or too long to tell anything."""
+    """End of each sample's interval; before all times if it is too wide or long to tell anything."""
     if release.areas is None:
         return np.zeros(0, np.int64)
     areas = release.areas

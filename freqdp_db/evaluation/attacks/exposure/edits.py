@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.ragged import owners
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.exposure.boosting import Features, train
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -23,18 +24,12 @@ def _find_inserted(  # type: ignore[no-untyped-def]
 ):
     inserted = np.ones(last - first, np.bool_)
     for i in range(first, last):
-        lo, hi = offsets[owner[i]], offsets[owner[i] + 1]
-        end = hi
-        while lo < hi:
-            middle = (lo + hi) // 2
-            if at[middle] < released_at[i]:
-                lo = middle + 1
-            else:
-                hi = middle
-        while lo < end and at[lo] == released_at[i]:
-            if location[lo] == released_location[i]:
+        begin, end = offsets[owner[i]], offsets[owner[i] + 1]
+        k = begin + np.searchsorted(at[begin:end], released_at[i])
+        while k < end and at[k] == released_at[i]:
+            if location[k] == released_location[i]:
                 inserted[i - first] = False
-            lo += 1
+            k += 1
     return (inserted,)
 
 
@@ -92,7 +87,7 @@ def _visits(case: Case, rows: Ints) -> Ids:
     """How often the trajectory of each of these samples is at its place."""
     release = case.release
     counted = count_frequencies(release.trajectories, len(release.places))
-    owner = np.repeat(np.arange(len(release.trajectories)), np.diff(counted.offsets))
+    owner = owners(counted.offsets).astype(np.int64)
     codes = owner * len(release.places) + counted.location
     wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
     return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.days import HOUR_US
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -20,8 +21,8 @@ from freqdp_db.evaluation.attacks.exposure.claims import Worth, boxes_of, until_
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
 from freqdp_db.evaluation.attacks.exposure.sightings import KnownSamples, Sighted
 
-HORIZONS_H = (1, 3, 6, 12, 24, None)
-_HOUR_US = 3_600_000_000
+HORIZONS_H = {"1h": 1, "3h": 3, "6h": 6, "12h": 12, "24h": 24, "endless": None}
+"""Hours, by what their metrics are called."""
 _ENDLESS_US = 2**62
 FOLLOWERS = {"follow": False, "rhythm": True}
 """By velocity alone, and by the intervals between samples besides."""
@@ -157,10 +158,8 @@ def follow_one(  # type: ignore[no-untyped-def]
                 prior = p + 1
             while here >= 0 and since <= at[here] <= to:
                 if n == len(claim):
-                    wider, older = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
-                    for i in range(n):
-                        wider[i], older[i] = claim[i], age[i]
-                    claim, age = wider, older
+                    more = np.empty_like(claim)
+                    claim, age = np.append(claim, more), np.append(age, more)
                 if way == 0 or here != p:
                     claim[n], age[n] = here, abs(at[here] - at[p])
                     n += 1
@@ -175,10 +174,7 @@ def follow_one(  # type: ignore[no-untyped-def]
                         group_offsets, stop, before, by_rhythm,
                     )  # fmt: skip
                 here, prior, earlier = step, here, prior
-    moment = np.empty(n, np.int64)
-    for i in range(n):
-        moment[i] = at[claim[i]]
-    in_time = stable_order(moment)
+    in_time = stable_order(at[claim[:n]])
     return claim[in_time], age[in_time]
 
 
@@ -208,7 +204,9 @@ def follow(
 ) -> list[Worth]:
     """What the follower's claims are worth at each horizon."""
     release, side = case.release, case.release.trajectories
-    horizons = np.array([_ENDLESS_US if h is None else h * _HOUR_US for h in HORIZONS_H], np.int64)
+    horizons = np.array(
+        [_ENDLESS_US if h is None else h * HOUR_US for h in HORIZONS_H.values()], np.int64
+    )
     parts = map_ranges(
         _follow_all, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
@@ -243,9 +241,9 @@ def _at_even_odds(name: str, worths: list[Worth]) -> dict[str, float]:
     """The best horizon at which a claim is right at least every second time, and all of them."""
     best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
     by_horizon: dict[str, float] = {}
-    for hours, worth in zip(HORIZONS_H, worths, strict=True):
+    for horizon, worth in zip(HORIZONS_H, worths, strict=True):
         at = worth.named(name)
-        label = f"{name}.{'endless' if hours is None else f'{hours}h'}"
+        label = f"{name}.{horizon}"
         by_horizon[label] = at[name]
         by_horizon[f"{label}.precision"] = at[f"{name}.precision"]
         if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.columns.ragged import offsets_of, owners
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -15,7 +15,7 @@ from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
 from freqdp_db.evaluation.attacks.exposure.sightings import Sighted
 from freqdp_db.evaluation.attacks.linking import days_apart, dimensions_of
 from freqdp_db.evaluation.attacks.vectors import tf_idf
-from freqdp_db.evaluation.pair import hours_of_day
+from freqdp_db.evaluation.pair import hours_of_day, share_of
 from freqdp_db.frequency.counts import count_frequencies
 
 _KINDS = ("s", "st")
@@ -58,7 +58,7 @@ def pick_by_likelihood(original: Trajectories, released: Trajectories, dimension
     """
     habits = count_frequencies(original, dimensions)
     walks = count_frequencies(released, dimensions)
-    owner = np.repeat(np.arange(len(original)), np.diff(habits.offsets))
+    owner = owners(habits.offsets)
     total = np.bincount(habits.location, habits.pf, dimensions)
     common = total[habits.location] / max(total.sum(), 1.0)
     own = habits.pf / original.lengths[owner]
@@ -87,9 +87,8 @@ def profile_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
         return {"profile": 0.0}
     for kind in _KINDS:
         original, released, dimensions = dimensions_of(pair, kind)
-        alike, _ = pick_by_cosine(
-            tf_idf(released, dimensions, None), tf_idf(original, dimensions, None), dimensions, rng
-        )
+        shown, true = tf_idf(released, dimensions), tf_idf(original, dimensions)
+        alike, _ = pick_by_cosine(shown, true, dimensions, rng)
         likely = pick_by_likelihood(original, released, dimensions)
         for score, pick in (("cosine", alike), ("likelihood", likely)):
             share = _share_owned(case, pick)
@@ -114,7 +113,7 @@ def resting_place(side: Trajectories, timezone: str) -> Ids:
     if not nights.samples:
         return place
     counted = count_frequencies(nights, int(nights.location.max()) + 1)
-    owner = np.repeat(np.arange(len(side)), np.diff(counted.offsets))
+    owner = owners(counted.offsets)
     order = np.lexsort((counted.location, -counted.pf.astype(np.int64), owner))
     first = np.ones(len(order), np.bool_)
     first[1:] = owner[order][1:] != owner[order][:-1]
@@ -133,4 +132,4 @@ def home_exposure(case: Case, sighted: Sighted) -> dict[str, float]:
     a, b = truth[both], guess[both]
     places, release = case.places, case.release.places
     right[both] = np.hypot(places.x[a] - release.x[b], places.y[a] - release.y[b]) <= NEAR_M
-    return {"home": float(right[rests].mean()) if rests.any() else 0.0}
+    return {"home": share_of(right, rests)}

@@ -13,12 +13,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.days import HOUR_US
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.exposure.case import ReleaseSeen
 
 _CELL_M = 1_000.0
 _RINGS = 2
-_LONGEST_US = 3 * 3_600_000_000
+_LONGEST_US = 3 * HOUR_US
 # Waiting costs as much as standing this far off for every second.
 _SLOWEST_M_S = 0.5
 # The last velocity says where somebody is for so long, and not much longer.

@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.ragged import offsets_from, offsets_of
+from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import worth_of_picks
@@ -78,7 +78,7 @@ def pick_by_cosine(
 ) -> tuple[Ints, NDArray[np.float64]]:
     """For each object its most alike released trajectory (-1: none is alike), and how alike."""
     order = np.argsort(released.dimension, kind="stable")
-    carrier = np.repeat(np.arange(len(released), dtype=np.int32), np.diff(released.offsets))
+    carrier = owners(released.offsets)
     lists = offsets_of(released.dimension[order], dimensions)
     parts = map_ranges(
         _pick_by_cosine, original.offsets, original.offsets, original.dimension, original.weight,

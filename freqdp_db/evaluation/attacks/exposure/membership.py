@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.ragged import within
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import Shares
 from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
@@ -42,10 +42,8 @@ def membership(
 
 def _by_cosine(case: Case, kind: str, rng: np.random.Generator) -> Shares:
     original, released, dimensions = dimensions_of(case.pair, kind)
-    _, like = pick_by_cosine(
-        tf_idf(original, dimensions, None), tf_idf(released, dimensions, None), dimensions, rng
-    )
-    return like
+    true, shown = tf_idf(original, dimensions), tf_idf(released, dimensions)
+    return pick_by_cosine(true, shown, dimensions, rng)[1]
 
 
 def _by_samples(case: Case, index: SightingIndex, rng: np.random.Generator) -> Shares:
@@ -58,12 +56,10 @@ def _by_samples(case: Case, index: SightingIndex, rng: np.random.Generator) -> S
 
 def _spread(case: Case, most: int) -> KnownSamples:
     """Every object's samples, thinned evenly where there are too many."""
-    lengths = case.original.lengths
-    every = np.maximum(-(-lengths // most), 1)
-    within = np.arange(case.original.samples) - np.repeat(case.original.offsets[:-1], lengths)
-    chosen: Flags = within % np.repeat(every, lengths) == 0
-    position: Ints = np.flatnonzero(chosen)
-    return KnownSamples(np.searchsorted(position, case.original.offsets).astype(np.int64), position)
+    side = case.original
+    every = np.maximum(-(-side.lengths // most), 1)
+    position = np.flatnonzero(within(side.offsets) % every[side.owner] == 0)
+    return KnownSamples(np.searchsorted(position, side.offsets).astype(np.int64), position)
 
 
 def area_under_curve(positive: Shares, negative: Shares) -> float:

@@ -64,13 +64,14 @@ class SightingIndex:
         low = [int(k.min()) - 1 if len(k) else 0 for k in (window, column, row)]
         high = [int(k.max()) + 1 if len(k) else 0 for k in (window, column, row)]
         size = [h - lo + 1 for lo, h in zip(low, high, strict=True)]
-        if size[0] * size[1] * size[2] >= 2**62:
+        folded = size[0] * size[1] * size[2] >= 2**62
+        if folded:
             # a bogus position on the other side of the globe: such places share a row or column
             column, row = column & 0xFFFF, row & 0xFFFF
             low[1:], size[1:] = [-1, -1], [0x10002, 0x10002]
         key = ((window - low[0]) * size[1] + (column - low[1])) * size[2] + (row - low[2])
         order = np.argsort(key, kind="stable")
-        return key[order], order, np.array([*low, *size], np.int64)
+        return key[order], order, np.array([*low, *size, folded], np.int64)
 
     def find(self, case: Case, known: KnownSamples, rng: np.random.Generator) -> Sighted:
         """Look for the known samples of every object."""
@@ -98,14 +99,13 @@ def _near(x, y, at, keys, order, frame, rx, ry, rat, out):  # type: ignore[no-un
     n = 0
     column, row = int(np.floor(x / NEAR_M)), int(np.floor(y / NEAR_M))
     window = at // NEAR_US
-    folded = frame[4] == 0x10002 and frame[1] == -1
     for w in range(window - 1, window + 2):
         if w < frame[0] or w >= frame[0] + frame[3]:
             continue
         for c in range(column - 1, column + 2):
             for r in range(row - 1, row + 2):
                 fc, fr = c, r
-                if folded:
+                if frame[6]:  # folded
                     fc, fr = c & 0xFFFF, r & 0xFFFF
                 fc, fr = fc - frame[1], fr - frame[2]
                 if fc < 0 or fc >= frame[4] or fr < 0 or fr >= frame[5]:
@@ -118,10 +118,7 @@ def _near(x, y, at, keys, order, frame, rx, ry, rat, out):  # type: ignore[no-un
                     dx, dy = rx[p] - x, ry[p] - y
                     if abs(rat[p] - at) <= NEAR_US and dx * dx + dy * dy <= NEAR_M * NEAR_M:
                         if n == len(out):
-                            more = np.empty(2 * n, np.int64)
-                            for i in range(n):
-                                more[i] = out[i]
-                            out = more
+                            out = np.append(out, np.empty_like(out))
                         out[n] = p
                         n += 1
     return out, n
@@ -221,14 +218,7 @@ def _contain(  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyped-def]
     """The sample of trajectory t whose area and interval contain this one, or -1."""
-    lo, hi = begins[t], begins[t + 1]
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if rat[middle] <= at:
-            lo = middle + 1
-        else:
-            hi = middle
-    p = lo - 1
+    p = begins[t] + np.searchsorted(rat[begins[t] : begins[t + 1]], at, side="right") - 1
     while p >= begins[t] and until[p] >= at:
         if boxes[p, 0] <= x <= boxes[p, 2] and boxes[p, 1] <= y <= boxes[p, 3]:
             return p

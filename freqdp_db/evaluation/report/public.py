@@ -11,22 +11,18 @@ from typing import Any
 import numpy as np
 import pyproj
 
-import freqdp_db
 from freqdp_db.columns.arrays import Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.report.contents import box_of, heat_maps
-from freqdp_db.evaluation.report.report import NO_PICTURES, Reported, render, target
-from freqdp_db.evaluation.report.words import by_group, meaning_of
-from freqdp_db.methods.contract import KINDS
-from freqdp_db.methods.registry import find_method
+from freqdp_db.evaluation.report.contents import Heats, box_of, heat_maps
+from freqdp_db.evaluation.report.report import Reported, facts, target, written
+from freqdp_db.evaluation.report.words import by_group
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published, find_published
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
 from freqdp_db.storage.published.reading import ReleaseReader
 
@@ -50,10 +46,18 @@ def write_public_report(
     with progress.stage("count"):
         measured = measure_published(pair, release.kind, _SEED)
     with progress.stage("draw maps"):
-        context = _facts(database, release, measured) | _pictures(pair)
-    text = render(context)
-    path.write_text(text, "utf-8")
-    return Reported(name, path.resolve(), True, len(text.encode()))
+        heats = heats_of(pair)
+    context = facts(database, release, measured) | {
+        "public": True,
+        "dataset": release.dataset,
+        "price": _price(release.guarantee),
+        "parameters": {k: _word(v) for k, v in release.parameters.items()},
+        "groups": by_group(list(measured)),
+        "comparison": [{"name": release.name, "method": release.method, "values": measured}],
+        "ledger_hash": release.ledger_head,
+        "heats": heats,
+    }
+    return written(path, context)
 
 
 def _read(database: Database, release: Published, progress: Progress) -> Pair:
@@ -96,10 +100,10 @@ def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Met
     return transform(own, plane, x, y)
 
 
-def _pictures(pair: Pair) -> dict[str, Any]:
+def heats_of(pair: Pair) -> Heats:
+    """Where the released samples are."""
     x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
-    heats = heat_maps([("the release", x, y)], box_of(x, y), pitch_of(pair.locations))
-    return {**NO_PICTURES, "heats": heats}
+    return heat_maps([("the release", x, y)], box_of(x, y), pitch_of(pair.locations))
 
 
 def pitch_of(places: Locations) -> float | None:
@@ -128,42 +132,3 @@ def _price(guarantee: dict[str, Any]) -> str:
 
 def _word(value: Any) -> Any:
     return ("yes" if value else "no") if isinstance(value, bool) else value
-
-
-def _facts(database: Database, release: Published, measured: dict[str, float]) -> dict[str, Any]:
-    """Everything that is text and numbers, as the catalogue has it."""
-    return {
-        "name": release.name,
-        "public": True,
-        "table": format_relation(database.settings.release_schema, release.name),
-        "dataset": release.dataset,
-        "method": release.method,
-        "summary": find_method(release.method).summary,
-        "price": _price(release.guarantee),
-        "kind": release.kind,
-        "for_analysts": KINDS[release.kind],
-        "version": release.version,
-        "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
-        "rows": release.rows,
-        "granted": release.granted,
-        "guarantee": release.guarantee,
-        "parameters": {k: _word(v) for k, v in release.parameters.items()},
-        "verdicts": [],
-        "metrics": measured,
-        "groups": by_group(list(measured)),
-        "meaning_of": meaning_of,
-        "exposures": None,
-        "comparison": [{"name": release.name, "method": release.method, "values": measured}],
-        "news": {},
-        "ledger_hash": release.ledger_head,
-        "ledger_entry": None,
-        "software": None,
-        "drawn_by": freqdp_db.__version__,
-        "samples": None,
-        "objects": None,
-        "build": None,
-        "steps": [],
-        "user_level": None,
-        "timings": {},
-        "command": "",
-    }
