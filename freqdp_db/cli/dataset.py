@@ -141,9 +141,12 @@ def set_(
         if max_exposure is not None:
             session.print(f"Dataset {name}: {row.limit_in_words}.")
         if region is not None or period is not None:
+            following = (
+                f"anonymize {name} --method strict" if row.build else f"dataset build {name}"
+            )
             session.print(
                 f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
-                f"public. Next: freqdp dataset build {name}"
+                f"public. Next: freqdp {following}"
             )
 
     session.answer(row, show)
@@ -191,7 +194,7 @@ def show(session: Session, name: Dataset) -> None:
     row = freqdp_db.dataset(session.target, name)
 
     def show_() -> None:
-        mapping, budget = row.mapping, row.budget
+        mapping = row.mapping
         session.pairs(
             [
                 ("dataset", row.name),
@@ -201,8 +204,10 @@ def show(session: Session, name: Dataset) -> None:
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("region", row.region),
+                ("period", row.period),
                 ("limit", row.limit_in_words),
-                ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
+                *(("budget", budget.in_words) for budget in (row.budget, *row.other_units)),
             ]
         )
         session.print_all(row.build_lines())

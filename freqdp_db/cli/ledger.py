@@ -42,9 +42,7 @@ def register(root: typer.Typer) -> None:
         def show() -> None:
             for account in (found, *found.other_units):
                 session.print(
-                    f"{account.source} (objects: "
-                    f"{account.object_column}), for one {account.unit}: {account.currency} "
-                    f"{account.spent:f} of {account.granted:f} spent, {account.remaining:f} left."
+                    f"{account.source} (objects: {account.object_column}), {account.in_words}."
                 )
                 session.table(
                     ["entry", "kind", account.currency, "release", "reason", "by", "at"],

@@ -30,6 +30,7 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.streams import SEED_WORDS
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
+    SPEED_M_PER_S,
     CellTrips,
     cell_trips,
     noisy_sum,
@@ -53,8 +54,6 @@ from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
 
 SIDE = 6
-SPEED_M_PER_S = 8.0
-"""The published method has no times: a public speed, and starts spread evenly."""
 SHARES = {
     "density": Fraction(5, 100),
     "moves": Fraction(35, 100),

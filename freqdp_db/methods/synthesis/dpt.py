@@ -31,6 +31,7 @@ from freqdp_db.columns.streams import SEED_WORDS, stream, uniform
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
+    SPEED_M_PER_S,
     cell_trips,
     noisy_sum,
     owners,
@@ -50,7 +51,6 @@ HEIGHTS = 3
 CHOICES = HEADINGS + 1
 """Eight headings, or the end."""
 LONGEST = 200
-SPEED_M_PER_S = 8.0
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,13 @@ class Budget:
         """The relation, as it can be typed again."""
         return format_relation(self.source_schema, self.source_relation)
 
+    @property
+    def in_words(self) -> str:
+        return (
+            f"for one {self.unit}: {self.currency} {self.spent:f} of {self.granted:f} spent, "
+            f"{self.remaining:f} left"
+        )
+
 
 @dataclass(frozen=True)
 class Entry:
