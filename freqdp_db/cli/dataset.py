@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -114,7 +115,7 @@ def add(
             session.print(f"{which}: {account.remaining} of {account.granted} left{unused}")
         for what in added.untraced:
             session.print(f"Note: {what}.")
-        session.print(f"Next: freqdp dataset build {name}")
+        session.print(f"Next: freqdp dataset build {shlex.quote(name)}")
 
     session.answer(added, show)
 
@@ -138,7 +139,7 @@ def set_(
         if region is not None or period is not None:
             session.print(
                 f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
-                f"public. Next: freqdp dataset build {name}"
+                f"public. Next: freqdp dataset build {shlex.quote(name)}"
             )
 
     session.answer(row, show)
@@ -158,7 +159,8 @@ def build(session: Session, name: Dataset, engine: Engine = None, workers: Worke
                 f"{built.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: with "
                 "--signature 10 the method leaves little of them."
             )
-        session.print(f"Next: freqdp plan {name}, or freqdp anonymize {name} --epsilon 1")
+        quoted = shlex.quote(name)
+        session.print(f"Next: freqdp plan {quoted}, or freqdp anonymize {quoted} --epsilon 1")
 
     session.answer(built, show)
 
@@ -193,9 +195,14 @@ def show(session: Session, name: Dataset) -> None:
                 ("source", row.source),
                 ("object", mapping.object),
                 ("time", f"{mapping.time} (zone {mapping.timezone})"),
-                ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
+                (
+                    "position",
+                    f"{mapping.geom or f'{mapping.lon}, {mapping.lat}'} (SRID {row.source_srid})",
+                ),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("region", row.region),
+                ("period", row.period),
                 ("limit", row.limit_in_words),
                 ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
             ]
