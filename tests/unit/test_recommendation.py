@@ -28,7 +28,7 @@ from freqdp_db.evaluation.recommendation.choosing import (
     within,
 )
 from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
-from freqdp_db.evaluation.recommendation.grid import GRID, Variant, grid_for
+from freqdp_db.evaluation.recommendation.grid import GRID, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
 from freqdp_db.evaluation.recommendation.purposes import PURPOSES, find_purpose, in_words, kept
@@ -148,7 +148,7 @@ def test_risk_is_above_the_control() -> None:
         "exposure.follow.1": 0.0, "exposure.follow.1.24h": 0.9, "exposure.follow.1.half": 0.0,
         "density": 0.0,
     }  # fmt: skip
-    variant = Variant("cut")
+    variant = MethodToTry("cut")
     found = judged(variant, variant.request(), values, PURPOSES["density"], LIMIT, "command", 1.0)
     assert (found.risk, found.worst) == (0.3, "exposure.s.a.full")
     assert found.half == pytest.approx(0.15)
@@ -232,7 +232,7 @@ def test_halves_are_disjoint() -> None:
 def test_time_is_kept() -> None:
     now = [0.0]
     allowance = Allowance(10.0, 2.0, clock=lambda: now[0])
-    cheap, dear = Variant("lg"), Variant("strict", weight=3.0)
+    cheap, dear = MethodToTry("lg"), MethodToTry("strict", weight=3.0)
     assert expected([cheap, dear], 2.0) == 8.0
     now[0] = 4.0
     assert allowance.allows(dear)

@@ -21,7 +21,7 @@ from freqdp_db.evaluation.attacks.vectors import (
     most_alike_clocks,
     weigh,
 )
-from freqdp_db.evaluation.pair import Box, Pair, hours_of_day, on_odd_days
+from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day, on_odd_days
 from freqdp_db.frequency.counts import count_frequencies
 
 STRONGEST = 10
@@ -79,7 +79,7 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
     if kind == "s":
         return pair.original, pair.released, len(pair.locations)
     if kind == "st":
-        cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE)
+        cells = CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE)
 
         def in_hours(side: Trajectories) -> Trajectories:
             hour = hours_of_day(side.at, pair.timezone)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.evaluation.recommendation.choosing import (
-    Choice,
+    Chosen,
     choose,
     guaranteed,
     percent,
@@ -86,7 +86,7 @@ def _guarantee(tried: Tried, purpose: Purpose) -> str:
     return none if reason is None else f"{none} To have that line too: {reason}"
 
 
-def _notes(database: Database, dataset: DatasetRow, choice: Choice, tried: Tried) -> list[str]:
+def _notes(database: Database, dataset: DatasetRow, choice: Chosen, tried: Tried) -> list[str]:
     notes = []
     price = price_of_histories(tried.candidates)
     if price is not None:

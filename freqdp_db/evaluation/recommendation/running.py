@@ -10,7 +10,7 @@ from freqdp_db.columns.build import Build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
 from freqdp_db.evaluation.recommendation.document import LeftOut
-from freqdp_db.evaluation.recommendation.grid import HEAVIEST, Variant, grid_for
+from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.timing import (
     Allowance,
     expected,
@@ -73,9 +73,9 @@ def try_all(
 
 def _possible(
     dataset: DatasetRow, row: BuildRow, wishes: Wishes
-) -> tuple[list[tuple[Variant, Request]], list[LeftOut]]:
+) -> tuple[list[tuple[MethodToTry, Request]], list[LeftOut]]:
     """What can be asked for, in its order; what needs public facts that were not said is left out."""
-    asked: list[tuple[Variant, Request]] = []
+    asked: list[tuple[MethodToTry, Request]] = []
     left_out: list[LeftOut] = []
     for variant in grid_for(wishes.purpose):
         try:
@@ -86,7 +86,7 @@ def _possible(
 
 
 def _prepare(
-    build: Build, variants: list[Variant], wishes: Wishes, progress: Progress
+    build: Build, variants: list[MethodToTry], wishes: Wishes, progress: Progress
 ) -> tuple[Halves, Allowance]:
     """Find out how long it takes, how many objects fit into the time, and say so."""
     in_all = len(build.trajectories)
