@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -119,7 +120,7 @@ def add(
             )
         for what in added.untraced:
             session.print(f"Note: {what}.")
-        session.print(f"Next: freqdp dataset build {name}")
+        session.print(f"Next: freqdp dataset build {shlex.quote(name)}")
 
     session.answer(added, show)
 
@@ -141,8 +142,9 @@ def set_(
         if max_exposure is not None:
             session.print(f"Dataset {name}: {row.limit_in_words}.")
         if region is not None or period is not None:
+            quoted = shlex.quote(name)
             following = (
-                f"anonymize {name} --method strict" if row.build else f"dataset build {name}"
+                f"anonymize {quoted} --method strict" if row.build else f"dataset build {quoted}"
             )
             session.print(
                 f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
@@ -166,7 +168,8 @@ def build(session: Session, name: Dataset, engine: Engine = None, workers: Worke
                 f"{built.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: with "
                 "--signature 10 the method leaves little of them."
             )
-        session.print(f"Next: freqdp plan {name}, or freqdp anonymize {name} --epsilon 1")
+        quoted = shlex.quote(name)
+        session.print(f"Next: freqdp plan {quoted}, or freqdp anonymize {quoted} --epsilon 1")
 
     session.answer(built, show)
 
@@ -201,7 +204,10 @@ def show(session: Session, name: Dataset) -> None:
                 ("source", row.source),
                 ("object", mapping.object),
                 ("time", f"{mapping.time} (zone {mapping.timezone})"),
-                ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
+                (
+                    "position",
+                    f"{mapping.geom or f'{mapping.lon}, {mapping.lat}'} (SRID {row.source_srid})",
+                ),
                 ("where", mapping.filter),
                 ("snap", row.snap),
                 ("region", row.region),

@@ -27,9 +27,9 @@ _CURATOR = (
     "exposure",
     "published_at",
 )
-_ANALYST = ("name", "version", "method", "kind", "rows", "published_at")
+_ANALYST = ("name", "version", "method", "kind", "rows", "published_at", "granted")
 _HEADERS = {"price": "spent", "readers": "read by", "exposure": "measured exposure",
-            "published_at": "published"}  # fmt: skip
+            "published_at": "published", "granted": "for analysts"}  # fmt: skip
 
 
 @command(app, "list")
@@ -52,6 +52,8 @@ def list_(session: Session) -> None:
 
 def _cell(row: object, column: str) -> object:
     value = getattr(row, column)
+    if column == "granted":
+        return "yes" if value else "no"
     if column == "exposure" and value is not None:
         return f"{value:.1%}"
     return f"{value:%Y-%m-%d %H:%M}" if column == "published_at" and value else value

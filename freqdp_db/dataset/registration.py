@@ -105,6 +105,11 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
             system = ReferenceSystem.parse(
                 wanted.srid, definition_of(connection, wanted.srid, "--srid")
             )
+            if wanted.x is not None and system.geographic:
+                raise BadInput(
+                    f"--srid {wanted.srid} is in degrees, and --x and --y are for projected numbers",
+                    remedy="give the system that they are in, or name degrees with --lon and --lat",
+                )
             if wanted.x is None and not system.metric:
                 raise BadInput(
                     f"--srid {wanted.srid} is not a projected system in metres",

@@ -75,10 +75,11 @@ def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dic
     """Every metric that a release of this kind allows, measured against its originals."""
     found = measure(case.pair, seed, progress, None if kind == "edited" else _FOR_EVERY_KIND)
     found |= exposure.measure_exposure(case, seed, progress=progress)
+    as_released = replace(case.pair, released=case.release.trajectories)
+    found |= plausibility(as_released, case.release.places)
     with progress.stage("usefulness"):
         rng = np.random.default_rng([seed, len(_MEASURES)])
-        found |= usefulness(replace(case.pair, released=case.release.trajectories),
-                            case.release.places, rng)  # fmt: skip
+        found |= usefulness(as_released, case.release.places, rng)
     return found
 
 

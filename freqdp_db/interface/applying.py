@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -127,7 +128,7 @@ def _require_same(row: DatasetRow, given: dict[str, Any], path: Path) -> None:
             raise BadInput(
                 f"--file {path}: [datasets.{row.name}]: {key} is {said[key]!r}, and {value!r} in the "
                 "database: a dataset keeps the table and the columns that it was made from",
-                remedy=f"call it otherwise, or drop it first: freqdp dataset drop {row.name}",
+                remedy=f"call it otherwise, or drop it first: freqdp dataset drop {shlex.quote(row.name)}",
             )
 
 

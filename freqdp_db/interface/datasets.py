@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -58,7 +59,7 @@ class Dataset(DatasetRow, Document):
     def build_lines(self) -> list[str]:
         """The build in words."""
         if self.build is None:
-            return [f"Not built yet. Next: freqdp dataset build {self.name}"]
+            return [f"Not built yet. Next: freqdp dataset build {shlex.quote(self.name)}"]
         return describe_build(self.build)
 
 
@@ -205,8 +206,8 @@ def build_dataset(
     """
     chosen = choose_engine(engine, workers)
     with reached(connection) as database:
-        shown = working(progress, kernels=True)
         wanted = find_dataset(database, name)
+        shown = working(progress, kernels=True)
         with at_work(chosen, database, shown):
             row, findings = build_and_look(database, wanted, shown)
         others = other_budgets(database, wanted)

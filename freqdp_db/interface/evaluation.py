@@ -31,6 +31,7 @@ from freqdp_db.roads.tables import some_roads
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
+from freqdp_db.storage.schema.upgrade import reads_private
 
 _NOT_SPREAD = "its metrics compare all trajectories with each other, in one process"
 _SIGNATURE = 10
@@ -236,5 +237,10 @@ def report(
     with reached(connection) as database:
         if public:
             return write_public_report(database, name, shown, out=path, overwrite=force)
+        if not reads_private(database):
+            raise BadInput(
+                "the report for curators shows originals, which this login may not read",
+                remedy="ask for the one that is for everybody, with --public",
+            )
         row = find_release(database, name)
         return write_report(database, row, shown, out=path, overwrite=force, roads=table)

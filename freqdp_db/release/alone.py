@@ -1,6 +1,8 @@
-"""An unlinked release beside one that links its samples again."""
+"""An unlinked release and an edited one of the same source: the second undoes the first."""
 
 from __future__ import annotations
+
+import shlex
 
 from freqdp_db.errors import BadInput
 from freqdp_db.release.request import Request
@@ -10,18 +12,41 @@ from freqdp_db.storage.records.datasets import DatasetRow
 
 
 def require_alone(
+    connection: Connection, database: Database, dataset: DatasetRow, request: Request, held: bool
+) -> None:
+    """Refuse to unlink what another release of the same source links again, unless told to.
+
+    Also to link again what another one unlinks: which of the two was first makes no difference to who
+    has both. `held`: analysts will not have it yet; it is looked at again when it is approved.
+    """
+    if request.method.kind == "unlinked":
+        _require_no_edited(connection, database, dataset, request)
+    elif request.method.kind == "edited" and request.grantable and not held:
+        _require_no_unlinked(connection, database, dataset)
+
+
+def _require_no_edited(
     connection: Connection, database: Database, dataset: DatasetRow, request: Request
 ) -> None:
-    """Refuse to unlink what another release of the same source links again, unless told to."""
-    if request.method.kind != "unlinked":
-        return
     out = requests.linked_releases(connection, database, dataset.account_id)
     told = request.values.get("beside")
     others = [name for name in out if name != told]
     if others:
+        other = shlex.quote(others[0])
         raise BadInput(
             f"{others[0]} is a published release of the same source, and its true samples join both: "
             "whoever has it undoes the unlinking",
-            remedy=f"withdraw it (freqdp release withdraw {others[0]}), or accept that with "
-            f"--beside {others[0]}",
+            remedy=f"withdraw it (freqdp release withdraw {other}), or accept that with "
+            f"--beside {other}",
+        )
+
+
+def _require_no_unlinked(connection: Connection, database: Database, dataset: DatasetRow) -> None:
+    others = requests.unlinked_releases(connection, database, dataset.account_id)
+    if others:
+        raise BadInput(
+            f"{others[0]} is a published release of the same source in which trajectories are "
+            "unlinked, and true samples join both: whoever has this one as well undoes that",
+            remedy=f"withdraw it (freqdp release withdraw {shlex.quote(others[0])}), or keep this "
+            "one for curators with --hold",
         )

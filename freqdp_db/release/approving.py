@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from freqdp_db.errors import BadInput, TooExposed
@@ -28,9 +29,10 @@ class Exposure:
         """Refuse a release that was found to expose more than its dataset allows."""
         if max(self.learnt, self.half) > limit:
             raise TooExposed(
-                f"release {release!r} exposes more than the dataset allows ({limit:.3g} of a person): an "
-                f"attacker learns {self.learnt:.1%} of a person's samples on average, and of "
-                f"{self.half:.1%} of the persons more than half. It stays held: analysts cannot read it",
+                f"release {release!r} exposes more than the dataset allows "
+                f"({100 * limit:.3g}% of a person): an attacker learns {self.learnt:.1%} of a "
+                f"person's samples on average, and of {self.half:.1%} of the persons more than half. "
+                "It stays held: analysts cannot read it",
                 remedy="choose another method (freqdp recommend), or change the limit (freqdp dataset "
                 "set --max-exposure)",
             )
@@ -63,10 +65,10 @@ def approve(database: Database, release: ReleaseRow, measured: Exposure | None) 
             if measured is None:
                 raise BadInput(
                     f"release {release.name!r} was not measured, and its dataset has a limit",
-                    remedy=f"freqdp evaluate {release.name}",
+                    remedy=f"freqdp evaluate {shlex.quote(release.name)}",
                 )
             measured.require_within(release.name, dataset.max_exposure)
         with database.begin() as connection:
-            require_alone(connection, database, dataset, Request.of(release))
+            require_alone(connection, database, dataset, Request.of(release), held=False)
         approve_release(database, release)
     return get_release(database, release.release_id)

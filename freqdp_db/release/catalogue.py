@@ -8,7 +8,9 @@ from typing import Any
 
 from freqdp_db.documents import Document, aside
 from freqdp_db.errors import NotFound
+from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import KINDS, Kind
+from freqdp_db.methods.registry import find_method
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.published.reading import read_catalog
@@ -34,7 +36,11 @@ class Published(Document):
     def lines(self) -> list[str]:
         """In words."""
         table = format_relation(self.schema, self.name)
-        parameters = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in self.parameters.items())
+        kind_of = {p.name: p.kind for p in find_method(self.method).parameters}
+        parameters = ", ".join(
+            f"{name.replace('_', ' ')} {_with_unit(kind_of[name], value)}"
+            for name, value in self.parameters.items()
+        )
         return [
             f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}, "
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
@@ -42,6 +48,11 @@ class Published(Document):
             f"What it is: {KINDS[self.kind]}",
             f"Guarantee: {self.guarantee['plain']}",
         ]
+
+
+def _with_unit(kind: kinds.Kind, value: Any) -> str:
+    """A parameter as the curator sees it: 60s, yes. The catalogue has numbers as text."""
+    return kind.show(kind.from_text(value) if isinstance(value, str) else kind.from_json(value))
 
 
 def published(database: Database) -> list[Published]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
@@ -123,14 +124,14 @@ class StoredJournal:
                     f"release {name!r} drew its targets with freqdp {step.software}; this is "
                     f"{freqdp_db.__version__}, which may edit differently",
                     remedy=f"resume it with freqdp {step.software}, or give it up "
-                    f"(freqdp release withdraw {name}) and ask for a new draw",
+                    f"(freqdp release withdraw {shlex.quote(name)}) and ask for a new draw",
                 )
 
     def _refused(self, what: str) -> ResumeRefused:
         name = self.release.name
         return ResumeRefused(
             f"release {name!r}: {what}",
-            remedy=f"give it up (freqdp release withdraw {name}) and ask for a new draw",
+            remedy=f"give it up (freqdp release withdraw {shlex.quote(name)}) and ask for a new draw",
         )
 
 

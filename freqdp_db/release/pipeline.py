@@ -7,6 +7,7 @@ before its commit has left the process nowhere and is drawn anew under the same 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def _ask(
             if known is not None:
                 return known, False
         request.require_possible(build)
-        require_alone(connection, database, dataset, request)
+        require_alone(connection, database, dataset, request, held)
         read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
@@ -184,7 +185,7 @@ def run(
         if state != "running":
             raise Busy(
                 f"release {release.name!r} was finished by another session",
-                remedy=f"look at it: freqdp release show {release.name}",
+                remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
         verified = _carry_out(database, release, progress, memory)
     sweep_builds(database)

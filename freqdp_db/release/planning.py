@@ -92,8 +92,8 @@ class Plan:
             )
         if self.earlier:
             lines.append(
-                f"{self.earlier} release(s) of this dataset are out already. They can be joined "
-                "through their untouched samples; each further one exposes more of the edits."
+                f"Releases of this dataset that are out already: {self.earlier:,}. Whoever has several "
+                "learns more: untouched samples join them, and each further one exposes more of the edits."
             )
         lines.append("Numbers from a trial draw that was thrown away; nothing was spent.")
         return [*lines, *way_out(self.request.method, self.dataset)]

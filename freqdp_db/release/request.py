@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -19,6 +20,8 @@ from freqdp_db.storage.records.ledger import CURRENCIES
 from freqdp_db.storage.records.releases import ReleaseRow
 
 MAX_NAME_BYTES = 55
+_PUBLIC = {"region": "WEST,SOUTH,EAST,NORTH", "period": "FROM/TO"}
+"""What the owner says of a dataset where a guarantee needs it, and how it is written."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +90,23 @@ class Request:
         if self.method.unit != "person" or "region" not in declared:
             return self
         values = dict(self.values)
-        for name in ("region", "period"):
+        for name in _PUBLIC:
             said = getattr(dataset, name)
             if name not in values and said is not None:
                 values[name] = declared[name].kind.from_json(said)
-            if name not in values:
-                raise BadInput(
-                    f"--method {self.method.name} guarantees something for a person: the {name} "
-                    "must be public, and not be read from the data",
-                    remedy=f"say it once: freqdp dataset set {dataset.name} --{name} "
-                    + declared[name].kind.example,
-                )
+        missing = [name for name in _PUBLIC if name not in values]
+        if missing:
+            raise BadInput(
+                f"--method {self.method.name} guarantees something for a person: its "
+                f"{' and '.join(missing)} must be public, and not be read from the data",
+                remedy=f"say it once: freqdp dataset set {shlex.quote(dataset.name)} "
+                + " ".join(f"--{name} {_PUBLIC[name]}" for name in missing),
+            )
         if build.srid not in (dataset.srid, dataset.source_srid):
             raise BadInput(
                 f"the projection of build {build.build_id} was chosen from the data",
-                remedy=f"say the region (freqdp dataset set {dataset.name} --region ...), then make "
-                f"a new one: freqdp dataset build {dataset.name}",
+                remedy=f"say the region (freqdp dataset set {shlex.quote(dataset.name)} --region ...), "
+                f"then make a new one: freqdp dataset build {shlex.quote(dataset.name)}",
             )
         return replace(self, values=values)
 

@@ -120,7 +120,8 @@ class Anonymized(Release):
         table = format_relation(self.schema, self.name)
         if self.existed:
             return [
-                f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}).",
+                f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}, "
+                f"for {self.readers}).",
                 "Nothing was drawn and nothing spent. --new-draw asks for another one.",
                 *self._next(),
             ]

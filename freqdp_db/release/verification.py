@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ def require_published(release: ReleaseRow, verb: str) -> None:
     if release.state != "published":
         raise BadInput(
             f"release {release.name!r} is {release.state}, not published",
-            remedy=f"finish it: freqdp release resume {release.name}"
+            remedy=f"finish it: freqdp release resume {shlex.quote(release.name)}"
             if release.state == "running"
             else f"what was taken back can no longer be {verb}",
         )

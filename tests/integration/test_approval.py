@@ -130,7 +130,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     assert _serve(city).refused == 1
     ((state, error, release),) = query(city, "SELECT state, error, release FROM freqdp.job")
     assert (state, release) == ("refused", "city_1")
-    assert "more than the dataset allows (0.05 of a person)" in error
+    assert "more than the dataset allows (5% of a person)" in error
     assert not _readable(city, "city_1")
     # one that stays within it is granted; the refused one does not count against it
     freqdp(city, "anonymize", "city", *LITTLE, "--new-draw", "--as", "quiet").succeeded()

@@ -77,6 +77,25 @@ def test_an_unlinked_release_is_not_put_beside_a_linked_one(url: str) -> None:
     freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
 
 
+def test_a_linked_release_is_not_put_beside_an_unlinked_one(url: str) -> None:
+    """Which of the two was first makes no difference to who has both."""
+    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "mixed").succeeded()
+    freqdp(url, "anonymize", "city").refused("mixed", "undoes", "--hold")
+    assert value(url, "SELECT count(*) FROM freqdp.release") == 1
+    # what analysts never get is no harm, and what is held is looked at again
+    freqdp(url, "anonymize", "city", "--seed", "1").succeeded()
+    freqdp(url, "anonymize", "city", "--hold", "--as", "kept").succeeded()
+    freqdp(url, "release", "approve", "kept").refused("mixed", "undoes")
+    freqdp(url, "release", "withdraw", "mixed").succeeded()
+    freqdp(url, "release", "approve", "kept").succeeded()
+
+
+def test_a_linked_release_may_follow_where_that_was_accepted(url: str) -> None:
+    freqdp(url, "anonymize", "city", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
+    freqdp(url, "anonymize", "city", "--new-draw").succeeded()
+
+
 def test_a_person_is_protected(url: str) -> None:
     made = freqdp(
         url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"

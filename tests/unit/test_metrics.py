@@ -12,10 +12,11 @@ from freqdp_db.columns.days import HOUR_US, local_times
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks import linking
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf, weigh
-from freqdp_db.evaluation.metrics import PUBLISHABLE, measure
+from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_release
 from freqdp_db.evaluation.pair import Pair, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import losses as utility
 from freqdp_db.evaluation.utility.divergence import jensen_shannon, mutual_information
@@ -348,6 +349,20 @@ def test_plausibility() -> None:
     assert found["plausibility.fast"] == pytest.approx(1 / 3)
     assert found["plausibility.length_km"] == pytest.approx(4.0)
     assert found["plausibility.length_ratio"] == pytest.approx(1.0)
+
+
+def test_what_is_made_up_is_as_fast_as_it_is_released() -> None:
+    """Not as the places of the originals nearest to it, which only the curator knows."""
+    towns = Locations(np.array([0.0, 10_000.0]), np.zeros(2))
+    road = Locations(np.arange(0.0, 10_001.0, 500.0), np.zeros(21))
+    original = trajectories([(0, 0), (1, 60)], [(1, 0), (0, 60)])
+    slow = trajectories([(place, place) for place in range(21)])
+    case = Case(original, towns, ReleaseSeen(slow, road))
+    found = measure_release(case, "synthetic", 1, Progress())
+    assert found["plausibility.fast"] == 0.0
+    assert found["plausibility.length_km"] == pytest.approx(10.0)
+    # 30 km/h all the way; over the two towns it is one jump of 10 km in a minute
+    assert plausibility(case.pair)["plausibility.fast"] > 0.0
 
 
 def test_query_error_and_hotspots_see_what_is_gone(world: tuple[Trajectories, Locations]) -> None:

@@ -97,6 +97,16 @@ def test_could_it_be_put_back_together(value: float, answer: str, tone: str) -> 
     assert f"(F {value:.3f})" in verdict.meaning
 
 
+def test_counts_that_stay_do_not_hide_that_most_samples_are_gone() -> None:
+    """Persons who rest at few places: areas keep their visitors where hardly a sample is left."""
+    values = {"query_error": 0.0, "hotspot": 0.8, "inf": 0.88, "density": 0.32, "flow": 0.8}
+    verdict = verdicts(values)[1]
+    assert (verdict.answer, verdict.metric, verdict.value) == ("hardly", "density", 0.32)
+    assert "differs from the original by 0.320" in verdict.meaning
+    kept = verdicts({**values, "density": 0.004, "inf": 0.08})[1]
+    assert (kept.answer, kept.metric) == ("yes", "density")
+
+
 def test_roads_alone_do_not_put_pieces_together() -> None:
     """Who gave --roads for a release of pieces is not told to give them."""
     assert "trajectory for each object" in verdicts({})[2].meaning

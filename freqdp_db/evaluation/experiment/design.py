@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,7 @@ def _facts(dataset: DatasetRow, build: Build) -> tuple[Region, Period]:
     if dataset.region is None or dataset.period is None:
         raise BadInput(
             f"--trips: the region and the period of {dataset.name} are not known",
-            remedy=f"say them: freqdp dataset set {dataset.name} --region ... --period ...",
+            remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... --period ...",
         )
     return facts_of(build)(
         LonLatArea().from_text(dataset.region), TimeStretch().from_text(dataset.period)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.evaluation.recommendation.choosing import (
@@ -28,13 +29,17 @@ _FEW_MEMBERS = 100
 
 
 def recommend_on(
-    database: Database, name: str, wishes: Wishes, progress: Progress
+    database: Database, name: str, wishes: Wishes, begin: Callable[[], Progress]
 ) -> Recommendation:
-    """Try the grid on the current build of a dataset, choose, and write the page."""
+    """Try the grid on the current build of a dataset, choose, and write the page.
+
+    begin: called when nothing is left to refuse; compiles what is not compiled yet.
+    """
     dataset = find_dataset(database, name)
     row = find_build(database, dataset.require_build())
     wishes.require_possible(row.trajectories)
     file = wishes.page(name)
+    progress = begin()
     build = load_build(database, row.build_id, progress)
     tried = try_all(dataset, row, build, wishes, progress)
     choice = choose(tried.candidates, wishes.risk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,6 +22,8 @@ _BESIDE_MIN = 40
 _MOST_OF_A_WAY = 14
 """Samples of one way: of more, a picture is a tangle."""
 _TRIED = 400
+_RING, _ROOM, _SAME_NAME = 13.0, 6.0, 12.0
+"""On the paper: the least ring around a meeting, what it has beyond both, a number's width."""
 _AREAS, _TRIPS, _PIECES = 7, 5, 12
 _TRIP_LINES = ("way ink", "way accent", "way ink dashed", "way accent dashed", "way ink dotted")
 
@@ -133,7 +136,10 @@ def swap_explained(case: Case, roads: RoadLines) -> Explained | None:
         tail = np.concatenate([before[-1:], after])
         drawn.way(x[tail], y[tail], f"way broad {person[1]}{line}")
     stops = np.array([pair.first, pair.second])
-    drawn.rings(x[stops].mean(keepdims=True), y[stops].mean(keepdims=True), 13, "meeting")
+    middle_x, middle_y = float(x[stops].mean()), float(y[stops].mean())
+    apart = float(np.hypot(np.diff(x[stops]), np.diff(y[stops]))[0])
+    wide = round(max(apart * drawn.scale / 2 + _ROOM, _RING), 1)
+    drawn.rings(np.array([middle_x]), np.array([middle_y]), wide, "meeting")
     for row, name in ((one[0][0], "1: A"), (one[1][-1], "1: B"),
                       (two[0][0], "2: B"), (two[1][-1], "2: A")):  # fmt: skip
         drawn.rings(x[[row]], y[[row]])
@@ -286,7 +292,7 @@ def _inside(case: Case, rows: Ints) -> tuple[Flags, int]:
 
 
 def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
-    """A few made-up trips over the city."""
+    """A few made-up trips over the region."""
     release = case.release
     lengths = release.trajectories.lengths
     moving = np.flatnonzero(lengths > 2)
@@ -311,13 +317,17 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
         places = np.unique(case.original.location)
         some = places[:: max(1, len(places) // 4_000)]
         drawn.rings(case.places.x[some], case.places.y[some], 1.1, "backdrop")
+    begun: list[tuple[float, float]] = []
     for n, trip in enumerate(rows):
         x, y = release.x[trip], release.y[trip]
+        here = drawn.at(float(x[0]), float(y[0]))
+        beside = sum(math.dist(here, other) < _SAME_NAME for other in begun)
+        begun.append(here)
         drawn.way(x, y, f"{_TRIP_LINES[n]} broad")
         drawn.rings(x[:1], y[:1])
-        drawn.name(x[0], y[0], str(n + 1))
+        drawn.name(x[0], y[0], str(n + 1), dx=7.0 + _SAME_NAME * beside)
     words = (
-        f"{len(chosen)} made-up trips over the city, each from its ring on. Nobody made them: places, "
+        f"{len(chosen)} made-up trips over the region, each from its ring on. Nobody made them: places, "
         "ways and lengths were drawn from noisy counts. Behind them, grey: "
         f"{'the roads' if behind else 'places where somebody really was'}."
     )

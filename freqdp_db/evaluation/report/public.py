@@ -5,6 +5,7 @@ It reads no build and nothing of the private schema, so that whoever may read a 
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def write_public_report(
     if not release.granted:
         raise BadInput(
             f"release {name!r} is not granted: there is nothing to tell the public",
-            remedy=f"approve it first if it is held (freqdp release approve {name}), or leave --public out",
+            remedy=f"approve it first if it is held (freqdp release approve {shlex.quote(name)}), or "
+            "leave --public out",
         )
     pair = _read(database, release, progress)
     with progress.stage("count"):

@@ -6,6 +6,7 @@ from the catalogue and the released table alone.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,7 +169,7 @@ def _curators_facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
         "steps": _steps(database, release, request),
         "user_level": release.user_level,
         "timings": dict(release.timings or {}),
-        "command": f"freqdp anonymize {dataset.name} {request.command()}",
+        "command": f"freqdp anonymize {shlex.quote(dataset.name)} {request.command()}",
     }
 
 

@@ -104,16 +104,26 @@ def _useful(values: Mapping[str, float]) -> Verdict:
     if "query_error" not in values:
         return Verdict(question, "not measured", "query_error", None, "Run freqdp evaluate.")
     error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
-    answer, tone = _judge(error, _USEFUL)
+    # counts of objects may stay where most samples are gone: the worse of the two is the answer
+    worse = max(("query_error", "density"), key=lambda name: values.get(name, 0.0))
+    answer, tone = _judge(values[worse], _USEFUL)
     return Verdict(
         question,
         answer,
-        "query_error",
-        error,
+        worse,
+        values[worse],
         f"A count of objects in an area is off by {error:.1%} in the median, and the busiest areas "
         f"keep their order with a rank correlation of {hotspot:.2f}."
+        + ("" if worse == "query_error" else f" {_apart(values[worse])}.")
         + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
         tone,
+    )
+
+
+def _apart(density: float) -> str:
+    return (
+        f"Where samples lie by the hour differs from the original by {density:.3f} (0: the same, 0.693: "
+        "nothing in common)"
     )
 
 
@@ -125,8 +135,7 @@ def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
         answer,
         "density",
         density,
-        f"Where samples lie by the hour differs from the original by {density:.3f} (0: the same, 0.693: "
-        f"nothing in common); the shares of the 100 largest flows are off by {flow:.1%} on average. "
+        f"{_apart(density)}; the shares of the 100 largest flows are off by {flow:.1%} on average. "
         "Trajectories are not the objects': do not count objects by them.",
         tone,
     )

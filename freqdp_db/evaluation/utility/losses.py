@@ -157,9 +157,13 @@ def _ends(side: Trajectories, cells: Ints, gap_us: int | None) -> tuple[Ints, Id
     return first * (_TRIP_SIDE * _TRIP_SIDE) + last, owner[begins]
 
 
-def plausibility(pair: Pair) -> dict[str, float]:
-    """Share of segments faster than 120 km/h and total length, in D* and in D."""
-    fast, length = _movement(pair.released, pair.locations)
+def plausibility(pair: Pair, places: Locations | None = None) -> dict[str, float]:
+    """Share of segments faster than 120 km/h and total length, in D* and in D.
+
+    places: those of D*, if it has its own. The nearest ones of D would add jumps to what was made up,
+    and tell of D where only D* may be counted.
+    """
+    fast, length = _movement(pair.released, pair.locations if places is None else places)
     fast_before, length_before = _movement(pair.original, pair.locations)
     return {
         "plausibility.fast": fast,

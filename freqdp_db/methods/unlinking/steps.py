@@ -151,7 +151,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
     checked: ClassVar[dict[str, str]] = {
         "pieces": "pieces no longer than they may be",
         "samples": "samples in place and time as they were",
-        "largest_share_per_mille": "per mille of an object's samples under one id at most",
+        "largest_share_per_mille": "of 1,000 samples of an object under one id at most",
     }
 
     def draw(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any
@@ -48,7 +49,7 @@ class DatasetRow:
         if self.current_build is None:
             raise NotFound(
                 f"dataset {self.name!r} has not been built",
-                remedy=f"freqdp dataset build {self.name}",
+                remedy=f"freqdp dataset build {shlex.quote(self.name)}",
             )
         return self.current_build
 
@@ -162,7 +163,7 @@ def insert_dataset(
             if isinstance(error.orig, psycopg.errors.UniqueViolation):
                 raise AlreadyExists(
                     f"there is a dataset {name!r} already",
-                    remedy=f"choose another name, or drop it: freqdp dataset drop {name}",
+                    remedy=f"choose another name, or drop it: freqdp dataset drop {shlex.quote(name)}",
                 ) from None
             raise
     return _row(row), is_new

@@ -82,6 +82,23 @@ def insert_release(
 
 def linked_releases(connection: Connection, database: Database, account_id: int) -> list[str]:
     """Published releases of the same source in which a trajectory is one object's, newest first."""
+    return _granted(connection, database, account_id, table(database, "release").c.kind == "edited")
+
+
+def unlinked_releases(connection: Connection, database: Database, account_id: int) -> list[str]:
+    """Published releases of the same source that unlink, newest first.
+
+    But those of which it was accepted (`--beside`) that another one undoes it.
+    """
+    releases = table(database, "release")
+    accepted = releases.c.parameters.has_key("beside")
+    return _granted(connection, database, account_id, (releases.c.kind == "unlinked") & ~accepted)
+
+
+def _granted(
+    connection: Connection, database: Database, account_id: int, which: sa.ColumnElement[bool]
+) -> list[str]:
+    """Names of releases of the same source that analysts may read, newest first."""
     releases, datasets = table(database, "release"), table(database, "dataset")
     return list(
         connection.execute(
@@ -92,7 +109,7 @@ def linked_releases(connection: Connection, database: Database, account_id: int)
                 releases.c.state == "published",
                 releases.c.grantable,
                 ~releases.c.held,
-                releases.c.kind == "edited",
+                which,
             )
             .order_by(releases.c.release_id.desc())
         ).scalars()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
@@ -95,7 +96,7 @@ def insert_schedule(
         except psycopg.errors.UniqueViolation:
             raise AlreadyExists(
                 f"dataset {dataset!r} has a schedule already",
-                remedy=f"end it first: freqdp schedule drop {dataset}",
+                remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset)}",
             ) from None
         call(connection, database, "wake_workers")
     return schedule_id

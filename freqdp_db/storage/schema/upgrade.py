@@ -125,10 +125,15 @@ def require_current(database: Database) -> None:
         names = Names.of(database.settings, find_postgis(connection) or "public")
         recorded = {(path, hash_) for path, _, hash_ in recorded_objects(connection, schema)}
     current = {(o.path, o.hash) for o in load_objects(names)}
-    if revision != head_revision() or recorded != current:
+    if revision != head_revision():
         raise errors.SchemaStale(
             f"the schema {schema!r} (revision {revision}) does not belong to this version of freqdp "
             f"(revision {head_revision()})",
+            remedy=INIT_REMEDY,
+        )
+    if recorded != current:
+        raise errors.SchemaStale(
+            f"functions or views of the schema {schema!r} do not belong to this version of freqdp",
             remedy=INIT_REMEDY,
         )
 
