@@ -68,9 +68,7 @@ def _lines(command: str, output: str, user: str = "freqdp") -> list[str]:
     return lines
 
 
-def test_session(
-    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     url, commands = empty_database_url, 0

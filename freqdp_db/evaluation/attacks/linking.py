@@ -79,7 +79,11 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
     if kind == "s":
         return pair.original, pair.released, len(pair.locations)
     if kind == "st":
-        cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE)
+        # only cells with a location in them, numbered as they lie: of a small city most have none
+        used, number = np.unique(
+            Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE), return_inverse=True
+        )
+        cells: Ids = number.astype(np.int32)
 
         def in_hours(side: Trajectories) -> Trajectories:
             hour = hours_of_day(side.at, pair.timezone)
@@ -90,7 +94,7 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
         return (
             in_hours(pair.original),
             in_hours(pair.released),
-            _GRID_SIDE * _GRID_SIDE * _HOURS,
+            len(used) * _HOURS,
         )
     return _movements(pair)
 
