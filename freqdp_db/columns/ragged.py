@@ -19,7 +19,9 @@ def offsets_of(groups: NDArray[Any], count: int) -> Ints:
         return np.searchsorted(groups, np.arange(count + 1)).astype(np.int64)
     # most groups are empty: counting is faster than looking for each of them
     first, last = np.searchsorted(groups, (0, count))
-    return first + offsets_from(np.bincount(groups[first:last], minlength=count))
+    offsets = offsets_from(np.bincount(groups[first:last], minlength=count))
+    offsets += first
+    return offsets
 
 
 def offsets_from(lengths: NDArray[Any]) -> Ints:
