@@ -72,7 +72,7 @@ def add(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", help="Epsilon that this source may spend in all. Default: 10."),
+        typer.Option("--budget", help="Epsilon per occurrence that it may spend. Default: 10."),
     ] = None,
     region: Region = None,
     period: Period = None,
@@ -104,14 +104,19 @@ def add(
         session.print(f"Dataset {name}: {added.source}, snap {added.snap}.")
         account = added.budget
         if added.budget_is_new:
-            session.print(f"Its source may spend epsilon {account.granted} in all.")
+            session.print(
+                f"Its source may spend epsilon {account.granted} per {account.unit} in all."
+            )
         else:
             own = account.source == added.source
             which = (
                 "Its source has a budget already" if own else f"It shares {account.source}'s budget"
             )
             unused = " (--budget was not used)." if budget is not None else "."
-            session.print(f"{which}: {account.remaining} of {account.granted} left{unused}")
+            session.print(
+                f"{which}: {account.currency} {account.remaining} of {account.granted} per "
+                f"{account.unit} left{unused}"
+            )
         for what in added.untraced:
             session.print(f"Note: {what}.")
         session.print(f"Next: freqdp dataset build {name}")
@@ -136,9 +141,12 @@ def set_(
         if max_exposure is not None:
             session.print(f"Dataset {name}: {row.limit_in_words}.")
         if region is not None or period is not None:
+            following = (
+                f"anonymize {name} --method strict" if row.build else f"dataset build {name}"
+            )
             session.print(
                 f"Dataset {name}: region {row.region or '-'}, period {row.period or '-'}, both "
-                f"public. Next: freqdp dataset build {name}"
+                f"public. Next: freqdp {following}"
             )
 
     session.answer(row, show)
@@ -186,7 +194,7 @@ def show(session: Session, name: Dataset) -> None:
     row = freqdp_db.dataset(session.target, name)
 
     def show_() -> None:
-        mapping, budget = row.mapping, row.budget
+        mapping = row.mapping
         session.pairs(
             [
                 ("dataset", row.name),
@@ -196,8 +204,10 @@ def show(session: Session, name: Dataset) -> None:
                 ("position", mapping.geom or f"{mapping.lon}, {mapping.lat}"),
                 ("where", mapping.filter),
                 ("snap", row.snap),
+                ("region", row.region),
+                ("period", row.period),
                 ("limit", row.limit_in_words),
-                ("budget", f"{budget.spent} of {budget.granted} spent, {budget.remaining} left"),
+                *(("budget", budget.in_words) for budget in (row.budget, *row.other_units)),
             ]
         )
         session.print_all(row.build_lines())

@@ -20,7 +20,8 @@ def register(root: typer.Typer) -> None:
         session: Session,
         dataset: Dataset,
         raise_: Annotated[
-            str | None, typer.Option("--raise", help="Raise the budget by so much epsilon.")
+            str | None,
+            typer.Option("--raise", help="Raise the budget by so much epsilon for one --unit."),
         ] = None,
         reason: Annotated[
             str | None, typer.Option("--reason", help="Why it is raised; goes into the ledger.")
@@ -41,9 +42,7 @@ def register(root: typer.Typer) -> None:
         def show() -> None:
             for account in (found, *found.other_units):
                 session.print(
-                    f"{account.source} (objects: "
-                    f"{account.object_column}), for one {account.unit}: {account.currency} "
-                    f"{account.spent:f} of {account.granted:f} spent, {account.remaining:f} left."
+                    f"{account.source} (objects: {account.object_column}), {account.in_words}."
                 )
                 session.table(
                     ["entry", "kind", account.currency, "release", "reason", "by", "at"],

@@ -20,6 +20,12 @@ def _shown(amount: float, unit: str) -> str:
     return f"{amount / 1e6:,.1f}" if unit == _BYTES else f"{amount:,.0f}"
 
 
+def _rate(per_second: float, unit: str) -> str:
+    """So many a second; nothing where that would be a nought."""
+    shown = _shown(per_second, unit)
+    return f"{shown}/s" if float(shown.replace(",", "")) else ""
+
+
 def _name_of(unit: str) -> str:
     return "MB" if unit == _BYTES else unit
 
@@ -87,7 +93,7 @@ class _Bar:
         self._progress.update(
             self._task,
             amount=f"{_shown(task.completed, self._unit)}{of} {_name_of(self._unit)}",
-            rate=f"{_shown(task.speed, self._unit)}/s" if task.speed else "",
+            rate=_rate(task.speed, self._unit) if task.speed else "",
             left="" if left is None else in_words(left),
         )
 
@@ -161,6 +167,6 @@ class _Line:
         if self._done:
             done, rate = self._done, self._done / max(elapsed, 1e-9)
             text += f" {_shown(done, self._unit):>12} {_name_of(self._unit)}"
-            text += f" {_shown(rate, self._unit):>12}/s"
+            text += f" {_rate(rate, self._unit):>14}".rstrip()
         text += f"{so_far} {elapsed:8.2f} s"
         self._console.print(text, markup=False, soft_wrap=True)

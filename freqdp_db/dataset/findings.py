@@ -23,7 +23,7 @@ _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
 
 
 @dataclass(frozen=True)
-class Box:
+class RoundedBox:
     """Degrees of longitude and latitude, rounded outwards to hundredths: no sample's own position."""
 
     west: float
@@ -32,12 +32,12 @@ class Box:
     north: float
 
     @classmethod
-    def around(cls, west: float, south: float, east: float, north: float) -> Box:
+    def around(cls, west: float, south: float, east: float, north: float) -> RoundedBox:
         least = (math.floor(round(100 * v, 6)) / 100 for v in (west, south))
         most = (math.ceil(round(100 * v, 6)) / 100 for v in (east, north))
         return cls(*least, *most)
 
-    def much_wider(self, other: Box) -> bool:
+    def much_wider(self, other: RoundedBox) -> bool:
         """Whether it is more than twice as wide or as high."""
         return self.east - self.west > 2 * (other.east - other.west) or (
             self.north - self.south > 2 * (other.north - other.south)
@@ -54,8 +54,8 @@ class Box:
 class Findings:
     """What a build found."""
 
-    extent: Box
-    most: Box
+    extent: RoundedBox
+    most: RoundedBox
     """Where all but one in a hundred lie, on each axis."""
     near: str | None
     """The time zone whose town is nearest to the middle, if the machine has a list of them."""
@@ -146,8 +146,8 @@ def look_at(
         *_strange_times(times, epoch_unit),
     ]
     return Findings(
-        Box.around(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
-        Box.around(west, south, east, north),
+        RoundedBox.around(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
+        RoundedBox.around(west, south, east, north),
         None if town is None else town[0],
         None if town is None else town[1],
         first,

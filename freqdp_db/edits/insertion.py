@@ -148,7 +148,9 @@ def _share_out(chosen, cost, length, room, free, taken, wanted):  # type: ignore
 def _crowding(i, cost, length, free, there):  # type: ignore[no-untyped-def]
     """How crowded a segment is where so many samples are: those without a free step come last."""
     full = there >= free[i]
-    return full, there if full else -(length[i] // (there + 2)), cost[i], i
+    # where the way takes longer than there is time, every further sample lacks as much again
+    apart = length[i] // (there + 2) if length[i] > 0 else length[i] * (there + 2)
+    return full, there if full else -apart, cost[i], i
 
 
 def insert_locally(

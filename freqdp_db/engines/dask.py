@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from freqdp_db.engines.alone import Alone
-from freqdp_db.engines.held import PerRange
+from freqdp_db.engines.held import PerRange, merged_in_pairs
 from freqdp_db.engines.ranges import use
 from freqdp_db.errors import BadInput, EngineLost
 
@@ -102,15 +102,11 @@ class OfWorkers:
         return OfWorkers(self._client, self.ranges, self._call(function, arguments))
 
     def fold(self, merge: Callable[..., Any], *arguments: Any) -> Any:
-        left = list(self._futures)
-        while len(left) > 1:
-            left = [
-                submit(self._client, merge, *left[i : i + 2], *arguments)
-                if i + 1 < len(left)
-                else left[i]
-                for i in range(0, len(left), 2)
-            ]
-        return brought(left[0])
+        return brought(
+            merged_in_pairs(
+                self._futures, lambda a, b: submit(self._client, merge, a, b, *arguments)
+            )
+        )
 
     def exchange(
         self,

@@ -26,6 +26,15 @@ def as_kept(thing: Any) -> Any:
     return thing
 
 
+def merged_in_pairs(things: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+    """All merged into one, neighbours first, so that no merge waits for all before it."""
+    left = list(things)
+    while len(left) > 1:
+        pairs = [merge(*left[i : i + 2]) for i in range(0, len(left) - 1, 2)]
+        left = pairs + left[2 * len(pairs) :]
+    return left[0]
+
+
 class Held(Protocol):
     """One thing for each range."""
 
@@ -74,13 +83,7 @@ class Here:
         return Here(self.ranges, list(self.each(function, *arguments)))
 
     def fold(self, merge: Callable[..., Any], *arguments: Any) -> Any:
-        left = list(self._things)
-        while len(left) > 1:
-            left = [
-                merge(*left[i : i + 2], *arguments) if i + 1 < len(left) else left[i]
-                for i in range(0, len(left), 2)
-            ]
-        return left[0]
+        return merged_in_pairs(self._things, lambda a, b: merge(a, b, *arguments))
 
     def exchange(
         self,

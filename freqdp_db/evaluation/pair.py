@@ -42,7 +42,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Box:
+class CellBox:
     """A box that is cut into equal cells; what lies outside belongs to the cells at its border."""
 
     west: float
@@ -51,7 +51,7 @@ class Box:
     north: float
 
     @classmethod
-    def of(cls, pair: Pair, percent: float) -> Box:
+    def of(cls, pair: Pair, percent: float) -> CellBox:
         """The box of D's samples from this percentile to its counterpart."""
         ends = (percent, 100.0 - percent)
         place = pair.original.location

@@ -80,8 +80,8 @@ def bench_searches(
     names = parse_names(strategies)
     request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
     with reached(connection) as database:
-        shown = working(progress, kernels=True)
         row = None if dataset is None else find_dataset(database, dataset)
+        shown = working(progress, kernels=True)
         with some_build(database, row, _city(seed, shown), wanted[-1], shown) as (where, number):
             build = load_build(where, number, shown)
             known = len(build.trajectories)

@@ -15,6 +15,7 @@ from freqdp_db.storage.records import ledger
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.ledger import MEANING, Budget, Entry
 
+_NOT_COVERED = "This does not hold for {}: its noise was seeded, and it guarantees nothing."
 _REMEDY = "restore the ledger from a backup and find out who changed it"
 
 
@@ -27,7 +28,10 @@ class UnitBudget(Budget, Document):
     @property
     def meaning(self) -> str:
         """What it bounds, in words."""
-        return in_words(self.spent) if self.unit == "person" else MEANING
+        if self.unit != "person":
+            return MEANING
+        seeded = [str(entry.release) for entry in self.ledger if entry.seeded]
+        return " ".join([in_words(self.spent), *map(_NOT_COVERED.format, seeded)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +77,8 @@ def raise_budget(
         if unit == "person":
             raise_for_persons(database, row, more, reason)
         elif unit == "occurrence":
-            ledger.grant_budget(database, row.account_id, more, reason)
+            with database.begin() as session:
+                ledger.grant_budget(session, database, row.account_id, more, reason)
         else:
             raise BadInput(f"--unit {unit!r} is not known", remedy="use occurrence or person")
         return _accounts(database, row.account_id)

@@ -33,14 +33,16 @@ from freqdp_db.storage.records.datasets import (
     untraced_sources,
 )
 from freqdp_db.storage.records.erasure import Whereabouts
-from freqdp_db.storage.records.ledger import Budget, find_budget
+from freqdp_db.storage.records.ledger import Budget, budgets, find_budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(DatasetRow, Document):
-    """A dataset with its budget and its current build."""
+    """A dataset with its budgets and its current build."""
 
     budget: Budget
+    """For one occurrence."""
+    other_units: list[Budget]
     build: BuildRow | None
 
     @property
@@ -108,7 +110,9 @@ def dataset(connection: Connection, name: str) -> Dataset:
     with reached(connection) as database:
         row = find_dataset(database, name)
         built = find_build(database, row.current_build) if row.current_build else None
-        return Dataset(**vars(row), budget=find_budget(database, row.account_id), build=built)
+        own = find_budget(database, row.account_id)
+        others = [b for b in budgets(database, row.account_id) if b != own]
+        return Dataset(**vars(row), budget=own, other_units=others, build=built)
 
 
 def add_dataset(

@@ -14,7 +14,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation import evaluate as evaluating
 from freqdp_db.evaluation.audit import audit as auditing
 from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
-from freqdp_db.evaluation.experiment.design import Wishes, experiment_on
+from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
 from freqdp_db.evaluation.experiment.paper_files import PaperWishes, paper_on
 from freqdp_db.evaluation.experiment.published import EPSILON
 from freqdp_db.evaluation.metrics import PUBLISHABLE
@@ -145,7 +145,7 @@ def experiment(
         raise BadInput(
             "--poi and --category are for --paper", remedy="say --paper, or leave them out"
         )
-    wishes = Wishes(
+    wishes = ExperimentWishes(
         methods=method,
         epsilons=epsilon,
         sizes=objects,

@@ -11,6 +11,7 @@ from freqdp_db.evaluation.recommendation.recommend import recommend_on
 from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.interface.connecting import Connection, reached, working
 from freqdp_db.progress import Progress
+from freqdp_db.storage.records.datasets import find_dataset
 
 
 def recommend(
@@ -45,4 +46,5 @@ def recommend(
         force=force,
     )
     with reached(connection) as database:
+        find_dataset(database, dataset)  # a wrong name is refused before anything is compiled
         return recommend_on(database, dataset, wishes, working(progress, kernels=True))

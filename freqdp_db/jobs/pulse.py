@@ -10,7 +10,7 @@ from types import TracebackType
 
 from freqdp_db.errors import FreqdpError
 from freqdp_db.progress import Progress, Stage
-from freqdp_db.storage.records.workers import LifeLine, Step
+from freqdp_db.storage.records.workers import LifeLine, PhaseProgress
 
 _MOST_SECONDS = 1.0
 """Between two signs of life; also how old the progress that people see can be."""
@@ -44,7 +44,7 @@ class JobProgress(Progress):
     def close(self, stage: Stage) -> None:
         self._open = [phase for phase in self._open if phase is not stage]
 
-    def step(self) -> Step | None:
+    def step(self) -> PhaseProgress | None:
         """The newest phase that is open, else the last one."""
         phase = self._open[-1] if self._open else self._last
         return None if phase is None else phase.step()
@@ -62,9 +62,9 @@ class _Phase:
     def total(self, amount: int) -> None:
         self._total = amount
 
-    def step(self) -> Step:
+    def step(self) -> PhaseProgress:
         seconds = time.monotonic() - self._start
-        return Step(self._name, self._done, self._total, self._unit, seconds)
+        return PhaseProgress(self._name, self._done, self._total, self._unit, seconds)
 
 
 class Pulse:

@@ -35,7 +35,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Plans:
+class DayPlans:
     """One row per object, one column per slot; destination -1 means no trip."""
 
     start: Ints
@@ -46,7 +46,7 @@ class Plans:
 
 
 @dataclass(frozen=True)
-class Trips:
+class PlannedTrips:
     """Trips that happen, by object and time. `pace` stretches free-flow travel times."""
 
     object: Ints
@@ -73,7 +73,7 @@ def make_places(network: StreetNetwork, rng: np.random.Generator) -> Places:
     )
 
 
-def plan_people(places: Places, count: int, days: int, rng: np.random.Generator) -> Plans:
+def plan_people(places: Places, count: int, days: int, rng: np.random.Generator) -> DayPlans:
     """Commuters: work on weekdays, errands after it, other errands at weekends, home at night."""
     nodes = len(places.homes)
     home = rng.choice(nodes, count, p=places.homes)
@@ -125,7 +125,7 @@ def plan_people(places: Places, count: int, days: int, rng: np.random.Generator)
     return _plans(home, destination, earliest, latest, stay)
 
 
-def plan_taxis(places: Places, count: int, days: int, rng: np.random.Generator) -> Plans:
+def plan_taxis(places: Places, count: int, days: int, rng: np.random.Generator) -> DayPlans:
     """Taxis: one fare after the other through a shift, with waits at the stands between."""
     shape = (count, days, _TAXI_SLOTS)
     popular = rng.random(shape) < 0.6
@@ -145,7 +145,7 @@ def plan_taxis(places: Places, count: int, days: int, rng: np.random.Generator) 
     return _plans(start, destination, earliest, latest, stay)
 
 
-def carry_out(plans: Plans, router: Router, days: int, rng: np.random.Generator) -> Trips:
+def carry_out(plans: DayPlans, router: Router, days: int, rng: np.random.Generator) -> PlannedTrips:
     """Follow the plans slot by slot; a trip starts where the last one ended, after it."""
     router.prepare(plans.destination)
     count, slots = plans.destination.shape
@@ -170,13 +170,15 @@ def carry_out(plans: Plans, router: Router, days: int, rng: np.random.Generator)
         here[who] = destination[who]
     flat = [np.concatenate(parts) for parts in zip(*columns, strict=True)]
     order = np.lexsort((flat[3], flat[0]))
-    return Trips(*(column[order] for column in flat))
+    return PlannedTrips(*(column[order] for column in flat))
 
 
-def _plans(start: Ints, destination: Ints, earliest: Floats, latest: Floats, stay: Floats) -> Plans:
+def _plans(
+    start: Ints, destination: Ints, earliest: Floats, latest: Floats, stay: Floats
+) -> DayPlans:
     """Days and slots of a day become one row of slots; it may have no objects at all."""
     shape = (len(start), destination.shape[1] * destination.shape[2])
-    return Plans(
+    return DayPlans(
         start,
         destination.reshape(shape),
         earliest.reshape(shape),

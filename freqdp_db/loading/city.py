@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.errors import BadInput
-from freqdp_db.loading.agenda import DAY, Trips, carry_out, make_places, plan_people, plan_taxis
+from freqdp_db.loading.agenda import (
+    DAY,
+    PlannedTrips,
+    carry_out,
+    make_places,
+    plan_people,
+    plan_taxis,
+)
 from freqdp_db.loading.dirt import soil
 from freqdp_db.loading.interest import make_interest
 from freqdp_db.loading.network import Floats, Ints, make_network, to_degrees
@@ -126,7 +133,12 @@ class City:
         return Chunk(len(names), named, dirt, _join_truths(truths))
 
     def _record(
-        self, trips: Trips, paths: Paths, start: Ints, asleep: float, rng: np.random.Generator
+        self,
+        trips: PlannedTrips,
+        paths: Paths,
+        start: Ints,
+        asleep: float,
+        rng: np.random.Generator,
     ) -> tuple[Ints, Floats, Floats, Floats, Floats]:
         """What the devices would send: fixes under way, and one repeated fix while parked."""
         network, router = self.network, self._router
@@ -167,7 +179,7 @@ class City:
             np.concatenate([speed, np.zeros(len(stay))]),
         )
 
-    def _truth(self, trips: Trips, paths: Paths, names: NDArray[np.bytes_]) -> DrivenRoads:
+    def _truth(self, trips: PlannedTrips, paths: Paths, names: NDArray[np.bytes_]) -> DrivenRoads:
         lengths = np.diff(paths.first)
         trip = owners(offsets_from(lengths))
         clock = np.concatenate([[0.0], np.cumsum(paths.seconds)])

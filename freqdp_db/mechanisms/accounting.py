@@ -106,6 +106,11 @@ def best_guess_pure(epsilon: Fraction) -> float:
     return 1.0 / (1.0 + math.exp(-float(epsilon)))
 
 
+def at_most(probability: float) -> str:
+    """As it is said in words, with three digits: a bound is never said smaller than it is."""
+    return f"{min(1.0, math.ceil(probability * 1000) / 1000):.3f}"
+
+
 def _rest(order: Decimal) -> Decimal:
     """ln(a - 1) - a ln(1 - 1/a)."""
     return (order - 1).ln() - order * (1 - 1 / order).ln()

@@ -33,7 +33,7 @@ from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 if TYPE_CHECKING:
     from freqdp_db.edits.insertion import Search
     from freqdp_db.frequency.counts import Frequencies
-    from freqdp_db.methods.frequency.parts import Known
+    from freqdp_db.methods.frequency.parts import KnownOfAll
     from freqdp_db.methods.synthesis.public import Period, Region
 
 Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
@@ -166,11 +166,11 @@ class State:
         return found
 
     @cached_property
-    def known(self) -> Known:
+    def known(self) -> KnownOfAll:
         """What ranking the places of a part takes of all trajectories."""
-        from freqdp_db.methods.frequency.parts import Known, tf_of
+        from freqdp_db.methods.frequency.parts import KnownOfAll, tf_of
 
-        return Known(add(list(self.parts.each(tf_of))), len(self.trajectories))
+        return KnownOfAll(add(list(self.parts.each(tf_of))), len(self.trajectories))
 
     @cached_property
     def rank(self) -> Ints:

@@ -18,6 +18,7 @@ TABLE_NOT_DP = (
     "are published as they are, with their place and time."
 )
 _SEEDED = "The noise was seeded and can be subtracted: do not publish."
+_WOULD_HOLD = "Nothing is guaranteed. Without the seed this would hold:"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,13 @@ class Guarantee:
         )
 
     def document(self, method: str, kind: str, unit: str | None, *, seeded: bool) -> dict[str, Any]:
-        """As it is stored, published in the catalogue and written beside files."""
+        """As it is stored, published in the catalogue and written beside files.
+
+        seeded: whoever knows the seed subtracts the noise, so that nothing is accounted for.
+        """
+        claims = any(a["claimed_epsilon"] is not None for a in self.artefacts.values())
+        first = [_SEEDED, *([_WOULD_HOLD] if claims else [])] if seeded else []
+        none = {"accounted_epsilon": None} if seeded else {}
         return {
             "method": method,
             "kind": kind,
@@ -63,13 +70,13 @@ class Guarantee:
             else self.noise,
             "seeded": seeded,
             "artefacts": {
-                name: {"title": self.titles[name], **artefact}
+                name: {"title": self.titles[name], **artefact, **none}
                 for name, artefact in self.artefacts.items()
             },
             "assumed_public": list(self.assumed_public),
             "not_protected": list(self.not_protected),
             "origin": self.origin,
-            "plain": " ".join([_SEEDED, *self.plain] if seeded else self.plain),
+            "plain": " ".join([*first, *self.plain]),
         }
 
 

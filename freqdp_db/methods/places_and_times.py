@@ -84,6 +84,9 @@ class LonLatBox(AsText):
         return ",".join(map(plain, value))
 
 
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}($|[T ])")
+
+
 class Stretch(NamedTuple):
     """From a moment to another, the end not in it; in UTC."""
 
@@ -101,13 +104,17 @@ class TimeStretch(AsText):
         return {"kind": "stretch"}
 
     def from_text(self, text: str) -> Stretch:
-        begin, slash, end = text.partition("/")
+        parts = [part.strip() for part in text.split("/")]
         try:
-            moments = [datetime.fromisoformat(part.strip()) for part in (begin, end)]
+            # a date with an offset but no time would be read as a time
+            moments = [datetime.fromisoformat(p) for p in parts if _MOMENT.match(p)]
         except ValueError:
             moments = []
-        if not slash or len(moments) != 2:
-            raise NotAcceptable("two dates with a slash between them")
+        if len(parts) != 2 or len(moments) != 2:
+            raise NotAcceptable(
+                "two dates or moments with a slash between them, such as 2008-02-02 or "
+                "2008-02-02T00:00+08:00"
+            )
         known = Stretch(*(m.replace(tzinfo=UTC) if m.tzinfo is None else m.astimezone(UTC)
                           for m in moments))  # fmt: skip
         if not known.begin < known.end:

@@ -102,7 +102,8 @@ class Plan:
         if self.request.method.unit is None:
             return "would spend nothing."
         spend, left = self.request.spend, self.budget.remaining - self.request.spend
-        return f"would spend {self.budget.currency} {spend:f} of the {self.budget.remaining:f} " + (
+        price = f"{self.budget.currency} {spend:f} per {self.budget.unit}"
+        return f"would spend {price} of the {self.budget.remaining:f} " + (
             f"that are left, leaving {left:f}."
             if left >= 0
             else f"that are left: REFUSED, short by {-left:f}."

@@ -20,7 +20,7 @@ CANDIDATES = 8
 _FAR = 1 << 31
 
 
-class Roads(Protocol):
+class RoadColumns(Protocol):
     """Columns of roads, each a line through vertices; from a table, or made up."""
 
     @property
@@ -90,7 +90,7 @@ class Candidates:
     away: NDArray[np.float64]
 
 
-def make_network(roads: Roads) -> Network:
+def make_network(roads: RoadColumns) -> Network:
     """Number the junctions, measure the roads, file their pieces in cells."""
     junctions, ends = np.unique(np.concatenate([roads.source, roads.target]), return_inverse=True)
     count = len(roads.id)

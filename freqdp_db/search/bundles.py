@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, within
 from freqdp_db.engines.ranges import join, joined, map_each, map_ranges, merged
+from freqdp_db.search.distance import common_direction
 from freqdp_db.search.filing import Filed
 from freqdp_db.search.grid import piece_of
 from freqdp_db.search.lanes import WIDTH, aligned, constant, rows_of, splat
@@ -155,15 +156,6 @@ def _lay_out(first, last, rows, first_bundle, ends, lattice):  # type: ignore[no
     return out_row, out_ends
 
 
-@njit(cache=True, inline="always")
-def _forward(ax, ay, bx, by):  # type: ignore[no-untyped-def]
-    """The vector of a segment, turned so that it does not point left."""
-    dx, dy = bx - ax, by - ay
-    if dx < 0.0 or (dx == 0.0 and dy < 0.0):
-        return -dx, -dy
-    return dx, dy
-
-
 @njit(nogil=True, cache=True)
 def _fit(first, last, begin, end, width, ends, part, best_rank, lattice):  # type: ignore[no-untyped-def]
     """Boxes of the members of each sheaf: `width` rows each, the last one what is left."""
@@ -174,16 +166,7 @@ def _fit(first, last, begin, end, width, ends, part, best_rank, lattice):  # typ
         for place in range(SIZE):
             lo = begin[first + sheaf] + place * width
             hi = min(lo + width, end[first + sheaf])
-            ux, uy = 0.0, 0.0
-            for s in range(lo, hi):
-                dx, dy = _forward(ends[s, 0], ends[s, 1], ends[s, 2], ends[s, 3])
-                ux += dx
-                uy += dy
-            length = math.sqrt(ux * ux + uy * uy)
-            if length > 0.0:
-                ux, uy = ux / length, uy / length
-            else:
-                ux, uy = 1.0, 0.0
+            ux, uy = common_direction(ends, lo, hi)
             along_min = across_min = np.inf
             along_max = across_max = -np.inf
             rank = NO_RANK

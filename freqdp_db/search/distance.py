@@ -11,6 +11,22 @@ from numba import njit
 
 
 @njit(cache=True)
+def common_direction(ends, lo, hi):  # type: ignore[no-untyped-def]
+    """The direction of length 1 that these segments have on the whole; none counts as pointing left."""
+    ux, uy = 0.0, 0.0
+    for s in range(lo, hi):
+        dx, dy = ends[s, 2] - ends[s, 0], ends[s, 3] - ends[s, 1]
+        if dx < 0.0 or (dx == 0.0 and dy < 0.0):
+            dx, dy = -dx, -dy
+        ux += dx
+        uy += dy
+    length = math.sqrt(ux * ux + uy * uy)
+    if length > 0.0:
+        return ux / length, uy / length
+    return 1.0, 0.0
+
+
+@njit(cache=True)
 def squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """Squared distance in metres from a point to the segment from a to b."""
     dx = bx - ax

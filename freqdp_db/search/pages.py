@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from freqdp_db.search.best import limit_of, mark, offer, unmarked
 from freqdp_db.search.changes import SortedSegments, first_positions
 from freqdp_db.search.comparison.rows import rough_squared_distance
 from freqdp_db.search.directory import CellRows
-from freqdp_db.search.distance import squared_distance, to_mm
+from freqdp_db.search.distance import common_direction, squared_distance, to_mm
 
 _BUNDLE = 8
 _SLACK_M = 1e-6
@@ -84,18 +83,7 @@ def _fit(first, last, ends):  # type: ignore[no-untyped-def]
     for b in range(last - first):
         lo = (first + b) * _BUNDLE
         hi = min(lo + _BUNDLE, len(ends))
-        ux, uy = 0.0, 0.0
-        for s in range(lo, hi):
-            dx, dy = ends[s, 2] - ends[s, 0], ends[s, 3] - ends[s, 1]
-            if dx < 0.0 or (dx == 0.0 and dy < 0.0):
-                dx, dy = -dx, -dy
-            ux += dx
-            uy += dy
-        length = math.sqrt(ux * ux + uy * uy)
-        if length > 0.0:
-            ux, uy = ux / length, uy / length
-        else:
-            ux, uy = 1.0, 0.0
+        ux, uy = common_direction(ends, lo, hi)
         strip[b, 0], strip[b, 1] = ux, uy
         strip[b, 2] = strip[b, 4] = np.inf
         strip[b, 3] = strip[b, 5] = -np.inf

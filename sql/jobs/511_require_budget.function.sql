@@ -20,12 +20,13 @@ BEGIN
     WHERE b.source_schema = own.source_schema AND b.source_relation = own.source_relation
         AND b.object_column = own.object_column AND b.unit = wanted.unit;
     IF coalesce(money.remaining, 0) < wanted.amount THEN
-        RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, last spent at %',
+        RAISE EXCEPTION 'the budget does not allow this (% for one %): requested %, spent % of %, remaining %, last spent at %',
+            CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END, wanted.unit,
             trim_scale(wanted.amount), trim_scale(coalesce(money.spent, 0)), trim_scale(coalesce(money.granted, 0)),
             trim_scale(coalesce(money.remaining, 0)),
             coalesce(to_char(money.last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), '-')
         USING ERRCODE = 'QF003',
-        HINT = 'an administrator can raise it: freqdp budget DATASET --raise EPSILON --reason TEXT';
+        HINT = format('an administrator can raise it: freqdp budget DATASET --unit %s --raise EPSILON --reason TEXT', wanted.unit);
     END IF;
 END;
 $body$;

@@ -31,6 +31,8 @@ COMMENT ON VIEW ${private}.job IS
 'Releases that were asked for: what, by whom, how it stands, what came of it.';
 COMMENT ON COLUMN ${private}.job.state IS
 'waiting, running, cancelling; at the end done, refused (cannot be, see error), failed (given up) or cancelled.';
+COMMENT ON COLUMN ${private}.job.epsilon IS
+'Of the unit of the method: for one occurrence, or for one person (synthetic methods). 0: it has none.';
 COMMENT ON COLUMN ${private}.job.attempts IS 'How often a worker has begun it.';
 COMMENT ON COLUMN ${private}.job.error IS 'Why it was refused or failed; while it waits, why the last attempt did not succeed.';
 COMMENT ON COLUMN ${private}.job.release IS 'The release that it makes, or that answers the same request.';

@@ -52,11 +52,12 @@ BEGIN
             ORDER BY s.entry DESC
             LIMIT 8
         ) AS l;
-        RAISE EXCEPTION 'the budget does not allow this: requested %, spent % of %, remaining %, short by %; spent by %',
+        RAISE EXCEPTION 'the budget does not allow this (% for one %): requested %, spent % of %, remaining %, short by %; spent by %',
+            CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END, wanted.unit,
             trim_scale(wanted.amount), trim_scale(state.spent), trim_scale(state.granted),
             trim_scale(state.remaining), trim_scale(wanted.amount - state.remaining),
             coalesce(spenders, 'no release yet')
-            USING ERRCODE = 'QF003', HINT = 'an administrator can raise it: freqdp budget DATASET --raise EPSILON --reason TEXT';
+            USING ERRCODE = 'QF003', HINT = format('an administrator can raise it: freqdp budget DATASET --unit %s --raise EPSILON --reason TEXT', wanted.unit);
     END IF;
     RETURN ${private}.append_entry(account, 'spend', wanted.amount, book_spend.release, reason);
 END;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from threading import Barrier
 from typing import Any
@@ -16,6 +17,7 @@ from world import query
 
 from freqdp_db.errors import BudgetExceeded
 from freqdp_db.progress import Progress
+from freqdp_db.release.persons import DEFAULT_EPSILON, DELTA, open_for_persons
 from freqdp_db.release.pipeline import Outcome, anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.storage.records import ledger
@@ -80,7 +82,10 @@ def _spends(url: str) -> list[tuple[Any, ...]]:
 def test_new_draws_race_for_a_budget_of_seven(source: str, url: str) -> None:
     with opened(source) as database:
         account = find_dataset(database, "d").account_id
-        ledger.grant_budget(database, account, Decimal(6500), "for seven requests and a half")
+        with database.begin() as connection:
+            ledger.grant_budget(
+                connection, database, account, Decimal(6500), "for seven requests and a half"
+            )
     answers = _all_at_once(url, new_draw=True)
     kinds = Counter(type(answer) for answer in answers)
     assert kinds == {Outcome: AFFORDABLE, BudgetExceeded: REQUESTS - AFFORDABLE}
@@ -113,3 +118,22 @@ def test_equal_requests_are_one_release(source: str, url: str) -> None:
     assert [s[1:] for s in _spends(source)] == [(1000, "d_1", "published")]
     with opened(source) as database:
         assert ledger.chain_faults(database) == []
+
+
+def test_the_budget_for_persons_is_opened_once(source: str) -> None:
+    """Whoever says the region at the same moment: the opening budget is granted once."""
+    start = Barrier(8)
+
+    def say(_: int) -> None:
+        with opened(source) as database:
+            dataset = replace(find_dataset(database, "d"), region="4,50,5,51")
+            start.wait()
+            open_for_persons(database, dataset)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(say, range(8)))
+    with opened(source) as database:
+        account = find_dataset(database, "d").account_id
+        (persons,) = (b for b in ledger.budgets(database, account) if b.unit == "person")
+        assert persons.entries == 1
+        assert persons.granted == ledger.rho_of(database, DEFAULT_EPSILON, DELTA)

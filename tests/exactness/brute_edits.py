@@ -331,20 +331,13 @@ def check_local_insertions(
                     there >= room, CASE WHEN there < room THEN there - taken END,
                     there >= room AND there >= steps,
                     CASE WHEN there < room THEN 0 WHEN there >= steps THEN there
-                        ELSE crowding END,
+                        WHEN spare_us > 0 THEN - floor(spare_us / (there + 2))
+                        ELSE - spare_us * (there + 2) END,
                     loss_mm, seq, there
             ) AS place
             FROM (
-                -- one by one: where the way takes longer than there is time, more samples seem
-                -- less crowded, but come after those before them all the same
-                SELECT u.*, max(- floor(spare_us / (there + 2))) OVER (
-                    PARTITION BY trajectory_id, location_id, seq, there < room, there >= steps
-                    ORDER BY there
-                ) AS crowding
-                FROM (
-                    SELECT u.*, taken + n AS there
-                    FROM usable AS u, generate_series(0, k - 1) AS n
-                ) AS u
+                SELECT u.*, taken + n AS there
+                FROM usable AS u, generate_series(0, k - 1) AS n
             ) AS u
         ), expected AS (
             SELECT trajectory_id, location_id, seq, min(loss_mm) AS loss_mm, count(*) AS times

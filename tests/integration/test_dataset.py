@@ -743,6 +743,22 @@ def test_names_fold_by_one_rule(database_url: str, source: str, column: str) -> 
     assert freqdp_lines(database_url, "budget", "d")[0].startswith(f"{listed} (objects: who)")
 
 
+def test_show_says_what_is_public_and_whose_budgets(database_url: str) -> None:
+    query(database_url, "CREATE TABLE p AS SELECT 1 AS who, now() AS t, 4.5 AS lon, 50.5 AS lat")
+    _add(database_url, "--lon", "lon", "--lat", "lat", "--time", "t", source="public.p")
+    facts = ("--region", "4,50,5,51", "--period", "2024-01-01/2024-01-08")
+    (said,) = freqdp_lines(database_url, "dataset", "set", "d", *facts)
+    assert said.endswith("Next: freqdp dataset build d")
+    shown = freqdp_lines(database_url, "dataset", "show", "d")
+    assert "region    4,50,5,51" in shown
+    assert "period    2024-01-01T00:00:00+00:00/2024-01-08T00:00:00+00:00" in shown
+    budgets = [line for line in shown if line.startswith("budget")]
+    assert [line.split(":")[0] for line in budgets] == [
+        "budget    for one occurrence",
+        "budget    for one person",
+    ]
+
+
 def freqdp_lines(url: str, *arguments: str) -> list[str]:
     """What a person reads."""
     out = io.StringIO()

@@ -96,7 +96,19 @@ def test_a_person_is_protected(url: str) -> None:
     assert freqdp(
         url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
     ).succeeded()["existed"]
-    freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused("budget")
+    refused = freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused(
+        "budget", "(rho for one person): requested 0.4"
+    )
+    assert "--unit person --raise" in refused["remedy"]
+
+
+def test_the_ledger_says_which_releases_its_bound_does_not_cover(url: str) -> None:
+    asked = ("anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200")
+    freqdp(url, *asked).succeeded()
+    assert "seeded" not in freqdp(url, "budget", "city", in_words=True).out
+    freqdp(url, *asked, "--seed", "1", "--as", "known").succeeded()
+    said = freqdp(url, "budget", "city", in_words=True).out
+    assert "does not hold for known: its noise was seeded" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("method", ["adatrace", "dpt"])

@@ -259,4 +259,5 @@ def _turn(
     if there < room:
         return False, new, False, 0, s.loss, s.position
     full = there >= s.free
-    return True, 0, full, there if full else -(s.length // (there + 2)), s.loss, s.position
+    apart = s.length // (there + 2) if s.length > 0 else s.length * (there + 2)
+    return True, 0, full, there if full else -apart, s.loss, s.position

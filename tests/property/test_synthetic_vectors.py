@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from freqdp_db.methods.synthesis import adatrace, dpt
 from freqdp_db.methods.synthesis.baseline import cell_trips
 from freqdp_db.methods.synthesis.layout import Grids
-from freqdp_db.methods.synthesis.plan import LARGEST_BOUND, SCALE, SIZE_CLASSES, Plan, second_round
+from freqdp_db.methods.synthesis.plan import (
+    LARGEST_BOUND,
+    SCALE,
+    SIZE_CLASSES,
+    MeasurementPlan,
+    second_round,
+)
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.methods.synthesis.vectors import (
     _arguments,
@@ -29,7 +35,7 @@ from tests.synthetic_world import PERIOD, REGION, small_city, small_trips, witho
 ACCOUNTINGS = pytest.mark.parametrize("pure", [False, True], ids=["zcdp", "pure"])
 
 
-def plan_for(pure: bool, objects: int = 900) -> Plan:
+def plan_for(pure: bool, objects: int = 900) -> MeasurementPlan:
     sizes = np.zeros(24, np.int64)
     sizes[2] = objects
     return second_round(REGION, PERIOD, objects, sizes, Fraction(1, 10), pure=pure)
@@ -97,7 +103,7 @@ def test_removing_an_object_moves_sums_by_its_own_vector(pure: bool, one: int) -
 
 def test_a_forgotten_clip_is_caught() -> None:
     plan, trips = plan_for(False), small_trips(40, 1, wild=True)
-    loose = Plan(plan.grids, plan.period, [replace(s, bound=64 * s.bound) for s in plan.statistics])
+    loose = replace(plan, statistics=[replace(s, bound=64 * s.bound) for s in plan.statistics])
     broken = 0
     for u in range(trips.objects):
         for vector, told in zip(

@@ -162,7 +162,10 @@ def test_bad_requests_are_refused_at_the_call(points: str) -> None:
         assert error.diag.message_hint, arguments
     error = _refusal(points, "d", "lg", 1000, "{}")
     assert error.sqlstate == "QF003"
-    assert "requested 1000, spent 1 of 1000, remaining 999, last spent at 20" in str(error)
+    assert "(epsilon for one occurrence): requested 1000, spent 1 of 1000, remaining 999, " in str(
+        error
+    )
+    assert "last spent at 20" in str(error)
 
 
 def test_a_dataset_that_is_not_built(points: str) -> None:

@@ -142,7 +142,8 @@ def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> 
 
 def test_refusal_says_by_which_releases(spent: str) -> None:
     freqdp(spent, "anonymize", "d", "--epsilon", "998").refused(
-        "requested 998, spent 3 of 1000, remaining 997, short by 1; spent by d_2 (2), d_1 (1)"
+        "(epsilon for one occurrence): requested 998, spent 3 of 1000, remaining 997, short by 1; "
+        "spent by d_2 (2), d_1 (1)"
     )
     with opened(spent) as database:
         for number in range(3, 12):

@@ -22,7 +22,7 @@ from freqdp_db.methods.synthesis.measuring import measured, with_noise
 from freqdp_db.methods.synthesis.noisy import Draw
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import SCALE, Plan, Statistic
+from freqdp_db.methods.synthesis.plan import SCALE, MeasurementPlan, Statistic
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import vectors_of
 from tests.synthetic_world import PERIOD, REGION, rough_fits, small_city
@@ -68,9 +68,9 @@ def exact(name: str) -> Any:
     return noisy
 
 
-def unclipped(trips: Trips, plan: Plan, one: int, *, pure: bool) -> list[Ints]:
+def unclipped(trips: Trips, plan: MeasurementPlan, one: int, *, pure: bool) -> list[Ints]:
     loose = [replace(s, bound=min(64 * s.bound, 2**30)) for s in plan.statistics]
-    return vectors_of(trips, Plan(plan.grids, plan.period, loose), one, pure=pure)
+    return vectors_of(trips, MeasurementPlan(plan.grids, plan.period, loose), one, pure=pure)
 
 
 @pytest.mark.parametrize("epsilon", ["1", "2"])

@@ -13,7 +13,7 @@ from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.exposure.boosting import train
-from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.claims import Worth, worth_of_picks
 from freqdp_db.evaluation.attacks.exposure.edits import edits_exposure, inserted_samples
 from freqdp_db.evaluation.attacks.exposure.following import HORIZONS_H, follow, following_exposures
@@ -32,7 +32,7 @@ from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure, measure
 from freqdp_db.evaluation.attacks.exposure.membership import area_under_curve, found_at, membership
 from freqdp_db.evaluation.attacks.exposure.relinking import relink
 from freqdp_db.evaluation.attacks.exposure.sightings import (
-    Known,
+    KnownSamples,
     Sighted,
     SightingIndex,
     draw_known,
@@ -122,7 +122,7 @@ def test_worth_of_a_claim(seed: int, areas: bool) -> None:
         x, y = GRID.x[released.location], GRID.y[released.location]
         wide, long = rng.uniform(0, 350, len(x)), rng.integers(0, 14, len(x)) * MINUTE
         boxes = Areas(x - wide, y - wide, x + wide, y + wide, released.at + long)
-    case = Case(original, GRID, Release(released, GRID, areas=boxes))
+    case = Case(original, GRID, ReleaseSeen(released, GRID, areas=boxes))
     pick = rng.integers(-1, 8, 6)
     known = rng.random(original.samples) < 0.2
     worth = worth_of_picks(case, pick, known)
@@ -171,7 +171,7 @@ def test_ties_are_broken_at_random() -> None:
     assert picks == {0, 1, 2, 3, 4, 5}
 
 
-def naive_sight(case: Case, known: Known, u: int) -> tuple[set[int], int]:
+def naive_sight(case: Case, known: KnownSamples, u: int) -> tuple[set[int], int]:
     side, release = case.release.trajectories, case.release
     scores = []
     for t in range(len(side)):
@@ -195,7 +195,7 @@ def test_the_best_fit_of_known_samples(seed: int, step: int | None) -> None:
     original, released = side_of(random_rows(rng, 7)), side_of(random_rows(rng, 9))
     if step:
         released = replace(released, at=released.at // step * step)
-    case = Case(original, GRID, Release(released, GRID, time_step_us=step))
+    case = Case(original, GRID, ReleaseSeen(released, GRID, time_step_us=step))
     known = draw_known(case, 3, rng)
     sighted = SightingIndex(case.release).find(case, known, rng)
     for u in range(7):
@@ -209,7 +209,7 @@ def test_areas_that_contain_what_is_known() -> None:
     released = side_of([[(35, 0), (35, 9)], [(0, 0), (0, 9)]])
     x, y = GRID.x[released.location], GRID.y[released.location]
     areas = Areas(x - 200, y - 200, x + 200, y + 200, released.at + 2 * MINUTE)
-    case = Case(original, GRID, Release(released, GRID, areas=areas))
+    case = Case(original, GRID, ReleaseSeen(released, GRID, areas=areas))
     sighted = SightingIndex(case.release).find(case, draw_known(case, 2, rng_of(1)), rng_of(2))
     assert sighted.pick.tolist() == [1, 0]
     assert sighted.score.tolist() == [2, 2]
@@ -217,7 +217,7 @@ def test_areas_that_contain_what_is_known() -> None:
 
 def test_identity_gives_everything_away(city: tuple[Trajectories, Locations]) -> None:
     side, places = city
-    found = measure_exposure(Case(side, places, Release(side, places)), 1)
+    found = measure_exposure(Case(side, places, ReleaseSeen(side, places)), 1)
     for name, value in found.items():
         # by the clock all are alike
         if is_exposure(name) and ".b" not in name and ".t." not in name:
@@ -241,7 +241,7 @@ def test_shuffled_identities_are_near_chance(city: tuple[Trajectories, Locations
     owner = dealt.reshape(-1)[order].astype(np.int32)
     stop = (np.arange(steps)[:, None] + steps * np.arange(len(side))[None, :]).reshape(-1)
     groups = Groups(np.arange(steps + 1) * len(side), stop, np.zeros(steps, np.int32))
-    release = Release(mixed, places, owner, groups=groups)
+    release = ReleaseSeen(mixed, places, owner, groups=groups)
     found = measure_exposure(Case(side, places, release), 1)
     # a few are near each other by chance; and a sample that is known is followed one step or two
     assert found["exposure"] < 0.1
@@ -261,7 +261,7 @@ def crossing(swapped: bool) -> tuple[Case, Groups]:
     a, b = (east[:9] + north[9:], north[:9] + east[9:]) if swapped else (east, north)
     owner = np.repeat(np.array([0, 1, 1, 0] if swapped else [0, 0, 1, 1], np.int32), [9, 8, 9, 8])
     groups = Groups(np.array([0, 2]), np.array([8, 25]), np.zeros(1, np.int32))
-    release = Release(side_of([a, b]), places, owner, groups=groups)
+    release = ReleaseSeen(side_of([a, b]), places, owner, groups=groups)
     return Case(original, places, release), groups
 
 
@@ -269,7 +269,7 @@ def crossing(swapped: bool) -> tuple[Case, Groups]:
 def test_the_follower_keeps_its_course(swapped: bool) -> None:
     case, _ = crossing(swapped)
     index, joints = SightingIndex(case.release), find_joints(case.release)
-    known = Known(np.array([0, 1, 2]), np.array([2, 19]))
+    known = KnownSamples(np.array([0, 1, 2]), np.array([2, 19]))
     sighted = index.find(case, known, rng_of(1))
     for by_rhythm in (False, True):
         worth = follow(case, joints, known, sighted, by_rhythm=by_rhythm)[-1]
@@ -290,7 +290,7 @@ def test_a_follower_is_led_astray_by_a_turn() -> None:
     )
     joints = find_joints(turned.release)
     assert relink(turned.release, joints) == {"relink": 0.0, "relink.rhythm": 0.0}
-    seen = {1: (known := Known(np.array([0, 1, 2]), np.array([2, 19])),
+    seen = {1: (known := KnownSamples(np.array([0, 1, 2]), np.array([2, 19])),
                 SightingIndex(turned.release).find(turned, known, rng_of(1)))}  # fmt: skip
     found = following_exposures(turned, joints, seen)
     assert found["exposure.follow.1.endless"] < 0.7
@@ -304,7 +304,7 @@ def test_rhythm_tells_what_velocity_does_not() -> None:
     rows: Rows = [quick[:30] + slow[5:], slow[:5] + quick[30:]]
     owner = np.repeat(np.array([0, 1, 1, 0], np.int32), [30, 4, 5, 30])
     groups = Groups(np.array([0, 2]), np.array([29, 38]), np.zeros(1, np.int32))
-    release = Release(side_of(rows), places, owner, groups=groups)
+    release = ReleaseSeen(side_of(rows), places, owner, groups=groups)
     assert relink(release, find_joints(release))["relink.rhythm"] == 1.0
 
 
@@ -313,12 +313,12 @@ def test_pieces_are_joined_by_place_time_and_velocity() -> None:
     walks = [[(row * 20 + k, k + 0.1 * row) for k in range(20)] for row in range(2)]
     pieces = [walk[a : a + 4] for walk in walks for a in range(0, 20, 5)]
     owner = np.repeat(np.array([0, 1], np.int32), 16)
-    release = Release(side_of(pieces), places, owner, pieces=True)
+    release = ReleaseSeen(side_of(pieces), places, owner, pieces=True)
     joints = find_joints(release)
     assert relink(release, joints)["relink"] == 1.0
     assert joints.before.tolist()[1:4] == [3, 7, 11]
     case = Case(side_of(walks), places, release)
-    known = Known(np.array([0, 1, 2]), np.array([6, 26]))
+    known = KnownSamples(np.array([0, 1, 2]), np.array([6, 26]))
     sighted = SightingIndex(release).find(case, known, rng_of(1))
     assert follow(case, joints, known, sighted, by_rhythm=False)[-1].found.tolist() == [1.0, 1.0]
     # without knowing that they are pieces, a piece is all there is
@@ -335,7 +335,7 @@ def test_a_follower_never_goes_in_circles() -> None:
         ]
         side = side_of([sorted(row, key=lambda sample: sample[1]) for row in rows])
         window = side.at // (2 * MINUTE)
-        last = np.flatnonzero(np.diff(window, append=-1) | Release(side, GRID).ends)
+        last = np.flatnonzero(np.diff(window, append=-1) | ReleaseSeen(side, GRID).ends)
         parts = [last[window[last] == w] for w in np.unique(window[last])]
         parts = [part for part in parts if len(part) > 1]
         groups = Groups(
@@ -343,7 +343,7 @@ def test_a_follower_never_goes_in_circles() -> None:
             np.concatenate(parts),
             np.zeros(len(parts), np.int32),
         )
-        release = Release(side, GRID, groups=groups, pieces=True)
+        release = ReleaseSeen(side, GRID, groups=groups, pieces=True)
         case = Case(side, GRID, release)
         known = draw_known(case, 1, rng)
         sighted = SightingIndex(release).find(case, known, rng)
@@ -353,8 +353,8 @@ def test_a_follower_never_goes_in_circles() -> None:
 
 def test_horizons_and_even_odds() -> None:
     side = side_of([[(k % 36, 10.0 * k) for k in range(300)]])
-    case = Case(side, GRID, Release(side, GRID))
-    known = Known(np.array([0, 1]), np.array([150]))
+    case = Case(side, GRID, ReleaseSeen(side, GRID))
+    known = KnownSamples(np.array([0, 1]), np.array([150]))
     sighted = SightingIndex(case.release).find(case, known, rng_of(1))
     found = following_exposures(case, find_joints(case.release), {1: (known, sighted)})
     for hours in HORIZONS_H[:-1]:
@@ -404,8 +404,11 @@ def test_habits_by_likelihood(seed: int) -> None:
 
 def test_profile_needs_habits(city: tuple[Trajectories, Locations]) -> None:
     side, places = city
-    assert profile_exposures(Case(side, places, Release(side, places)), rng_of(1))["profile"] == 1.0
-    stranger = Release(
+    assert (
+        profile_exposures(Case(side, places, ReleaseSeen(side, places)), rng_of(1))["profile"]
+        == 1.0
+    )
+    stranger = ReleaseSeen(
         side, places, (np.repeat(np.arange(40), side.lengths) + 1).astype(np.int32) % 40
     )
     assert profile_exposures(Case(side, places, stranger), rng_of(1))["profile"] == 0.0
@@ -423,7 +426,7 @@ def test_home_is_where_the_nights_are() -> None:
     assert resting_place(side, "Asia/Shanghai").tolist() == [-1, -1]
     told = side_of([[(7, night)], [(4, night)]])
     for released, right in ((side, 1.0), (told, 0.0)):
-        case = Case(side, GRID, Release(released, GRID))
+        case = Case(side, GRID, ReleaseSeen(released, GRID))
         sighted = Sighted(np.array([0, 1]), np.zeros(0, np.int64), np.zeros(2, np.int64))
         assert home_exposure(case, sighted)["home"] == right
 
@@ -443,7 +446,7 @@ def test_membership_has_power(city: tuple[Trajectories, Locations]) -> None:
     second = Trajectories(
         side.offsets[20:] - half, side.location[half:], side.at[half:], side.start[20:]
     )
-    found = measure_exposure(Case(first, places, Release(first, places)), 1, controls=second)
+    found = measure_exposure(Case(first, places, ReleaseSeen(first, places)), 1, controls=second)
     assert found["membership.auc"] > 0.95 and found["membership.tpr1"] > 0.95
     assert found["exposure.x.4.control"] < 0.1 < found["exposure.x.4"]
     assert found["exposure.x.4.half.control"] < 0.1 < found["exposure.x.4.half"]
@@ -452,7 +455,7 @@ def test_membership_has_power(city: tuple[Trajectories, Locations]) -> None:
     third = replace(
         first, location=rng.integers(0, 900, half).astype(np.int32), at=first.at + MINUTE // 3
     )
-    release = Release(third, places)
+    release = ReleaseSeen(third, places)
     cases = [Case(s, places, release) for s in (first, second)]
     chance = membership(cases[0], cases[1], SightingIndex(release), rng)
     assert 0.2 < chance["membership.auc.places"] < 0.8
@@ -478,18 +481,18 @@ def test_inserted_samples_are_told_if_they_look_different(
     rng = rng_of(12)
     far = rng.random(side.samples) < 0.2
     location = np.where(far, rng.integers(0, 900, side.samples), side.location).astype(np.int32)
-    case = Case(side, places, Release(replace(side, location=location), places))
+    case = Case(side, places, ReleaseSeen(replace(side, location=location), places))
     assert (inserted_samples(case) == (location != side.location)).all()
     assert edits_exposure(case, rng_of(1))["edits.auc"] > 0.8
     # true places, told by their times alone
     late = replace(side, at=side.at + 1 + far * 20_000_000)
     by_times = edits_exposure(
-        Case(replace(side, at=side.at + 1), places, Release(late, places)), rng_of(1)
+        Case(replace(side, at=side.at + 1), places, ReleaseSeen(late, places)), rng_of(1)
     )
     assert by_times["edits.auc"] > by_times["edits.auc.visits"] + 0.2
     assert by_times["edits.auc.visits"] < 0.6
     # inserted by definition, but nothing shows it
-    renamed = Case(replace(side, at=side.at + far), places, Release(side, places))
+    renamed = Case(replace(side, at=side.at + far), places, ReleaseSeen(side, places))
     assert edits_exposure(renamed, rng_of(1))["edits.auc"] < 0.6
 
 
@@ -499,19 +502,19 @@ def test_a_release_with_places_of_its_own_and_an_empty_one(
     side, places = city
     own = Locations(places.x + 1.0, places.y)
     nobody = np.full(side.samples, -1, np.int32)
-    found = measure_exposure(Case(side, places, Release(side, own, nobody)), 1)
+    found = measure_exposure(Case(side, places, ReleaseSeen(side, own, nobody)), 1)
     assert found["profile"] == 0.0 and "edits.auc" not in found
     assert found["exposure.s.a.full"] == 1.0
     nothing = Trajectories(
         np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(2, np.int64)
     )
-    found = measure_exposure(Case(side, places, Release(nothing, places, pieces=True)), 1)
+    found = measure_exposure(Case(side, places, ReleaseSeen(nothing, places, pieces=True)), 1)
     assert found["exposure"] == 0.0
     assert all(math.isfinite(v) for v in found.values())
 
 
 def test_metrics_do_not_change_from_run_to_run(city: tuple[Trajectories, Locations]) -> None:
     side, places = city
-    case = Case(side, places, Release(side, places))
+    case = Case(side, places, ReleaseSeen(side, places))
     once = partial(sighting_exposures, case, SightingIndex(case.release))
     assert once(rng_of(1))[0] == once(rng_of(1))[0]

@@ -13,6 +13,7 @@ from freqdp_db.mechanisms.global_tf import tf_mechanism
 from freqdp_db.mechanisms.local_pf import pf_mechanism
 from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.registry import METHODS
+from freqdp_db.release.persons import in_words
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import comments
 
@@ -82,6 +83,38 @@ def test_seeded_is_said_first() -> None:
     document = made("lg", seed=7)
     assert document["seeded"] is True and "seeded" in document["noise"]
     assert document["plain"].startswith("The noise was seeded and can be subtracted")
+
+
+def test_seeded_noise_accounts_for_nothing() -> None:
+    """Whoever knows the seed subtracts the noise: what is claimed otherwise does not hold then."""
+    for name in ("lg", "strict", "adatrace"):
+        document = made(name, seed=7)
+        assert "Nothing is guaranteed. Without the seed this would hold: " in document["plain"]
+        for artefact in document["artefacts"].values():
+            assert artefact["accounted_epsilon"] is None
+    assert "would hold" not in made("swap", seed=7)["plain"]
+
+
+def test_unlinking_promises_no_more_than_it_does() -> None:
+    """Who meets nobody is not mixed; pieces can be joined by place and time."""
+    assert "met nobody is its own" in made("swap")["plain"]
+    assert not METHODS["swap"].for_analysts.startswith("Each trajectory is pieced together")
+    assert "No id says which pieces belong together; places and times may" in (
+        METHODS["cut"].for_analysts
+    )
+
+
+def test_the_unit_of_a_person_is_one_object() -> None:
+    assert any("several objects" in what for what in made("strict")["not_protected"])
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [("1", "0.556"), ("2", "0.605"), ("4", "0.698")])
+def test_a_bound_is_rounded_up(epsilon: str, most: str) -> None:
+    """0.5552 may not be said as `at most 0.555`."""
+    plain = Request.parse("strict", epsilon=epsilon).guarantee()["plain"]
+    assert f"at most {most} (a coin" in plain
+    rho = Request.parse("strict", epsilon=epsilon).spend
+    assert f"at most {most} (a coin" in in_words(rho)
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1, 3), Fraction(7, 10)])

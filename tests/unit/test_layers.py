@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -223,6 +224,13 @@ def test_methods_can_be_shown_without_the_compiler() -> None:
     code = "import sys, freqdp_db.methods.registry; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_class_name_is_used_once() -> None:
+    names = Counter(
+        node.name for path in MODULES for node in _tree(path).body if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.kinds import Name
+from freqdp_db.methods.kinds import Name, NotAcceptable
+from freqdp_db.methods.places_and_times import TimeStretch
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.release.request import Request
 
@@ -30,3 +31,26 @@ def test_all_families_are_there() -> None:
     """The cases above come from the registry: it must not be empty of what is new."""
     methods = {method for method, _, _ in DECLARED}
     assert {"swap", "cut", "glove", "klt", "w4m", "strict"} <= methods
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        ("2008-02-02/2008-02-09", "2008-02-02T00:00:00+00:00"),
+        ("2008-02-02T00:00+08:00/2008-02-09", "2008-02-01T16:00:00+00:00"),
+        ("2008-02-02 06:30/2008-02-09", "2008-02-02T06:30:00+00:00"),
+    ],
+)
+def test_a_stretch_of_time(text: str, begin: str) -> None:
+    assert TimeStretch().from_text(text).begin.isoformat() == begin
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2008-02-02+08:00/2008-02-09", "2008-02-02", "2008-02-02/", "2008-02-02/2008-02-09/2008-02-10",
+     "20080202/20080209", "2008-W05/2008-W06", "2008-02-09/2008-02-02"],
+)  # fmt: skip
+def test_no_stretch_of_time(text: str) -> None:
+    """A date with an offset and no time would be taken for a time of the day."""
+    with pytest.raises(NotAcceptable):
+        TimeStretch().from_text(text)

@@ -73,6 +73,12 @@ def test_long_work_that_says_nothing_has_lines(monkeypatch: pytest.MonkeyPatch) 
     assert out.getvalue().splitlines() == lines
 
 
+def test_a_rate_of_nothing_a_second_is_not_shown() -> None:
+    assert shown._rate(0.2, "candidates") == ""
+    assert shown._rate(1234.5, "rows") == "1,234/s"
+    assert shown._rate(250_000.0, "bytes") == "0.2/s"
+
+
 def test_a_quick_stage_has_one_line() -> None:
     out = io.StringIO()
     progress = shown.PlainProgress(Console(file=out, width=200))

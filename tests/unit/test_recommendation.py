@@ -28,11 +28,17 @@ from freqdp_db.evaluation.recommendation.choosing import (
     within,
 )
 from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
-from freqdp_db.evaluation.recommendation.grid import GRID, Variant, grid_for
+from freqdp_db.evaluation.recommendation.grid import GRID, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
 from freqdp_db.evaluation.recommendation.purposes import PURPOSES, find_purpose, in_words, kept
-from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
+from freqdp_db.evaluation.recommendation.timing import (
+    Allowance,
+    expected,
+    how_long,
+    objects_within,
+    span,
+)
 from freqdp_db.evaluation.recommendation.trying import split
 from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes
 from freqdp_db.methods.contract import KINDS
@@ -79,8 +85,19 @@ def test_about_as_useful_and_less_risky_wins() -> None:
     assert choose([best, replace(alike, usefulness=0.575)], LIMIT).recommended is best
 
 
+def test_how_useful_it_is_stands_beside_the_risk() -> None:
+    assert "Usefulness 0.06 (hardly)." in choose([made_up("a", 0.01, 0.06)], LIMIT).why
+
+
+def test_a_time_that_does_not_suffice_is_said() -> None:
+    assert how_long(30, 120) == "about 30 s, and no more than 2 min"
+    assert how_long(180, 120).startswith(
+        "about 3 min for all of them; what does not fit into 2 min"
+    )
+
+
 def test_a_single_one_is_said_to_be() -> None:
-    assert "No other candidate is." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
+    assert "No other candidate is within it." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
 
 
 def test_nothing_meets_the_risk() -> None:
@@ -131,7 +148,7 @@ def test_risk_is_above_the_control() -> None:
         "exposure.follow.1": 0.0, "exposure.follow.1.24h": 0.9, "exposure.follow.1.half": 0.0,
         "density": 0.0,
     }  # fmt: skip
-    variant = Variant("cut")
+    variant = MethodToTry("cut")
     found = judged(variant, variant.request(), values, PURPOSES["density"], LIMIT, "command", 1.0)
     assert (found.risk, found.worst) == (0.3, "exposure.s.a.full")
     assert found.half == pytest.approx(0.15)
@@ -215,7 +232,7 @@ def test_halves_are_disjoint() -> None:
 def test_time_is_kept() -> None:
     now = [0.0]
     allowance = Allowance(10.0, 2.0, clock=lambda: now[0])
-    cheap, dear = Variant("lg"), Variant("strict", weight=3.0)
+    cheap, dear = MethodToTry("lg"), MethodToTry("strict", weight=3.0)
     assert expected([cheap, dear], 2.0) == 8.0
     now[0] = 4.0
     assert allowance.allows(dear)

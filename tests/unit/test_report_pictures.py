@@ -13,9 +13,9 @@ import pytest
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.public_report import _pictures
 from freqdp_db.evaluation.report.charts import (
     Curve,
@@ -37,7 +37,7 @@ from freqdp_db.evaluation.report.contents import (
 from freqdp_db.evaluation.report.drawing import Raster
 from freqdp_db.evaluation.report.explained import exchanges, explained
 from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
-from freqdp_db.evaluation.report.maps import Map, Roads
+from freqdp_db.evaluation.report.maps import Map, RoadLines
 from freqdp_db.methods.contract import Areas
 from freqdp_db.progress import Progress, Stage
 
@@ -118,7 +118,7 @@ def test_a_heat_map_of_an_even_grid_is_even(pitch: float, side: float) -> None:
     """Every place of a snap grid once: each cell holds as many of them, or there are stripes."""
     lines = (np.arange(np.floor(side / pitch)) + 0.5) * pitch
     x, y = (v.ravel() for v in np.meshgrid(lines + pitch * 7, lines))
-    raster = Raster.over(Box(x.min(), y.min(), x.max(), y.max()), pitch)
+    raster = Raster.over(CellBox(x.min(), y.min(), x.max(), y.max()), pitch)
     counts = raster.counts(x, y)
     assert counts.sum() == len(x)
     assert max(counts.shape) <= 142
@@ -136,7 +136,7 @@ def test_the_public_map_reads_nothing_but_the_release() -> None:
 
 
 def test_a_long_thin_coast_is_not_drawn_as_a_line() -> None:
-    raster = Raster.over(Box(0.0, 0.0, 60_000.0, 900.0), 100.0)
+    raster = Raster.over(CellBox(0.0, 0.0, 60_000.0, 900.0), 100.0)
     assert 0.35 < raster.rows / raster.columns < 0.5
     assert raster.south < 0 < raster.south + raster.rows * raster.cell
 
@@ -167,12 +167,12 @@ def test_a_busy_day_is_shown_whole_or_said_to_be_cut_and_cut_alike_on_both_sides
     assert abs(int(many.at[before[0]] - half.at[after[0]])) <= 6 * SECOND
     assert abs(int(many.at[before[-1]] - half.at[after[-1]])) <= 6 * SECOND
     nothing = EditedSamples(np.zeros(8_000, np.bool_), np.zeros(4_000, np.bool_))
-    ((title, _),) = trajectory_maps(pair, nothing, Roads.none())[:1]
+    ((title, _),) = trajectory_maps(pair, nothing, RoadLines.none())[:1]
     assert "of its busiest day" in title and f"{len(before):,} samples before" in title
 
 
 def test_roads_are_drawn_where_they_are() -> None:
-    roads = Roads(np.array([0.0, 10.0, 5e6, 6e6]), np.array([0.0, 10.0, 5e6, 6e6]),
+    roads = RoadLines(np.array([0.0, 10.0, 5e6, 6e6]), np.array([0.0, 10.0, 5e6, 6e6]),
                   np.array([0, 2, 4]))  # fmt: skip
     drawn = Map.around(np.array([0.0, 900.0]), np.array([0.0, 900.0]))
     assert drawn.roads(roads)
@@ -195,7 +195,7 @@ def crossing() -> Case:
     released = side_of([east[:9] + north[9:], north[:9] + east[9:]])
     owner = np.repeat(np.array([0, 1, 1, 0], np.int32), [9, 8, 9, 8])
     groups = Groups(np.array([0, 2]), np.array([8, 25]), np.zeros(1, np.int32))
-    release = Release(released, places, owner, groups=groups)
+    release = ReleaseSeen(released, places, owner, groups=groups)
     return Case(side_of([east, north]), places, release)
 
 
@@ -203,7 +203,7 @@ def test_a_swap_is_two_that_exchange_tails() -> None:
     case = crossing()
     (pair,) = exchanges(case)
     assert (pair.first, pair.second) == (8, 25)
-    shown = explained(case, "unlinked", Box(-1e4, -1e4, 1e4, 1e4), Roads.none(), 1)
+    shown = explained(case, "unlinked", CellBox(-1e4, -1e4, 1e4, 1e4), RoadLines.none(), 1)
     assert shown is not None
     ((_, svg),) = shown.pictures
     assert svg.count('class="way broad ink"') == svg.count('class="way broad accent"') == 1
@@ -215,22 +215,22 @@ def test_a_swap_is_two_that_exchange_tails() -> None:
 def test_no_exchange_is_made_up() -> None:
     """Whoever met and went on as themselves has exchanged nothing."""
     case = crossing()
-    same = Release(case.original, case.places, case.original.owner, groups=case.release.groups)
+    same = ReleaseSeen(case.original, case.places, case.original.owner, groups=case.release.groups)
     kept = Case(case.original, case.places, same)
     assert exchanges(kept) == []
-    assert explained(kept, "unlinked", Box(0, 0, 1, 1), Roads.none(), 1) is None
+    assert explained(kept, "unlinked", CellBox(0, 0, 1, 1), RoadLines.none(), 1) is None
 
 
 def test_the_followers_example_tells_right_from_wrong() -> None:
     case = crossing()
-    own = Case(case.original, case.places, Release(case.original, case.places))
+    own = Case(case.original, case.places, ReleaseSeen(case.original, case.places))
     found = follow_somebody(own, 1)
     assert found is not None and found[1].share == 1.0
     # straight on through a crossing where identities were exchanged is the person's own way
     found = follow_somebody(case, 1)
     assert found is not None and found[1].share == 1.0
     # but who does not know of the exchange follows the wrong one
-    blind = Case(case.original, case.places, Release(case.release.trajectories, case.places))
+    blind = Case(case.original, case.places, ReleaseSeen(case.release.trajectories, case.places))
     found = follow_somebody(blind, 1)
     assert found is not None
     looked_at, one = found
@@ -242,7 +242,7 @@ def test_the_followers_example_tells_right_from_wrong() -> None:
         mine = looked_at.original.owner == one.person
         assert right == bool((mine & (away <= 200) & (apart <= 5 * MINUTE)).any())
     assert 0 < one.share < 1
-    drawn = followed_map(blind, 1, Roads.none())
+    drawn = followed_map(blind, 1, RoadLines.none())
     assert drawn is not None
     words, svg = drawn
     assert f"{int(one.right.sum())} tell where the person was" in words
@@ -254,12 +254,13 @@ def test_the_followers_example_tells_right_from_wrong() -> None:
 def test_nobody_is_followed_where_nobody_is_found() -> None:
     case = crossing()
     far = Locations(case.places.x + 1e6, case.places.y)
-    lost = Case(case.original, case.places, Release(case.original, far))
+    lost = Case(case.original, case.places, ReleaseSeen(case.original, far))
     assert follow_somebody(lost, 1) is None
     no_rows, no_times = np.zeros(0, np.int32), np.zeros(0, np.int64)
     empty = Trajectories(np.zeros(3, np.int64), no_rows, no_times, np.zeros(2, np.int64))
     assert (
-        followed_map(Case(case.original, case.places, Release(empty, far)), 1, Roads.none()) is None
+        followed_map(Case(case.original, case.places, ReleaseSeen(empty, far)), 1, RoadLines.none())
+        is None
     )
 
 
@@ -273,8 +274,8 @@ def test_areas_of_a_group_hold_whom_they_say() -> None:
                             np.array([0, 8 * MINUTE]), np.zeros(1, np.int64))  # fmt: skip
     middle = Locations(np.zeros(2), np.array([0.0, -1_200.0]))
     nobody = np.full(2, -1, np.int32)
-    grouped = Case(case.original, case.places, Release(released, middle, nobody, boxes))
-    shown = explained(grouped, "generalised", Box(0, 0, 1, 1), Roads.none(), 1)
+    grouped = Case(case.original, case.places, ReleaseSeen(released, middle, nobody, boxes))
+    shown = explained(grouped, "generalised", CellBox(0, 0, 1, 1), RoadLines.none(), 1)
     assert shown is not None
     (caption, areas), (_, intervals) = shown.pictures
     # the one who goes north leaves the second area
@@ -287,15 +288,17 @@ def test_areas_of_a_group_hold_whom_they_say() -> None:
 def test_made_up_trips_and_pieces_are_drawn() -> None:
     case = crossing()
     nobody = np.full(case.original.samples, -1, np.int32)
-    made_up = Case(case.original, case.places, Release(case.original, case.places, nobody))
-    shown = explained(made_up, "synthetic", Box(-2_500, -2_500, 2_500, 2_500), Roads.none(), 1)
+    made_up = Case(case.original, case.places, ReleaseSeen(case.original, case.places, nobody))
+    shown = explained(
+        made_up, "synthetic", CellBox(-2_500, -2_500, 2_500, 2_500), RoadLines.none(), 1
+    )
     assert shown is not None and "made-up trip" in shown.words
     pieces = side_of([[(k, float(k)) for k in range(a, a + 4)] for a in range(0, 16, 4)])
-    cut = Release(pieces, case.places, np.zeros(16, np.int32), pieces=True)
-    shown = explained(Case(case.original, case.places, cut), "unlinked", Box(0, 0, 1, 1),
-                      Roads.none(), 1)  # fmt: skip
+    cut = ReleaseSeen(pieces, case.places, np.zeros(16, np.int32), pieces=True)
+    shown = explained(Case(case.original, case.places, cut), "unlinked", CellBox(0, 0, 1, 1),
+                      RoadLines.none(), 1)  # fmt: skip
     assert shown is not None and "released as 4 pieces" in shown.words
-    assert explained(case, "edited", Box(0, 0, 1, 1), Roads.none(), 1) is None
+    assert explained(case, "edited", CellBox(0, 0, 1, 1), RoadLines.none(), 1) is None
 
 
 def test_what_was_edited_is_found() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.pair import Box
+from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.utility.seven import Reference, _asked, _passes
 
-BOX = Box(0.0, 0.0, 30_000.0, 30_000.0)
+BOX = CellBox(0.0, 0.0, 30_000.0, 30_000.0)
 BEST = {
     "trip.te": 0.0, "trip.de": 0.0, "trip.length": 0.0, "trip.density": 0.0, "trip.kendall": 1.0,
     "trip.query": 0.0, "trip.query.mean": 0.0, "trip.ffp": 1.0,

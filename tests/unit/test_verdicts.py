@@ -97,6 +97,11 @@ def test_could_it_be_put_back_together(value: float, answer: str, tone: str) -> 
     assert f"(F {value:.3f})" in verdict.meaning
 
 
+def test_roads_alone_do_not_put_pieces_together() -> None:
+    """Who gave --roads for a release of pieces is not told to give them."""
+    assert "trajectory for each object" in verdicts({})[2].meaning
+
+
 def test_what_was_not_measured_is_neither_good_nor_bad() -> None:
     for verdict in verdicts({}):
         assert (verdict.answer, verdict.tone, verdict.value) == ("not measured", "unknown", None)

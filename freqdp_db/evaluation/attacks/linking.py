@@ -21,7 +21,7 @@ from freqdp_db.evaluation.attacks.vectors import (
     most_alike_clocks,
     weigh,
 )
-from freqdp_db.evaluation.pair import Box, Pair, hours_of_day, on_odd_days
+from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day, on_odd_days
 from freqdp_db.frequency.counts import count_frequencies
 
 STRONGEST = 10
@@ -81,7 +81,7 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
     if kind == "st":
         # only cells with a location in them, numbered as they lie: of a small city most have none
         used, number = np.unique(
-            Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE), return_inverse=True
+            CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE), return_inverse=True
         )
         cells: Ids = number.astype(np.int32)
 

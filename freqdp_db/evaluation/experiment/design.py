@@ -40,7 +40,7 @@ _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ExperimentWishes:
     """What the command was asked for; None: the default."""
 
     methods: Sequence[str] | None
@@ -96,7 +96,7 @@ class WrittenTables:
 
 
 def experiment_on(
-    database: Database, name: str, wishes: Wishes, progress: Progress
+    database: Database, name: str, wishes: ExperimentWishes, progress: Progress
 ) -> WrittenTables:
     """Run the design on the current build of a dataset and write its files."""
     dataset = find_dataset(database, name)

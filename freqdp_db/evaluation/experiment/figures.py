@@ -65,12 +65,7 @@ def draw_epsilon(runs: Sequence[Run], path: Path) -> None:
                 for e in epsilons
             ]
             axis.plot(*zip(*points, strict=True), **_style(number, method))
-        axis.set_xscale("log")
-        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-        axis.minorticks_off()
-        axis.set_title(title, fontsize=9, loc="left")
-        axis.set_xlabel("epsilon", fontsize=9)
-        axis.set_ylim(bottom=0)
+        _against_epsilon(axis, title, epsilons)
     _legend(figure, axes[0])
     figure.savefig(path)
 
@@ -104,12 +99,7 @@ def draw_paper_epsilon(runs: Sequence[Run], path: Path) -> None:
             points = [point for point in found if point[1] is not None]
             if points:
                 axis.plot(*zip(*points, strict=True), **_style(number, method))
-        axis.set_xscale("log")
-        axis.set_xticks([float(e) for e in epsilons], [f"{float(e):g}" for e in epsilons])
-        axis.minorticks_off()
-        axis.set_title(title, fontsize=9, loc="left")
-        axis.set_xlabel("epsilon", fontsize=9)
-        axis.set_ylim(bottom=0)
+        _against_epsilon(axis, title, [float(e) for e in epsilons])
     _legend(figure, axes[0])
     figure.savefig(path)
 
@@ -156,6 +146,15 @@ def _figure(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
         axis.tick_params(labelsize=8)
         axis.grid(axis="y", color="#e2e6ea", linewidth=0.6)
     return figure, axes
+
+
+def _against_epsilon(axis: Any, title: str, epsilons: Sequence[float]) -> None:
+    axis.set_xscale("log")
+    axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+    axis.minorticks_off()
+    axis.set_title(title, fontsize=9, loc="left")
+    axis.set_xlabel("epsilon", fontsize=9)
+    axis.set_ylim(bottom=0)
 
 
 def _style(number: int, method: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.experiment.runs import Design, Run, some_objects
-from freqdp_db.evaluation.pair import Box
+from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.utility.seven import Reference
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import World
@@ -47,7 +47,7 @@ def run_on_trips(
 ) -> list[Run]:
     """The whole design, measured by the seven numbers on trips; rows in its order."""
     region, _ = facts
-    box = Box(region.x_min, region.y_min, region.x_max, region.y_max)
+    box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
     found: list[Run] = []
     with progress.stage("experiment", design.runs, "runs") as stage:
         for size in sorted(design.sizes):

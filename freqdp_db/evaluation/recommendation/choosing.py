@@ -13,7 +13,7 @@ from typing import Any
 
 from freqdp_db.documents import Document
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
-from freqdp_db.evaluation.recommendation.grid import Variant
+from freqdp_db.evaluation.recommendation.grid import MethodToTry
 from freqdp_db.evaluation.recommendation.purposes import Purpose, in_words
 from freqdp_db.evaluation.report.verdicts import attack_in_words
 from freqdp_db.release.request import Request
@@ -73,7 +73,7 @@ class Candidate(Document):
 
 
 @dataclass(frozen=True)
-class Choice:
+class Chosen:
     """What to use, and why."""
 
     recommended: Candidate | None
@@ -87,7 +87,7 @@ class Choice:
 
 
 def judged(
-    variant: Variant, request: Request, values: Mapping[str, float], purpose: Purpose, limit: float,
+    variant: MethodToTry, request: Request, values: Mapping[str, float], purpose: Purpose, limit: float,
     command: str, seconds: float,
 ) -> Candidate:  # fmt: skip
     """What was measured of a candidate, held against a purpose and a limit."""
@@ -133,17 +133,17 @@ def _largest(values: Mapping[str, float], beside: str) -> tuple[float, str]:
     return max(above[worst], 0.0), worst
 
 
-def choose(candidates: Sequence[Candidate], limit: float) -> Choice:
+def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     """The most useful that meets the risk; of those that are about as useful, the least risky."""
     usable = [c for c in candidates if c.usefulness is not None]
     meeting = [c for c in usable if c.meets]
     if meeting:
         best = min(_about_best(meeting), key=lambda c: (c.risk, c.half, -_use(c)))
-        return Choice(best, None, _why(best, usable, limit))
+        return Chosen(best, None, _why(best, usable, limit))
     if not usable:
-        return Choice(None, None, "Nothing could be measured that serves this purpose.")
+        return Chosen(None, None, "Nothing could be measured that serves this purpose.")
     nearest = min(usable, key=lambda c: (max(c.risk, c.half), -_use(c)))
-    return Choice(
+    return Chosen(
         None,
         nearest,
         f"Nothing that was tried keeps the risk at {percent(limit)} or less. Nearest comes "
@@ -163,18 +163,21 @@ def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
-    text = f"{learns(best)} That is within {percent(limit)}."
+    text = (
+        f"{learns(best)} That is within {percent(limit)}. Usefulness {share(_use(best))} "
+        f"({best.use_words})."
+    )
     meeting = [c for c in usable if c.meets]
     most = max(meeting, key=_use)
     if len(meeting) == 1:
-        text += " No other candidate is."
+        text += " No other candidate is within it."
     elif _use(most) > _use(best):
         text += (
-            f" Of the {len(meeting)} that are, {most.label} is about as useful ({share(_use(most))} "
-            f"beside {share(_use(best))}) and riskier ({percent(most.risk)})."
+            f" Of the {len(meeting)} that are within it, {most.label} is about as useful "
+            f"({share(_use(most))} beside {share(_use(best))}) and riskier ({percent(most.risk)})."
         )
     else:
-        text += f" It is the most useful of the {len(meeting)} that are."
+        text += f" It is the most useful of the {len(meeting)} that are within it."
     better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
     if better:
         # of what is more useful, the one that comes nearest to the limit

@@ -19,7 +19,7 @@ _DOES = {
 
 
 @dataclass(frozen=True)
-class Variant:
+class MethodToTry:
     """A method with parameters, and a name that a person can tell it by."""
 
     method: str
@@ -47,41 +47,41 @@ _SHORT = {"pieces": "30min", "quiet": "10min"}
 _WIDE = {"meet": "1000m/15min"}
 _COARSE = {"time_step": "5min"}
 
-GRID: Sequence[Variant] = (
-    Variant("lg"),
-    Variant("lg+cut"),
-    Variant("cut"),
-    Variant("lg+cut", "short pieces", _SHORT),
-    Variant("cut", "short pieces", _SHORT),
-    Variant("lg", "times to 5 min", _COARSE),
-    Variant("lg+swap", weight=1.2),
-    Variant("swap", weight=1.2),
-    Variant("lg+swap", "wide meetings", _WIDE, 1.2),
-    Variant("swap", "wide meetings", _WIDE, 1.2),
-    Variant("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, 1.2),
-    Variant("lg+swap+cut", weight=1.4),
-    Variant("lg+swap+cut", "short pieces", _SHORT, 1.4),
-    Variant("strict", "epsilon 2", {"epsilon": "2"}, 3.0),
-    Variant("strict", "epsilon 4", {"epsilon": "4"}, 3.0),
-    Variant("strict", "epsilon 1", {"epsilon": "1"}, 3.0),
+GRID: Sequence[MethodToTry] = (
+    MethodToTry("lg"),
+    MethodToTry("lg+cut"),
+    MethodToTry("cut"),
+    MethodToTry("lg+cut", "short pieces", _SHORT),
+    MethodToTry("cut", "short pieces", _SHORT),
+    MethodToTry("lg", "times to 5 min", _COARSE),
+    MethodToTry("lg+swap", weight=1.2),
+    MethodToTry("swap", weight=1.2),
+    MethodToTry("lg+swap", "wide meetings", _WIDE, 1.2),
+    MethodToTry("swap", "wide meetings", _WIDE, 1.2),
+    MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, 1.2),
+    MethodToTry("lg+swap+cut", weight=1.4),
+    MethodToTry("lg+swap+cut", "short pieces", _SHORT, 1.4),
+    MethodToTry("strict", "epsilon 2", {"epsilon": "2"}, 3.0),
+    MethodToTry("strict", "epsilon 4", {"epsilon": "4"}, 3.0),
+    MethodToTry("strict", "epsilon 1", {"epsilon": "1"}, 3.0),
 )
-_HISTORIES: Sequence[Variant] = (
-    Variant("lg"),
-    Variant("lg", "epsilon 0.2", {"epsilon": "0.2"}),
-    Variant("lg", "signature 30", {"signature": "30"}),
-    Variant("lg", "times to 5 min", _COARSE),
-    Variant("lg", "times to 1 h", {"time_step": "1h"}),
-    Variant("gl"),
-    Variant("pure-l"),
+_HISTORIES: Sequence[MethodToTry] = (
+    MethodToTry("lg"),
+    MethodToTry("lg", "epsilon 0.2", {"epsilon": "0.2"}),
+    MethodToTry("lg", "signature 30", {"signature": "30"}),
+    MethodToTry("lg", "times to 5 min", _COARSE),
+    MethodToTry("lg", "times to 1 h", {"time_step": "1h"}),
+    MethodToTry("gl"),
+    MethodToTry("pure-l"),
     # out, but they say what it costs that each trajectory must be one object's
-    Variant("lg+cut"),
-    Variant("lg+swap+cut", weight=1.4),
+    MethodToTry("lg+cut"),
+    MethodToTry("lg+swap+cut", weight=1.4),
 )
-HEAVIEST = Variant("lg+swap+cut", weight=1.4)
+HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
 """Goes through every kernel: run first, to know how long the others will take."""
 
 
-def grid_for(purpose: Purpose) -> Sequence[Variant]:
+def grid_for(purpose: Purpose) -> Sequence[MethodToTry]:
     """What is tried for a purpose."""
     whole = purpose.kinds == {"edited"}
     return _HISTORIES if whole else GRID

@@ -36,7 +36,7 @@ KIND_WORDS = {
 
 
 @dataclass(frozen=True)
-class Frame:
+class PictureFrame:
     """A picture's size and margins."""
 
     width: float
@@ -47,11 +47,11 @@ class Frame:
     bottom: float = 58
 
 
-WIDE, NARROW = Frame(800, 500), Frame(360, 400, left=62, right=12)
+WIDE, NARROW = PictureFrame(800, 500), PictureFrame(360, 400, left=62, right=12)
 
 
 @dataclass(frozen=True)
-class Box:
+class TakenSpace:
     """A part of the picture that something stands on."""
 
     x: float
@@ -59,7 +59,7 @@ class Box:
     width: float
     height: float
 
-    def touches(self, other: Box) -> bool:
+    def touches(self, other: TakenSpace) -> bool:
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -67,7 +67,7 @@ class Box:
             and other.y < self.y + self.height
         )
 
-    def inside(self, frame: Frame) -> bool:
+    def inside(self, frame: PictureFrame) -> bool:
         return (
             self.x >= frame.left
             and self.x + self.width <= frame.width - 2
@@ -92,12 +92,12 @@ def mark(kind: str, x: float, y: float, size: float = _MARK, more: str = "") -> 
 
 @dataclass(frozen=True)
 class _Scales:
-    frame: Frame
+    frame: PictureFrame
     low: float
     top: float
 
     @classmethod
-    def of(cls, frame: Frame, shown: Sequence[Candidate], limit: float) -> _Scales:
+    def of(cls, frame: PictureFrame, shown: Sequence[Candidate], limit: float) -> _Scales:
         least = min((c.usefulness or 0.0 for c in shown), default=0.0)
         low = max(min(math.floor(least * 10 - 0.5) / 10, 0.8), 0.0)
         most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
@@ -114,7 +114,7 @@ class _Scales:
 
 
 def draw_frontier(
-    candidates: Sequence[Candidate], picked: Candidate | None, limit: float, frame: Frame,
+    candidates: Sequence[Candidate], picked: Candidate | None, limit: float, frame: PictureFrame,
     title: str, useful_for: str,
 ) -> str:  # fmt: skip
     """Candidates by number (as in `candidates`, from 1), the limit, and the frontier.
@@ -125,15 +125,15 @@ def draw_frontier(
     scales = _Scales.of(frame, shown, limit)
     parts = [*_ground(scales, limit), _stairs(scales, frontier(shown))]
     points = {c.label: (scales.x(c.usefulness or 0.0), scales.y(c.risk)) for c in shown}
-    taken = [Box(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in points.values()]
+    taken = [TakenSpace(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in points.values()]
     # the limit and its words stand there already
     line = scales.y(limit)
-    taken.append(Box(frame.left, line - _LINE - 3, 12 * _LETTER, _LINE))
-    taken.append(Box(frame.left, line - 1, frame.width - frame.left, 2))
+    taken.append(TakenSpace(frame.left, line - _LINE - 3, 12 * _LETTER, _LINE))
+    taken.append(TakenSpace(frame.left, line - 1, frame.width - frame.left, 2))
     numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
     if picked is not None and picked.label in points:
         x, y = points[picked.label]
-        taken.append(Box(x - _RING, y - _RING, 2 * _RING, 2 * _RING))
+        taken.append(TakenSpace(x - _RING, y - _RING, 2 * _RING, 2 * _RING))
         parts.append(f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="{_RING}"/>')
     # the picked one names itself first, and is drawn last
     names, marks = [], []
@@ -196,7 +196,7 @@ def _stairs(scales: _Scales, best: Sequence[Candidate]) -> str:
 class _Spot:
     """A place for a label."""
 
-    box: Box
+    box: TakenSpace
     x: float
     y: float
     """Where the label is nearest to its point."""
@@ -215,15 +215,15 @@ def _spots(point: tuple[float, float], reach: float, width: float) -> Iterator[_
         for dx, dy in _WAYS:
             x, y = point[0] + dx * (reach + 4 + away), point[1] + dy * (reach + 4 + away)
             left = x if dx > 0 else x - width if dx < 0 else x - width / 2
-            yield _Spot(Box(left, y - _LINE / 2, width, _LINE), x, y, not away and not dy)
+            yield _Spot(TakenSpace(left, y - _LINE / 2, width, _LINE), x, y, not away and not dy)
 
 
 def _label(
     text: str,
     point: tuple[float, float],
     others: Sequence[tuple[float, float]],
-    taken: list[Box],
-    frame: Frame,
+    taken: list[TakenSpace],
+    frame: PictureFrame,
     *,
     bold: bool,
 ) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import shlex
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.evaluation.recommendation.choosing import (
-    Choice,
+    Chosen,
     choose,
     guaranteed,
     percent,
@@ -81,7 +81,7 @@ def _guarantee(tried: Tried, purpose: Purpose) -> str:
     return none if reason is None else f"{none} To have that line too: {reason}"
 
 
-def _notes(database: Database, dataset: DatasetRow, choice: Choice, tried: Tried) -> list[str]:
+def _notes(database: Database, dataset: DatasetRow, choice: Chosen, tried: Tried) -> list[str]:
     notes = []
     price = price_of_histories(tried.candidates)
     if price is not None:

@@ -10,8 +10,13 @@ from freqdp_db.columns.build import Build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
 from freqdp_db.evaluation.recommendation.document import LeftOut
-from freqdp_db.evaluation.recommendation.grid import HEAVIEST, Variant, grid_for
-from freqdp_db.evaluation.recommendation.timing import Allowance, expected, objects_within, span
+from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
+from freqdp_db.evaluation.recommendation.timing import (
+    Allowance,
+    expected,
+    how_long,
+    objects_within,
+)
 from freqdp_db.evaluation.recommendation.trying import Halves, require_possible, split, try_out
 from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.progress import Progress
@@ -68,9 +73,9 @@ def try_all(
 
 def _possible(
     dataset: DatasetRow, row: BuildRow, wishes: Wishes
-) -> tuple[list[tuple[Variant, Request]], list[LeftOut]]:
+) -> tuple[list[tuple[MethodToTry, Request]], list[LeftOut]]:
     """What can be asked for, in its order; what needs public facts that were not said is left out."""
-    asked: list[tuple[Variant, Request]] = []
+    asked: list[tuple[MethodToTry, Request]] = []
     left_out: list[LeftOut] = []
     for variant in grid_for(wishes.purpose):
         try:
@@ -81,7 +86,7 @@ def _possible(
 
 
 def _prepare(
-    build: Build, variants: list[Variant], wishes: Wishes, progress: Progress
+    build: Build, variants: list[MethodToTry], wishes: Wishes, progress: Progress
 ) -> tuple[Halves, Allowance]:
     """Find out how long it takes, how many objects fit into the time, and say so."""
     in_all = len(build.trajectories)
@@ -103,8 +108,8 @@ def _prepare(
     halves = split(build.trajectories, objects, wishes.seed)
     progress.note(
         f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "
-        f"{len(halves.controls):,} others held out (of {in_all:,}): about "
-        f"{span(expected(variants, per_weight))}, and no more than {span(allowed)}."
+        f"{len(halves.controls):,} others held out (of {in_all:,}): "
+        f"{how_long(expected(variants, per_weight), allowed)}."
     )
     return halves, Allowance(allowed, per_weight)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from freqdp_db.evaluation.recommendation.grid import Variant
+from freqdp_db.evaluation.recommendation.grid import MethodToTry
 
 _USED = 0.8
 """Of the time, what is planned for: what was measured on few objects is a guess for many."""
@@ -31,16 +31,16 @@ class Allowance:
     def used(self) -> float:
         return self.clock() - self.started
 
-    def allows(self, variant: Variant) -> bool:
+    def allows(self, variant: MethodToTry) -> bool:
         """Whether it will end in time, by what is known so far."""
         return self.used + self.per_weight * variant.weight <= self.seconds
 
-    def took(self, variant: Variant, seconds: float) -> None:
+    def took(self, variant: MethodToTry, seconds: float) -> None:
         """Learn from one: the slower of what was thought and what was seen lately."""
         self.per_weight = max((self.per_weight + seconds / variant.weight) / 2, 0.0)
 
 
-def expected(variants: Sequence[Variant], per_weight: float) -> float:
+def expected(variants: Sequence[MethodToTry], per_weight: float) -> float:
     """Seconds for all of these."""
     return per_weight * sum(variant.weight for variant in variants)
 
@@ -53,6 +53,16 @@ def objects_within(seconds: float, trial_seconds: float, trial_objects: int, mos
         step = 10 ** max(len(str(fitting)) - 2, 0)
         fitting = max(fitting // step * step, min(_FEW, most))
     return fitting - fitting % 2
+
+
+def how_long(needed: float, allowed: float) -> str:
+    """What to expect: the time it takes, or that what does not fit is left out."""
+    if needed > allowed:
+        return (
+            f"about {span(needed)} for all of them; what does not fit into {span(allowed)} "
+            "(--minutes) is left out, and said"
+        )
+    return f"about {span(needed)}, and no more than {span(allowed)}"
 
 
 def span(seconds: float) -> str:

@@ -12,10 +12,10 @@ from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.charts import Curve, bar_chart, line_chart
 from freqdp_db.evaluation.report.drawing import Raster, heat_png
-from freqdp_db.evaluation.report.maps import Path, Roads, trajectory_map
+from freqdp_db.evaluation.report.maps import Path, RoadLines, trajectory_map
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.methods.frequency.possible import reached_pf
@@ -48,7 +48,9 @@ class Heats:
     cell_m: float
 
 
-def heat_maps(sides: Sequence[tuple[str, Metres, Metres]], box: Box, pitch: float | None) -> Heats:
+def heat_maps(
+    sides: Sequence[tuple[str, Metres, Metres]], box: CellBox, pitch: float | None
+) -> Heats:
     """Samples by cell for each named column of positions.
 
     `pitch`: positions lie on a grid of so many metres; None: anywhere.
@@ -67,13 +69,13 @@ def heat_maps(sides: Sequence[tuple[str, Metres, Metres]], box: Box, pitch: floa
     return Heats(pictures, most, raster.cell)
 
 
-def box_of(x: Metres, y: Metres) -> Box:
+def box_of(x: Metres, y: Metres) -> CellBox:
     """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
     if not len(x):
-        return Box(0.0, 0.0, 0.0, 0.0)
+        return CellBox(0.0, 0.0, 0.0, 0.0)
     ends = (_EDGE_PERCENT, 100.0 - _EDGE_PERCENT)
     (west, east), (south, north) = np.percentile(x, ends), np.percentile(y, ends)
-    return Box(float(west), float(south), float(east), float(north))
+    return CellBox(float(west), float(south), float(east), float(north))
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def edited_samples(pair: Pair) -> EditedSamples:
     return EditedSamples(~np.isin(before, after), ~np.isin(after, before))
 
 
-def trajectory_maps(pair: Pair, edited: EditedSamples, roads: Roads) -> list[tuple[str, str]]:
+def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[tuple[str, str]]:
     """A busy day of three objects: of the few, middling and many samples."""
     lengths = np.where(pair.on_both_sides, pair.original.lengths, 0)
     order = np.argsort(lengths, kind="stable")

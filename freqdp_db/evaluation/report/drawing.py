@@ -16,7 +16,7 @@ from html import escape
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.evaluation.pair import Box
+from freqdp_db.evaluation.pair import CellBox
 
 LETTER = 7.6
 """Width of a letter of a picture's text, generously."""
@@ -40,7 +40,7 @@ class Raster:
     rows: int
 
     @classmethod
-    def over(cls, box: Box, pitch: float | None) -> Raster:
+    def over(cls, box: CellBox, pitch: float | None) -> Raster:
         """Over a box. `pitch`: places lie on a grid of so many metres, from 0; a cell then has
         whole cells of that grid, or it would have now more and now fewer of them: stripes."""
         wide, high = box.east - box.west, box.north - box.south

@@ -10,10 +10,10 @@ import numpy as np
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.columns.days import local_times
 from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.charts import Span, span_chart
 from freqdp_db.evaluation.report.contents import busy_window, clock, rows_within
-from freqdp_db.evaluation.report.maps import Map, Roads
+from freqdp_db.evaluation.report.maps import Map, RoadLines
 
 _MINUTE_US = 60_000_000
 _BESIDE_MIN = 40
@@ -35,7 +35,7 @@ class Explained:
     """Caption and SVG of each."""
 
 
-def explained(case: Case, kind: str, box: Box, roads: Roads, seed: int) -> Explained | None:
+def explained(case: Case, kind: str, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
     """What the method did, on one example; None where there is no such thing to show."""
     if kind == "unlinked":
         return swap_explained(case, roads) or pieces_explained(case, roads)
@@ -114,7 +114,7 @@ def _clarity(case: Case, pair: Exchange) -> float:
     return min(len(way) for way in ways) * min(apart, 3_000.0) * straight
 
 
-def swap_explained(case: Case, roads: Roads) -> Explained | None:
+def swap_explained(case: Case, roads: RoadLines) -> Explained | None:
     """Two that meet and exchange tails."""
     found = exchanges(case)
     if not found:
@@ -150,7 +150,7 @@ def swap_explained(case: Case, roads: Roads) -> Explained | None:
 _CAPTION = f"Up to {_BESIDE_MIN} minutes and {_MOST_OF_A_WAY} samples before and after the meeting"
 
 
-def pieces_explained(case: Case, roads: Roads) -> Explained | None:
+def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
     """A day of one person, in pieces that have nothing to do with each other any more."""
     release, lengths = case.release, case.original.lengths
     if not release.pieces or not release.trajectories.samples:
@@ -191,7 +191,7 @@ def pieces_explained(case: Case, roads: Roads) -> Explained | None:
     )
 
 
-def areas_explained(case: Case, roads: Roads) -> Explained | None:
+def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
     """Areas and intervals of one group, one after the other."""
     release = case.release
     if release.areas is None:
@@ -203,7 +203,7 @@ def areas_explained(case: Case, roads: Roads) -> Explained | None:
     t = release.trajectory[rows[0]]
     areas, begin = release.areas, release.trajectories.at
     drawn = Map.over(
-        Box(
+        CellBox(
             float(areas.x_min[rows].min()), float(areas.y_min[rows].min()),
             float(areas.x_max[rows].max()), float(areas.y_max[rows].max()),
         )
@@ -288,7 +288,7 @@ def _inside(case: Case, rows: Ints) -> tuple[Flags, int]:
     return theirs, len(np.unique(owner[theirs]))
 
 
-def trips_explained(case: Case, box: Box, roads: Roads, seed: int) -> Explained | None:
+def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
     """A few made-up trips over the city."""
     release = case.release
     lengths = release.trajectories.lengths
@@ -305,7 +305,7 @@ def trips_explained(case: Case, box: Box, roads: Roads, seed: int) -> Explained 
     ]
     every = np.concatenate(rows)
     drawn = Map.over(
-        Box(
+        CellBox(
             min(box.west, float(release.x[every].min())),
             min(box.south, float(release.y[every].min())),
             max(box.east, float(release.x[every].max())),

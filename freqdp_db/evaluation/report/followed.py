@@ -11,12 +11,12 @@ from itertools import pairwise
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.claims import boxes_of, right_ones, until_of
 from freqdp_db.evaluation.attacks.exposure.following import follow_one
 from freqdp_db.evaluation.attacks.exposure.joints import find_joints
 from freqdp_db.evaluation.attacks.exposure.sightings import SightingIndex, draw_known
-from freqdp_db.evaluation.report.maps import Map, Roads
+from freqdp_db.evaluation.report.maps import Map, RoadLines
 
 HOURS = 3
 _HORIZON_US = HOURS * 3_600_000_000
@@ -85,7 +85,7 @@ def _follow_each(case: Case, rng: np.random.Generator) -> list[Followed]:
     return found
 
 
-def followed_map(case: Case, seed: int, roads: Roads) -> tuple[str, str] | None:
+def followed_map(case: Case, seed: int, roads: RoadLines) -> tuple[str, str] | None:
     """A map and its words; None: the follower finds nobody."""
     found = follow_somebody(case, seed)
     if found is None:
@@ -124,7 +124,7 @@ def followed_map(case: Case, seed: int, roads: Roads) -> tuple[str, str] | None:
     return words, drawn.picture(words)
 
 
-def _draw_ways(drawn: Map, release: Release, one: Followed) -> None:
+def _draw_ways(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
     """What is right as a line, what is wrong dashed and crossed."""
     x, y = release.x[one.claim], release.y[one.claim]
     for begin, end, right in _stretches(one.right):
@@ -134,7 +134,7 @@ def _draw_ways(drawn: Map, release: Release, one: Followed) -> None:
     drawn.crosses(x[~one.right], y[~one.right])
 
 
-def _draw_areas(drawn: Map, release: Release, one: Followed) -> None:
+def _draw_areas(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
     """What is right filled, what is wrong dashed."""
     areas = release.areas
     assert areas is not None

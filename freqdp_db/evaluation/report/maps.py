@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
-from freqdp_db.evaluation.pair import Box
+from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.report.drawing import LETTER, svg, text
 
 WIDTH = 380.0
@@ -22,7 +22,7 @@ _MOST_ROADS = 6_000
 
 
 @dataclass(frozen=True)
-class Roads:
+class RoadLines:
     """Lines to draw behind a map."""
 
     x: Metres
@@ -30,13 +30,13 @@ class Roads:
     offsets: Ints
 
     @classmethod
-    def none(cls) -> Roads:
+    def none(cls) -> RoadLines:
         return cls(np.zeros(0), np.zeros(0), np.zeros(1, np.int64))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def within(self, box: Box) -> Ints:
+    def within(self, box: CellBox) -> Ints:
         """Those that may touch a box."""
         if not len(self):
             return np.zeros(0, np.int64)
@@ -68,10 +68,10 @@ class Map:
         widest = max(inner[1] - inner[0], inner[3] - inner[2], _LEAST_M)
         if max(east - west, north - south) > 2 * widest:
             west, east, south, north = inner
-        return cls.over(Box(float(west), float(south), float(east), float(north)))
+        return cls.over(CellBox(float(west), float(south), float(east), float(north)))
 
     @classmethod
-    def over(cls, box: Box) -> Map:
+    def over(cls, box: CellBox) -> Map:
         longer = max(box.east - box.west, box.north - box.south, _LEAST_M)
         wide, high = (box.east - box.west) + 0.12 * longer, (box.north - box.south) + 0.12 * longer
         high = max(high, _FLATTEST * wide)
@@ -89,8 +89,8 @@ class Map:
         return self.high * self.scale
 
     @property
-    def box(self) -> Box:
-        return Box(self.left, self.top - self.high, self.left + self.wide, self.top)
+    def box(self) -> CellBox:
+        return CellBox(self.left, self.top - self.high, self.left + self.wide, self.top)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Where a place is on the paper."""
@@ -102,7 +102,7 @@ class Map:
         u, v = np.clip(u, -9_999, 9_999), np.clip(v, -9_999, 9_999)
         return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(u, v, strict=True))
 
-    def roads(self, roads: Roads) -> bool:
+    def roads(self, roads: RoadLines) -> bool:
         """Draw them, unless they are too many to tell apart."""
         seen = roads.within(self.box)
         if not 0 < len(seen) <= _MOST_ROADS:
@@ -190,7 +190,7 @@ class Path:
     """Of the samples after."""
 
 
-def trajectory_map(title: str, path: Path, roads: Roads) -> str:
+def trajectory_map(title: str, path: Path, roads: RoadLines) -> str:
     """One trajectory before (broad) and after (thin), deleted samples crossed out, inserted ringed."""
     drawn = Map.around(
         np.concatenate([path.before_x, path.after_x]), np.concatenate([path.before_y, path.after_y])

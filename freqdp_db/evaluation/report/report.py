@@ -21,7 +21,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
     box_of,
     edited_samples,
@@ -33,7 +33,7 @@ from freqdp_db.evaluation.report.contents import (
 from freqdp_db.evaluation.report.explained import explained
 from freqdp_db.evaluation.report.exposures import Panel, exposures
 from freqdp_db.evaluation.report.followed import followed_map
-from freqdp_db.evaluation.report.maps import Roads
+from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.verdicts import Tone, verdicts
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.progress import Progress
@@ -212,12 +212,12 @@ def _exposures(measured: dict[str, float]) -> dict[str, Any] | None:
     }
 
 
-def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> Roads:
+def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadLines:
     if roads is None:
-        return Roads.none()
+        return RoadLines.none()
     with database.begin(snapshot=True) as connection:
         rows = read_roads(connection, roads.relation, srid, roads.mapping)
-    return Roads(rows.x, rows.y, rows.offsets)
+    return RoadLines(rows.x, rows.y, rows.offsets)
 
 
 NO_PICTURES: dict[str, Any] = {
@@ -230,7 +230,7 @@ def _curator_pictures(
     database: Database,
     release: ReleaseRow,
     case: Case,
-    roads: Roads,
+    roads: RoadLines,
     pitch: float | None,
     progress: Progress,
 ) -> dict[str, Any]:
@@ -261,8 +261,8 @@ def _edit_pictures(
     database: Database,
     release: ReleaseRow,
     pair: Pair,
-    roads: Roads,
-    box: Box,
+    roads: RoadLines,
+    box: CellBox,
     pitch: float | None,
 ) -> dict[str, Any]:
     """What was taken out and put in, where trajectories are the objects'."""

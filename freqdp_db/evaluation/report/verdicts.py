@@ -141,7 +141,8 @@ def _recoverable(values: Mapping[str, float]) -> Verdict:
             "not measured",
             "recovery.f",
             None,
-            "It takes roads: freqdp evaluate NAME --roads schema.table.",
+            "It takes roads (freqdp evaluate NAME --roads schema.table), and a release that has a "
+            "trajectory for each object.",
         )
     f, precision, recall = (values[f"recovery.{n}"] for n in ("f", "precision", "recall"))
     answer, tone = _judge(f, _RECOVERED)

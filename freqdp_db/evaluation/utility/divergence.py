@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 
 _EDGE_PERCENT = 0.1
 _MI_SIDE = 32
@@ -32,7 +32,7 @@ def mutual_information(pair: Pair) -> dict[str, float]:
     D*'s cell is that of the last released sample at or before each of D's times; instants before
     the first one are left out. `mi` is divided by sqrt(H(X) H(Y)), `mi.nats` is not.
     """
-    cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _MI_SIDE).astype(np.int64)
+    cells = CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _MI_SIDE).astype(np.int64)
     last = last_at_or_before(pair)
     seen = last >= 0
     x = cells[pair.original.location[seen]]

@@ -9,10 +9,10 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.methods.unlinking.trips import TripRule, find_trips, samples_of
+from freqdp_db.methods.unlinking.trips import StayRule, find_trips, samples_of
 
 _TWENTY_MINUTES_US = 20 * 60 * 1_000_000
-RULE = TripRule(stay_us=_TWENTY_MINUTES_US, gap_us=_TWENTY_MINUTES_US)
+RULE = StayRule(stay_us=_TWENTY_MINUTES_US, gap_us=_TWENTY_MINUTES_US)
 """A trip ends at a stay and at a gap of 20 minutes."""
 
 

@@ -9,7 +9,7 @@ from scipy.stats import kendalltau
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, joined, map_ranges, merged
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.utility.divergence import jensen_shannon
 from freqdp_db.frequency.counts import count_frequencies
 
@@ -129,7 +129,7 @@ def trip_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
 
     The same number for a resample of D's own trajectories stands beside each: what chance does.
     """
-    cells = Box.of(pair, _INNER_EDGE_PERCENT).cells(pair.locations, _TRIP_SIDE).astype(np.int64)
+    cells = CellBox.of(pair, _INNER_EDGE_PERCENT).cells(pair.locations, _TRIP_SIDE).astype(np.int64)
     weight = np.bincount(rng.integers(0, max(len(pair), 1), len(pair)), minlength=len(pair))
     found = {}
     for name, gap in (("te.trip", _TRIP_GAP_US), ("te.trajectory", None)):
@@ -202,7 +202,7 @@ def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -
     """
     if not pair.original.samples:
         return {"query_error": 0.0, "query_error.mean": 0.0}
-    box = Box.of(pair, _INNER_EDGE_PERCENT)
+    box = CellBox.of(pair, _INNER_EDGE_PERCENT)
     middle = pair.original.location[rng.integers(0, pair.original.samples, queries)]
     reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, queries)
     x, y = pair.locations.x[middle], pair.locations.y[middle]
@@ -222,7 +222,7 @@ def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -
 
 def hotspot_correlation(pair: Pair) -> dict[str, float]:
     """Kendall's rank correlation of how many samples lie in each cell of a 15 x 15 grid."""
-    cells = Box.of(pair, _EDGE_PERCENT).cells(pair.locations, _HOTSPOT_SIDE)
+    cells = CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _HOTSPOT_SIDE)
     size = _HOTSPOT_SIDE * _HOTSPOT_SIDE
     before = np.bincount(cells[pair.original.location], minlength=size)
     after = np.bincount(cells[pair.released.location], minlength=size)

@@ -14,7 +14,7 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, owners
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.pair import Box, Pair
+from freqdp_db.evaluation.pair import CellBox, Pair
 
 SIDE = 6
 SHORTEST, LONGEST = 2, 8
@@ -98,7 +98,7 @@ def most_frequent(offsets: Ints, cells: Ids, *, by_occurrence: bool) -> Ints:
 
 def frequent_patterns(pair: Pair) -> dict[str, float]:
     """F1 of the 100 most frequent patterns of D and D*: by trajectories, and by occurrences."""
-    column, row = Box.of(pair, _EDGE_PERCENT).columns_and_rows(pair.locations, SIDE)
+    column, row = CellBox.of(pair, _EDGE_PERCENT).columns_and_rows(pair.locations, SIDE)
     before = cell_sequences(pair.original, column, row)
     after = cell_sequences(pair.released, column, row)
     found = {}

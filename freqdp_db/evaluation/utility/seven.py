@@ -18,7 +18,7 @@ from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import owners
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, map_ranges, merged
-from freqdp_db.evaluation.pair import Box
+from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.utility.divergence import jensen_shannon
 from freqdp_db.evaluation.utility.losses import diameters
 from freqdp_db.evaluation.utility.patterns import SIDE, cell_sequences, most_frequent
@@ -89,12 +89,12 @@ def _asked(first, last, squares, offsets, x, y):  # type: ignore[no-untyped-def]
 class Reference:
     """The original trips, against which others are held."""
 
-    box: Box
+    box: CellBox
     squares: NDArray[np.float64]
     seen: Seen
 
     @classmethod
-    def of(cls, box: Box, trips: Trajectories, places: Locations, seed: int) -> Reference:
+    def of(cls, box: CellBox, trips: Trajectories, places: Locations, seed: int) -> Reference:
         """`seed` places the squares of the queries."""
         rng = np.random.default_rng([seed, _QUERIES])
         widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
@@ -122,7 +122,9 @@ class Reference:
         }
 
 
-def _look(box: Box, squares: NDArray[np.float64], trips: Trajectories, places: Locations) -> Seen:
+def _look(
+    box: CellBox, squares: NDArray[np.float64], trips: Trajectories, places: Locations
+) -> Seen:
     column, row = box.columns_and_rows(places, SIDE)
     zone = (row * SIDE + column).astype(np.int64)
     first, last = trips.location[trips.offsets[:-1]], trips.location[trips.offsets[1:] - 1]

@@ -8,7 +8,7 @@ from scipy.stats import kendalltau
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.pair import Box, Pair, hours_of_day
+from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day
 from freqdp_db.evaluation.utility.crowding import (
     BUSIEST,
     MOVE_CELL_M,
@@ -123,7 +123,7 @@ def as_published(trips: Pair, rng: np.random.Generator) -> dict[str, float]:
 
 def _coverage(trips: Pair) -> float:
     """Kendall's tau of the number of trips in each cell."""
-    cells = Box.of(trips, _EDGE_PERCENT).cells(trips.locations, _COVERAGE_SIDE)
+    cells = CellBox.of(trips, _EDGE_PERCENT).cells(trips.locations, _COVERAGE_SIDE)
     size = _COVERAGE_SIDE * _COVERAGE_SIDE
     touched = [
         count_frequencies(Trajectories(s.offsets, cells[s.location], s.at, s.start), size).tf

@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownOfAll:
     """What is known of all trajectories, that ranking places takes."""
 
     tf: Ids
@@ -137,7 +137,7 @@ class Ranked:
     signatures: Signatures
 
 
-def rank(part: Part, known: Known, size: int) -> Ranked:
+def rank(part: Part, known: KnownOfAll, size: int) -> Ranked:
     frequencies = replace(part.frequencies, tf=known.tf)
     return Ranked(part.first, frequencies, rank_places(frequencies, size, known.trajectories))
 

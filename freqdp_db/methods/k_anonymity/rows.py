@@ -20,7 +20,7 @@ _ROOM = 3
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampleRuns:
     """Runs of samples that are made alike, none of them empty."""
 
     first: Ints
@@ -57,12 +57,12 @@ def _window(at: Ints, first: Ints, last: Ints, options: GloveOptions) -> Ints:
     return middle // options.pieces
 
 
-def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> Rows:
+def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> SampleRuns:
     side = state.trajectories
     offsets = offsets_from(last - first + 1)
     samples = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets))
     runs = Trajectories(offsets, side.location[samples], side.at[samples], side.at[first])
-    return Rows(
+    return SampleRuns(
         first,
         last,
         state.owners()[first],
@@ -71,7 +71,7 @@ def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> R
     )
 
 
-def group_all(rows: Rows, options: GloveOptions, shaping: Shaping | None = None) -> Merges:
+def group_all(rows: SampleRuns, options: GloveOptions, shaping: Shaping | None = None) -> Merges:
     """The merges of all blocks, numbered through."""
     blocks = offsets_from(np.unique(rows.block, return_counts=True)[1])
     join = options.leftovers == "join"
@@ -91,7 +91,13 @@ def group_all(rows: Rows, options: GloveOptions, shaping: Shaping | None = None)
 
 
 def group_blocks(
-    first: int, last: int, blocks: Ints, rows: Rows, k: int, shaping: Shaping | None, join: bool
+    first: int,
+    last: int,
+    blocks: Ints,
+    rows: SampleRuns,
+    k: int,
+    shaping: Shaping | None,
+    join: bool,
 ) -> list[Merges]:
     """The merges of each block of a range."""
     found = []

@@ -10,7 +10,7 @@ Repairs, against the published text and code:
 - the family of the law of lengths is not chosen on the exact data: the noisy histogram of lengths, by
   distance of the ends, is the law;
 - the number of trips released is not the exact one: it is `--size`, or the noisy mass of the pairs
-  (objects with trips) times a public number of trips;
+  (objects with trips);
 - the "attack resilience" filters, which read the data again, are left out;
 - the unit is one object: its trips weigh 1 together in each part;
 - noise is discrete Laplace, exact.
@@ -30,6 +30,7 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.streams import SEED_WORDS
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
+    SPEED_M_PER_S,
     CellTrips,
     cell_trips,
     noisy_sum,
@@ -53,8 +54,6 @@ from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
 
 SIDE = 6
-SPEED_M_PER_S = 8.0
-"""The published method has no times: a public speed, and starts spread evenly."""
 SHARES = {
     "density": Fraction(5, 100),
     "moves": Fraction(35, 100),

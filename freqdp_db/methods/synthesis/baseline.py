@@ -23,6 +23,9 @@ from freqdp_db.methods.synthesis.public import Region
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import step_towards
 
+SPEED_M_PER_S = 8.0
+"""Neither published method has times: a public speed, and starts spread evenly."""
+
 
 @dataclass(frozen=True)
 class CellTrips:

@@ -10,7 +10,7 @@ Repairs, against the published text:
 - the grids lie over the public region; their sizes are public, not chosen from the data;
 - no exact count is read for pruning or model selection: the noisy counts decide;
 - the unit is one object: all its paths weigh 1 together at each height;
-- the number of trips is `--size`, or the noisy mass of the starts times a public number of trips;
+- the number of trips is `--size`, or the noisy mass of the starts (objects with trips);
 - noise is discrete Laplace, exact.
 
 Input: all trips. Protected change: one object. Sensitivity: 1 in L1 at each of the three heights.
@@ -31,6 +31,7 @@ from freqdp_db.columns.streams import SEED_WORDS, stream, uniform
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
+    SPEED_M_PER_S,
     cell_trips,
     noisy_sum,
     owners,
@@ -50,7 +51,6 @@ HEIGHTS = 3
 CHOICES = HEADINGS + 1
 """Eight headings, or the end."""
 LONGEST = 200
-SPEED_M_PER_S = 8.0
 
 
 @dataclass(frozen=True)

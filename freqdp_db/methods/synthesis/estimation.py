@@ -30,8 +30,8 @@ _DIAGONAL = 0.3
 
 
 @dataclass(frozen=True)
-class Model:
-    """All that trips are sampled from."""
+class Tables:
+    """The tables that trips are sampled from."""
 
     flows: Metres
     """Weight of (zone of origin, zone of destination), flattened."""
@@ -48,6 +48,12 @@ class Model:
     days: Metres
     speeds: Metres
     """Metres per second by part of the day."""
+
+
+@dataclass(frozen=True)
+class Model(Tables):
+    """All that trips are sampled from."""
+
     bent: bool = True
     """Whether trips have the lengths that were drawn; else, as their points fall."""
 

@@ -27,7 +27,7 @@ FIRST_POWER = 0.2
 
 
 @dataclass(frozen=True)
-class Plans:
+class TripPlans:
     """What is drawn of each trip before its way: start cell, zone of destination, steps."""
 
     start: Ints
@@ -55,7 +55,7 @@ def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
     return columns
 
 
-def planned(model: Model, grids: Grids, first: int, count: int, purpose: np.uint64) -> Plans:
+def planned(model: Model, grids: Grids, first: int, count: int, purpose: np.uint64) -> TripPlans:
     """Trips `first` to `first + count` - 1, each from its own random numbers."""
     dice = uniform_block(purpose, first, count, 6)
     pair = _chosen(np.cumsum(model.flows), dice[:, 0])
@@ -69,7 +69,7 @@ def planned(model: Model, grids: Grids, first: int, count: int, purpose: np.uint
     part = np.where(dice[:, 4] < 0.5, dice[:, 3], dice[:, 3] * dice[:, 3])
     steps = low + (part * (high - low)).astype(np.int64)
     factor = BEND_EDGES[bend] + dice[:, 5] * (BEND_EDGES[bend + 1] - BEND_EDGES[bend])
-    return Plans(start, zone.astype(np.int64), steps, factor)
+    return TripPlans(start, zone.astype(np.int64), steps, factor)
 
 
 def _start_cells(model: Model, grids: Grids, origin: Ints, uniforms: Metres) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def person_guarantee(
     name: str, options: type[SyntheticOptions]
 ) -> Callable[[Mapping[str, Any]], Guarantee]:
     def declare(values: Mapping[str, Any]) -> Guarantee:
-        from freqdp_db.mechanisms.accounting import best_guess_any, best_guess_pure
+        from freqdp_db.mechanisms.accounting import at_most, best_guess_any, best_guess_pure
 
         parameters = _given(options, values)
         epsilon = plain(values["epsilon"])
@@ -57,7 +57,7 @@ def person_guarantee(
                 f"The table is differentially private for one person with all data in the period: "
                 f"{stated}.",
                 "Whoever thought both equally likely, and guesses from it whether a person was in the "
-                f"data, is right with probability at most {guess:.3f} (a coin: 0.5).",
+                f"data, is right with probability at most {at_most(guess)} (a coin: 0.5).",
             ],
             artefacts={
                 "trajectories": {
@@ -75,6 +75,7 @@ def person_guarantee(
             not_protected=[
                 "that the source exists and a release of it was made, and when",
                 "other releases of the same persons: the ledger for persons adds them up",
+                "a person who is several objects of the source: each object counts by itself",
             ],
             noise=("discrete Laplace" if pure else "discrete Gaussian")
             + ", exact, from the operating system's randomness",
@@ -86,4 +87,6 @@ def person_guarantee(
 
 
 def _readable(rho: Fraction) -> str:
-    return f"{float(rho):.6g}"
+    """With six digits, rounded up."""
+    rounded = Context(prec=6, rounding=ROUND_CEILING)
+    return plain(rounded.divide(Decimal(rho.numerator), Decimal(rho.denominator)))

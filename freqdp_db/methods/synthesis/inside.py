@@ -9,7 +9,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Metres
 from freqdp_db.methods.synthesis.estimation import Model, neighbours
 from freqdp_db.methods.synthesis.layout import Grids
-from freqdp_db.methods.synthesis.sampling import Lattice, lattice
+from freqdp_db.methods.synthesis.sampling import SquareCentres, lattice
 
 
 def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
@@ -36,7 +36,7 @@ def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
     )
 
 
-def _open_share(grids: Grids, net: Lattice) -> Metres:
+def _open_share(grids: Grids, net: SquareCentres) -> Metres:
     """The part of each fine cell's places that lie in the region."""
     row, column = np.divmod(np.arange(net.columns * net.rows), net.columns)
     x = ((column + 0.5) / net.columns * grids.fine_x).astype(np.int64)

@@ -15,7 +15,7 @@ from freqdp_db.methods.synthesis.plan import (
     FIRST_ROUND,
     SCALE,
     SHARES,
-    Plan,
+    MeasurementPlan,
     Statistic,
     second_round,
 )
@@ -91,21 +91,21 @@ def spent(parameters: Parameters, statistics: list[Statistic]) -> Fraction:
     return sum((gaussian_cost(s.bound**2, sigma2_of(parameters, s)) for s in measured), Fraction(0))
 
 
-def plan_of(draw: Draw, region: Region, period: Period, parameters: Parameters) -> Plan:
+def plan_of(draw: Draw, region: Region, period: Period, parameters: Parameters) -> MeasurementPlan:
     """The plan that the first round's numbers lead to."""
     return planned_from(draw.objects, draw.sizes, region, period, parameters)
 
 
 def planned_from(
     objects: Ints, sizes: Ints, region: Region, period: Period, parameters: Parameters
-) -> Plan:
+) -> MeasurementPlan:
     return second_round(
         region, period, max(int(objects[0]) // SCALE, 0), sizes // SCALE, parameters.whole,
         pure=parameters.pure,
     )  # fmt: skip
 
 
-def in_counts(draw: Draw, plan: Plan, parameters: Parameters) -> Noisy:
+def in_counts(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> Noisy:
     """The noisy sums as floats, with the standard deviation of their noise."""
     values, sigma = {}, {}
     for statistic in [*FIRST_ROUND, *plan.statistics]:

@@ -50,7 +50,7 @@ class Statistic:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     grids: Grids
     period: Period
     statistics: list[Statistic]
@@ -111,7 +111,7 @@ def quantile_class(sizes: Ints, share: Fraction) -> int:
 
 def second_round(
     region: Region, period: Period, objects: int, sizes: Ints, whole: Fraction, *, pure: bool
-) -> Plan:
+) -> MeasurementPlan:
     """The plan that follows from the first round's noisy numbers (in whole objects)."""
     strength = max(objects, 1) * (float(whole) / 8 if pure else math.sqrt(2 * float(whole)))
     shares = _PURE if pure else _MANY if strength >= ENOUGH_FOR_FLOWS else _FEW
@@ -144,7 +144,7 @@ def second_round(
         )
         for name, size in lengths.items()
     ]
-    return Plan(grids, period, statistics)
+    return MeasurementPlan(grids, period, statistics)
 
 
 def _bound(clip: float) -> int:

@@ -33,7 +33,7 @@ _NEAREST = 12
 _ON_ROAD_M = 0.01
 
 
-class Roads(Protocol):
+class RoadNetwork(Protocol):
     """A road network, as `roads.network.Network` has it."""
 
     @property
@@ -142,7 +142,7 @@ class RoadNet(NamedTuple):
         return int((least > _ON_ROAD_M).sum())
 
 
-def road_net(roads: Roads, region: Region, every_us: int) -> RoadNet:
+def road_net(roads: RoadNetwork, region: Region, every_us: int) -> RoadNet:
     """The part of the roads inside the region in which every junction reaches every other."""
     inside = region.holds(roads.x, roads.y)
     # a road that leaves the region between its ends is none of it
@@ -177,7 +177,7 @@ def road_net(roads: Roads, region: Region, every_us: int) -> RoadNet:
     )  # fmt: skip
 
 
-def _held(roads: Roads, region: Region) -> Flags:
+def _held(roads: RoadNetwork, region: Region) -> Flags:
     """Roads that lie in the region all along: between two corners of theirs an outline may be crossed."""
     held = np.ones(len(roads.source), np.bool_)
     if region.outline is None:
@@ -213,7 +213,7 @@ def _largest_part(begin: Ints, end: Ints, junctions: int) -> Flags:
     return largest
 
 
-def _require_cover(roads: Roads, joined: Flags, region: Region) -> None:
+def _require_cover(roads: RoadNetwork, joined: Flags, region: Region) -> None:
     """Trips of all the region would crowd where its only roads are."""
     x, y = roads.x[joined], roads.y[joined]
     cover = float(np.ptp(x) * np.ptp(y)) / (region.width * region.height)

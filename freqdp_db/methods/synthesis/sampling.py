@@ -40,7 +40,7 @@ MOST_OPEN = 2**26
 
 
 @dataclass(frozen=True)
-class Lattice:
+class SquareCentres:
     """Centres of small squares over the region."""
 
     columns: int
@@ -56,7 +56,7 @@ class Lattice:
 
 
 @lru_cache(maxsize=2)
-def lattice(grids: Grids, every_us: int) -> Lattice:
+def lattice(grids: Grids, every_us: int) -> SquareCentres:
     """Fine enough that moving to the nearest centre adds little to a speed."""
     region = grids.region
     side = min(LATTICE_M, every_us / 1e6)
@@ -66,7 +66,7 @@ def lattice(grids: Grids, every_us: int) -> Lattice:
     dx, dy = region.width / columns, region.height / rows
     shape = columns, rows, region.x_min, region.y_min, dx, dy
     if region.outline is None:
-        return Lattice(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
+        return SquareCentres(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
     x: Metres = region.x_min + (np.arange(columns, dtype=np.float64) + 0.5) * dx
     y: Metres = region.y_min + (np.arange(rows, dtype=np.float64) + 0.5) * dy
     inside = region.outline.hold_rows(x, y).ravel()
@@ -75,7 +75,7 @@ def lattice(grids: Grids, every_us: int) -> Lattice:
             "--region is too thin: no place of it is left",
             remedy="give an area that is wider than some tens of metres",
         )
-    return Lattice(*shape, inside, _anchors(grids, columns, rows, np.flatnonzero(inside)))
+    return SquareCentres(*shape, inside, _anchors(grids, columns, rows, np.flatnonzero(inside)))
 
 
 def _anchors(grids: Grids, columns: int, rows: int, inside: Ints) -> Ints:
@@ -252,7 +252,7 @@ def sampled(
     return joined(parts, lattice(grids, every_us))
 
 
-def joined(parts: Parts, net: Lattice) -> tuple[Trajectories, Locations]:
+def joined(parts: Parts, net: SquareCentres) -> tuple[Trajectories, Locations]:
     """All parts in one, with the places that occur."""
     trajectories, used = numbered(parts, net.columns * net.rows)
     row, column = np.divmod(used, net.columns)

@@ -12,19 +12,19 @@ from dataclasses import dataclass, fields
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.streams import SEED_WORDS, key
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.synthesis.driving import sampled_on_roads
-from freqdp_db.methods.synthesis.estimation import Model, estimated
+from freqdp_db.methods.synthesis.estimation import Model, Tables, estimated
 from freqdp_db.methods.synthesis.fitting import fitted
 from freqdp_db.methods.synthesis.inside import kept_inside
 from freqdp_db.methods.synthesis.layout import HEADINGS
 from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
 from freqdp_db.methods.synthesis.options import LARGEST_SIZE
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Plan
+from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, MeasurementPlan
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.roads import RoadNet
 from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
@@ -36,20 +36,9 @@ _CLOSE = 1e-6
 
 
 @dataclass(frozen=True)
-class Log:
+class Log(Tables):
     """The model's tables as sampled from, and how many trips were."""
 
-    flows: Metres
-    starts: Metres
-    ends: Metres
-    lengths: Metres
-    moves: Metres
-    turns: Metres
-    visits: Metres
-    fine: Metres
-    hours: Metres
-    days: Metres
-    speeds: Metres
     roads: Ints
     """What tells their network from others; empty: trips keep to no roads."""
     count: Ints
@@ -58,7 +47,7 @@ class Log:
         return int(self.count[0])
 
 
-_TABLES = tuple(f.name for f in fields(Log) if f.name not in ("roads", "count"))
+_TABLES = tuple(f.name for f in fields(Tables))
 
 
 @dataclass(frozen=True)
@@ -113,7 +102,7 @@ def _told(roads: RoadNet | None) -> Ints:
     return np.zeros(0, np.int64) if roads is None else roads.digest()
 
 
-def _fitted(draw: Draw, plan: Plan, parameters: Parameters) -> Model:
+def _fitted(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> Model:
     # more threads of a small problem's linear algebra get in each other's way, and change digits
     with threadpool_limits(1, "blas"):
         model = estimated(in_counts(draw, plan, parameters), plan.grids)
@@ -191,7 +180,7 @@ def check_trips(
     return {"trips": len(t), "samples": t.samples, "segments": len(metres)}
 
 
-def _require_within_budget(plan: Plan, parameters: Parameters) -> None:
+def _require_within_budget(plan: MeasurementPlan, parameters: Parameters) -> None:
     cost = spent(parameters, [*FIRST_ROUND, *plan.statistics])
     if cost > parameters.whole:
         raise VerificationFailed(
@@ -199,7 +188,7 @@ def _require_within_budget(plan: Plan, parameters: Parameters) -> None:
         )
 
 
-def _require_shape(draw: Draw, plan: Plan) -> None:
+def _require_shape(draw: Draw, plan: MeasurementPlan) -> None:
     for statistic in [*FIRST_ROUND, *plan.statistics]:
         if len(getattr(draw, statistic.name)) != statistic.size:
             raise VerificationFailed(f"{statistic.name} does not have the length of the plan")

@@ -30,7 +30,7 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     heading_of,
 )
-from freqdp_db.methods.synthesis.plan import LARGEST_BOUND, SCALE, SIZE_CLASSES, Plan
+from freqdp_db.methods.synthesis.plan import LARGEST_BOUND, SCALE, SIZE_CLASSES, MeasurementPlan
 from freqdp_db.methods.synthesis.public import MINUTE_US
 from freqdp_db.methods.synthesis.trips import Trips
 
@@ -209,7 +209,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
     return (total,)
 
 
-def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
+def summed(trips: Trips, plan: MeasurementPlan, *, pure: bool) -> list[Ints]:
     """The sum over objects of each statistic's clipped vector.
 
     Protected change: one object added or removed. It moves each sum by exactly that object's vector,
@@ -221,14 +221,14 @@ def summed(trips: Trips, plan: Plan, *, pure: bool) -> list[Ints]:
     return [total[a:b] for a, b in pairwise(starts)]
 
 
-def vectors_of(trips: Trips, plan: Plan, one: int, *, pure: bool) -> list[Ints]:
+def vectors_of(trips: Trips, plan: MeasurementPlan, one: int, *, pure: bool) -> list[Ints]:
     """The clipped vectors of one object."""
     starts, arguments = _arguments(trips, plan, pure)
     (total,) = sum_objects(one, one + 1, trips.by_object, *arguments)
     return [total[a:b] for a, b in pairwise(starts)]
 
 
-def _arguments(trips: Trips, plan: Plan, pure: bool) -> tuple[Ints, tuple[Any, ...]]:
+def _arguments(trips: Trips, plan: MeasurementPlan, pure: bool) -> tuple[Ints, tuple[Any, ...]]:
     grids, region, period = plan.grids, plan.grids.region, plan.period
     if tuple(statistic.name for statistic in plan.statistics) != ORDER:
         raise ValueError("the plan's statistics are not those that are counted")

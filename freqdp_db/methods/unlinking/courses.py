@@ -13,10 +13,10 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.methods.unlinking.trips import TripRule, find_stays
+from freqdp_db.methods.unlinking.trips import StayRule, find_stays
 
 _MINUTE_US = 60_000_000
-_RULE = TripRule(stay_us=20 * _MINUTE_US, gap_us=20 * _MINUTE_US)
+_RULE = StayRule(stay_us=20 * _MINUTE_US, gap_us=20 * _MINUTE_US)
 AT_REST = 0
 _SETTING_OUT = 1
 COURSES_BESIDE = 2

@@ -18,10 +18,10 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
-from freqdp_db.methods.unlinking.trips import Trips, find_trips, samples_of
+from freqdp_db.methods.unlinking.trips import TripRuns, find_trips, samples_of
 
 
-def find_pieces(state: State, options: CutOptions) -> Trips:
+def find_pieces(state: State, options: CutOptions) -> TripRuns:
     """Trips, cut to the longest piece with quiet time between, and trimmed to places of several."""
     side = state.trajectories
     trips = find_trips(side, state.places, options.rule)
@@ -31,7 +31,7 @@ def find_pieces(state: State, options: CutOptions) -> Trips:
     )  # fmt: skip
     first, last = joined(parts)
     owner = np.searchsorted(side.offsets, first, side="right") - 1
-    return Trips(first, last, owner.astype(np.int32))
+    return TripRuns(first, last, owner.astype(np.int32))
 
 
 def groups_after(groups: Groups, samples: int, log: CutLog) -> Groups:

@@ -7,7 +7,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import State
-from freqdp_db.methods.unlinking.trips import TripRule
+from freqdp_db.methods.unlinking.trips import StayRule
 
 _PER_MILLE = 1000
 
@@ -16,7 +16,7 @@ def check_cut(
     before: State,
     after: State,
     *,
-    rule: TripRule,
+    rule: StayRule,
     longest_us: int,
     quiet_us: int,
     ends: int,
@@ -97,7 +97,7 @@ def _visited_by(before: State, objects: int) -> Flags:
     return enough
 
 
-def _stays_inside(after: State, rule: TripRule) -> int:
+def _stays_inside(after: State, rule: StayRule) -> int:
     """Samples from which a piece remains near for as long as a stay: all looked ahead together."""
     side = after.trajectories
     piece = side.owner

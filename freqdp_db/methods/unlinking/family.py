@@ -15,12 +15,13 @@ UNLINKING = (
         (SwapStep(),),
         kind="unlinked",
         guarantee=unlinking_guarantee(
-            "Wherever objects met, it was drawn who goes on as whom: a trajectory is pieced "
-            "together from several objects."
+            "Wherever objects met, it was drawn who goes on as whom: most trajectories are pieced "
+            "together from several objects; that of an object that met nobody is its own."
         ),
         after=_EDITED,
-        explains="Each trajectory is pieced together from several objects, at true places and times "
-        "of theirs. Count places, times and flows; do not follow one trajectory for long.",
+        explains="Trajectories are pieced together from several objects wherever these met, at true "
+        "places and times of theirs. Count places, times and flows; do not follow one trajectory for "
+        "long.",
     ),
     Method(
         "cut",
@@ -33,6 +34,7 @@ UNLINKING = (
         ),
         after=_EDITED | {"unlinked"},
         explains="Each trajectory is a piece of a trip, without stays. "
-        "Count places, times and flows within pieces; nothing says which pieces belong together.",
+        "Count places, times and flows within pieces. No id says which pieces belong together; "
+        "places and times may.",
     ),
 )

@@ -12,7 +12,7 @@ from freqdp_db.methods.places_and_times import Meet, MeetingPlace
 
 if TYPE_CHECKING:
     from freqdp_db.methods.unlinking.meetings import Meeting
-    from freqdp_db.methods.unlinking.trips import TripRule
+    from freqdp_db.methods.unlinking.trips import StayRule
 
 _MINUTE_US = 60 * US_PER_S
 
@@ -67,7 +67,7 @@ class CutOptions:
     beside: str | None = parameter(*BESIDE, public=False)
 
     @property
-    def rule(self) -> TripRule:
-        from freqdp_db.methods.unlinking.trips import TripRule
+    def rule(self) -> StayRule:
+        from freqdp_db.methods.unlinking.trips import StayRule
 
-        return TripRule(self.trips, self.gap)
+        return StayRule(self.trips, self.gap)

@@ -20,7 +20,7 @@ STAY_RADIUS_M = 150.0
 
 
 @dataclass(frozen=True)
-class TripRule:
+class StayRule:
     """Where one trip ends and another begins."""
 
     stay_us: int
@@ -29,7 +29,7 @@ class TripRule:
 
 
 @dataclass(frozen=True)
-class Trips:
+class TripRuns:
     """Trips in order of trajectories and time: each a run of consecutive samples."""
 
     first: Ints
@@ -62,7 +62,7 @@ def _mark_stays(first, last, offsets, location, at, x, y, stay_us, radius):  # t
     return (stays,)
 
 
-def find_stays(trajectories: Trajectories, places: Locations, rule: TripRule) -> Flags:
+def find_stays(trajectories: Trajectories, places: Locations, rule: StayRule) -> Flags:
     """Whether each sample is part of a stay."""
     parts = map_ranges(
         _mark_stays, trajectories.offsets, trajectories.offsets, trajectories.location,
@@ -72,7 +72,7 @@ def find_stays(trajectories: Trajectories, places: Locations, rule: TripRule) ->
     return stays
 
 
-def find_trips(trajectories: Trajectories, places: Locations, rule: TripRule) -> Trips:
+def find_trips(trajectories: Trajectories, places: Locations, rule: StayRule) -> TripRuns:
     """Runs of samples between stays and gaps; a stay is part of none."""
     moving = ~find_stays(trajectories, places, rule)
     owner = np.repeat(np.arange(len(trajectories), dtype=np.int32), trajectories.lengths)
@@ -83,7 +83,7 @@ def find_trips(trajectories: Trajectories, places: Locations, rule: TripRule) ->
     first = np.flatnonzero(begins)
     size = np.add.reduceat(moving.astype(np.int64), first) if len(first) else first
     # what is left out after a run belongs to no trip, so that the run is its moving samples
-    return Trips(first, first + size - 1, owner[first])
+    return TripRuns(first, first + size - 1, owner[first])
 
 
 def samples_of(first: Ints, last: Ints) -> tuple[Ints, Ints]:

@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
-from psycopg import sql
 
 from freqdp_db.errors import BadInput
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.records.ledger import grant_budget
 from freqdp_db.storage.source.lineage import lineage
 from freqdp_db.storage.source.relations import Mapping
 
@@ -42,12 +42,7 @@ def account_for(
     opened = connection.execute(
         sa.insert(accounts).values(**own).returning(accounts.c.account_id)
     ).scalar_one()
-    driver(connection).execute(
-        sql.SQL("SELECT {}(%s, %s, %s)").format(
-            sql.Identifier(database.settings.schema, "grant_budget")
-        ),
-        [opened, budget, "opening budget"],
-    )
+    grant_budget(connection, database, opened, budget, "opening budget")
     return opened, True
 
 

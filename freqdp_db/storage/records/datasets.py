@@ -233,19 +233,27 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     ]
 
 
-def open_account(connection: Connection, database: Database, account_id: int, unit: str) -> int:
-    """The account for a unit of the source that an account belongs to; made if there is none."""
+def open_account(
+    connection: Connection, database: Database, account_id: int, unit: str
+) -> tuple[int, bool]:
+    """The account for a unit of the source that an account belongs to; made if there is none.
+
+    True: it is new. Who opens it at the same moment waits for the commit, and is told that it is not.
+    """
     accounts = table(database, "account")
     own = connection.execute(sa.select(accounts).where(accounts.c.account_id == account_id)).one()
     same = {name: getattr(own, name)
             for name in ("source_schema", "source_relation", "object_column")}  # fmt: skip
-    connection.execute(
-        sa.dialects.postgresql.insert(accounts).values(**same, unit=unit).on_conflict_do_nothing()
-    )
+    made = connection.execute(
+        sa.dialects.postgresql.insert(accounts)
+        .values(**same, unit=unit)
+        .on_conflict_do_nothing()
+        .returning(accounts.c.account_id)
+    ).scalar()
     found: int = connection.execute(
         sa.select(accounts.c.account_id).filter_by(**same, unit=unit)
     ).scalar_one()
-    return found
+    return found, made is not None
 
 
 def set_facts(

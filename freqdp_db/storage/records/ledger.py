@@ -44,6 +44,13 @@ class Budget:
         """The relation, as it can be typed again."""
         return format_relation(self.source_schema, self.source_relation)
 
+    @property
+    def in_words(self) -> str:
+        return (
+            f"for one {self.unit}: {self.currency} {self.spent:f} of {self.granted:f} spent, "
+            f"{self.remaining:f} left"
+        )
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -55,6 +62,8 @@ class Entry:
     actor: str
     at: datetime
     hash: str
+    seeded: bool
+    """Whether its release's noise can be drawn again: then it guarantees nothing."""
 
 
 def _private(database: Database, name: str) -> sql.Identifier:
@@ -102,8 +111,9 @@ def budgets(database: Database, account_id: int) -> list[Budget]:
 def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
     query = sql.SQL(
-        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash "
-        "FROM {} s LEFT JOIN {} r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
+        "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash, "
+        "coalesce(r.parameters ? 'seed', false) AS seeded FROM {} s LEFT JOIN {} r "
+        "USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     ).format(_private(database, "spend"), _private(database, "release"))
     with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
         return [Entry(**row) for row in cursor.execute(query, [account_id])]
@@ -123,19 +133,14 @@ def book_spend(connection: Connection, database: Database, release_id: int, reas
     return str(row[0])
 
 
-def grant_budget(database: Database, account_id: int, amount: Decimal, reason: str) -> str:
+def grant_budget(
+    connection: Connection, database: Database, account_id: int, amount: Decimal, reason: str
+) -> None:
     """Raise a budget: an entry, with who and why."""
-    with database.begin() as connection:
-        row = (
-            driver(connection)
-            .execute(
-                sql.SQL("SELECT {}(%s, %s, %s)").format(_private(database, "grant_budget")),
-                [account_id, amount, reason],
-            )
-            .fetchone()
-        )
-    assert row is not None
-    return str(row[0])
+    driver(connection).execute(
+        sql.SQL("SELECT {}(%s, %s, %s)").format(_private(database, "grant_budget")),
+        [account_id, amount, reason],
+    )
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:

@@ -32,7 +32,7 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
-class Step:
+class PhaseProgress:
     """Where the work is: a phase, and how much of it is done."""
 
     phase: str
@@ -112,7 +112,7 @@ class LifeLine:
         self._values = {"worker": worker_id, "job": job_id, "lease": lease_s}
         self._connection: psycopg.Connection[Any] | None = None
 
-    def beat(self, step: Step | None) -> Beat:
+    def beat(self, step: PhaseProgress | None) -> Beat:
         """Renew the lease. Raises ConnectionFailed if the server cannot be reached."""
         with translated():
             if self._connection is None or self._connection.closed:
@@ -134,7 +134,7 @@ class LifeLine:
                 self._write(self._connection, step)
         return Beat(held=row is not None, cancelled=row is not None and bool(row[0]))
 
-    def _write(self, connection: psycopg.Connection[Any], step: Step) -> None:
+    def _write(self, connection: psycopg.Connection[Any], step: PhaseProgress) -> None:
         connection.execute(
             sql.SQL(
                 "INSERT INTO {} AS p (job_id, phase, done, total, unit, phase_at, updated_at) "

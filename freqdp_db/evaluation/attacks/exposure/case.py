@@ -17,7 +17,7 @@ from freqdp_db.methods.contract import Areas, State
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseSeen:
     """A release as its readers have it, and whose each sample is, for who judges the attacks."""
 
     trajectories: Trajectories
@@ -70,13 +70,13 @@ class Case:
 
     original: Trajectories
     places: Locations
-    release: Release
+    release: ReleaseSeen
     timezone: str = "UTC"
 
     @classmethod
     def of(cls, build: Build, state: State, time_step_us: int | None) -> Case:
         """What a method made of a build."""
-        release = Release(
+        release = ReleaseSeen(
             state.trajectories, state.places, state.owner, state.areas, time_step_us, state.groups,
             state.pieces,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000
@@ -46,7 +46,7 @@ class Worth:
         }
 
 
-def boxes_of(release: Release) -> NDArray[np.float64]:
+def boxes_of(release: ReleaseSeen) -> NDArray[np.float64]:
     """x_min, y_min, x_max, y_max of each sample; of no use unless the release has areas."""
     if release.areas is None:
         return np.zeros((0, 4))
@@ -54,7 +54,7 @@ def boxes_of(release: Release) -> NDArray[np.float64]:
     return np.column_stack([areas.x_min, areas.y_min, areas.x_max, areas.y_max])
 
 
-def until_of(release: Release) -> Ints:
+def until_of(release: ReleaseSeen) -> Ints:
     """End of each sample's interval; -1 if it is too wide or too long to tell anything."""
     if release.areas is None:
         return np.zeros(0, np.int64)

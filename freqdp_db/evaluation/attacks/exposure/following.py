@@ -18,7 +18,7 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import Worth, boxes_of, until_of, worth_of
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
-from freqdp_db.evaluation.attacks.exposure.sightings import Known, Sighted
+from freqdp_db.evaluation.attacks.exposure.sightings import KnownSamples, Sighted
 
 HORIZONS_H = (1, 3, 6, 12, 24, None)
 _HOUR_US = 3_600_000_000
@@ -204,7 +204,7 @@ def _follow_all(  # type: ignore[no-untyped-def]
 
 
 def follow(
-    case: Case, joints: Joints, known: Known, sighted: Sighted, *, by_rhythm: bool
+    case: Case, joints: Joints, known: KnownSamples, sighted: Sighted, *, by_rhythm: bool
 ) -> list[Worth]:
     """What the follower's claims are worth at each horizon."""
     release, side = case.release, case.release.trajectories
@@ -223,7 +223,7 @@ def follow(
 def following_exposures(
     case: Case,
     joints: Joints,
-    seen: dict[int, tuple[Known, Sighted]],
+    seen: dict[int, tuple[KnownSamples, Sighted]],
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
     """`exposure.follow.<p>` and `exposure.rhythm.<p>` with every horizon beside them.

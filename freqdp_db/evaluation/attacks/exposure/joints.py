@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.evaluation.attacks.exposure.case import Release
+from freqdp_db.evaluation.attacks.exposure.case import ReleaseSeen
 
 _CELL_M = 1_000.0
 _RINGS = 2
@@ -42,7 +42,7 @@ class Joints:
     """Last sample of the piece that comes before best; -1: none."""
 
 
-def find_joints(release: Release) -> Joints:
+def find_joints(release: ReleaseSeen) -> Joints:
     """All joints that the release's method may have made."""
     side = release.trajectories
     group = np.full(side.samples, -1, np.int64)
@@ -56,7 +56,7 @@ def find_joints(release: Release) -> Joints:
     return Joints(group, offsets, stop, after, before)
 
 
-def join_pieces(release: Release) -> tuple[Ints, Ints]:
+def join_pieces(release: ReleaseSeen) -> tuple[Ints, Ints]:
     """For each piece the first sample of its best successor and the last of its best predecessor."""
     side = release.trajectories
     filled = np.flatnonzero(side.lengths > 0)
@@ -81,7 +81,7 @@ def _reversed(ends: Ends) -> Ends:
     return x, y, -at, -vx, -vy
 
 
-def _velocity(release: Release, a: Ints, b: Ints) -> tuple[Floats, Floats]:
+def _velocity(release: ReleaseSeen, a: Ints, b: Ints) -> tuple[Floats, Floats]:
     """Metres a second from sample a to sample b; 0 for a piece of one sample."""
     seconds = np.maximum((release.trajectories.at[b] - release.trajectories.at[a]) / 1e6, 1.0)
     return (release.x[b] - release.x[a]) / seconds, (release.y[b] - release.y[a]) / seconds

@@ -8,7 +8,7 @@ from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.exposure.claims import Shares
 from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
-from freqdp_db.evaluation.attacks.exposure.sightings import Known, SightingIndex
+from freqdp_db.evaluation.attacks.exposure.sightings import KnownSamples, SightingIndex
 from freqdp_db.evaluation.attacks.linking import dimensions_of
 from freqdp_db.evaluation.attacks.vectors import tf_idf
 
@@ -56,14 +56,14 @@ def _by_samples(case: Case, index: SightingIndex, rng: np.random.Generator) -> S
     return share
 
 
-def _spread(case: Case, most: int) -> Known:
+def _spread(case: Case, most: int) -> KnownSamples:
     """Every object's samples, thinned evenly where there are too many."""
     lengths = case.original.lengths
     every = np.maximum(-(-lengths // most), 1)
     within = np.arange(case.original.samples) - np.repeat(case.original.offsets[:-1], lengths)
     chosen: Flags = within % np.repeat(every, lengths) == 0
     position: Ints = np.flatnonzero(chosen)
-    return Known(np.searchsorted(position, case.original.offsets).astype(np.int64), position)
+    return KnownSamples(np.searchsorted(position, case.original.offsets).astype(np.int64), position)
 
 
 def area_under_curve(positive: Shares, negative: Shares) -> float:

@@ -7,7 +7,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.engines.ranges import add, map_ranges, merged
-from freqdp_db.evaluation.attacks.exposure.case import Release
+from freqdp_db.evaluation.attacks.exposure.case import ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.following import FOLLOWERS, next_sample
 from freqdp_db.evaluation.attacks.exposure.joints import Joints
 
@@ -39,7 +39,7 @@ def _relink_swaps(  # type: ignore[no-untyped-def]
     return asked, right
 
 
-def relink(release: Release, joints: Joints) -> dict[str, float]:
+def relink(release: ReleaseSeen, joints: Joints) -> dict[str, float]:
     """Share of the joints that the follower gets right: `relink`, and `relink.rhythm`.
 
     At a swap the follower has been right so far; beside the whole stand swaps and cuts alone. A
@@ -65,7 +65,7 @@ def relink(release: Release, joints: Joints) -> dict[str, float]:
 
 
 def _tally_swaps(
-    release: Release, joints: Joints, prior_of: Ints, *, by_rhythm: bool
+    release: ReleaseSeen, joints: Joints, prior_of: Ints, *, by_rhythm: bool
 ) -> tuple[int, int]:
     if len(joints.offsets) < 2:
         return 0, 0
@@ -78,7 +78,7 @@ def _tally_swaps(
     return asked, right
 
 
-def _relink_cuts(release: Release, joints: Joints, next_of: Ints) -> tuple[int, int]:
+def _relink_cuts(release: ReleaseSeen, joints: Joints, next_of: Ints) -> tuple[int, int]:
     """Piece ends whose object goes on in another piece, and those joined with that one."""
     tail = np.flatnonzero(release.ends)
     truth = next_of[tail]

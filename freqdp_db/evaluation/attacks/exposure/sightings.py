@@ -15,7 +15,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, NEAR_US, boxes_of, worth_of_picks
 from freqdp_db.evaluation.attacks.knowledge import KNOWN_SAMPLES, pick_samples
 
@@ -25,7 +25,7 @@ _SAME_PLACE_M = 1e-3
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSamples:
     """Samples of each object that the attacker knows: positions in the original."""
 
     offsets: Ints
@@ -52,7 +52,7 @@ class Sighted:
 class SightingIndex:
     """Released samples by window of time and cell: who was near a place at a time."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: ReleaseSeen) -> None:
         self.release = release
 
     @cached_property
@@ -72,7 +72,7 @@ class SightingIndex:
         order = np.argsort(key, kind="stable")
         return key[order], order, np.array([*low, *size], np.int64)
 
-    def find(self, case: Case, known: Known, rng: np.random.Generator) -> Sighted:
+    def find(self, case: Case, known: KnownSamples, rng: np.random.Generator) -> Sighted:
         """Look for the known samples of every object."""
         release = self.release
         x, y = case.x[known.position], case.y[known.position]
@@ -236,9 +236,9 @@ def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyp
     return -1
 
 
-def draw_known(case: Case, count: int, rng: np.random.Generator) -> Known:
+def draw_known(case: Case, count: int, rng: np.random.Generator) -> KnownSamples:
     """So many random samples of each object, or all it has."""
-    return Known(*pick_samples(case.original, count, rng))
+    return KnownSamples(*pick_samples(case.original, count, rng))
 
 
 def sighting_exposures(
@@ -246,13 +246,13 @@ def sighting_exposures(
     index: SightingIndex,
     rng: np.random.Generator,
     done: Callable[[], None] = lambda: None,
-) -> tuple[dict[str, float], dict[int, tuple[Known, Sighted]]]:
+) -> tuple[dict[str, float], dict[int, tuple[KnownSamples, Sighted]]]:
     """`exposure.x.<k>`; and what was known and seen, for attackers who go on from there.
 
     `done` is called after each of them.
     """
     found: dict[str, float] = {}
-    seen: dict[int, tuple[Known, Sighted]] = {}
+    seen: dict[int, tuple[KnownSamples, Sighted]] = {}
     for count in KNOWN_SAMPLES:
         known = draw_known(case, count, rng)
         sighted = index.find(case, known, rng)
