@@ -9,7 +9,7 @@ demo: $(VENV)/.installed server
 	$(BIN)/freqdp demo
 
 test: $(VENV)/.installed-dev server lint
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

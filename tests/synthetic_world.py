@@ -5,14 +5,24 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.methods.synthesis import fitting
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
+from freqdp_db.methods.synthesis.smoothing import smoothed
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 
 REGION = Region(0.0, 0.0, 24_000.0, 18_000.0)
 PERIOD = Period(0, 3 * 24 * 60 * MINUTE_US, 2 * 60 * MINUTE_US)
+
+
+def rough_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that make releases by the hundred: what their fit is worth does not matter there."""
+    monkeypatch.setattr(fitting, "SIMULATED", 300)
+    monkeypatch.setattr(fitting.fitted, "__defaults__", (2,))
+    monkeypatch.setattr(smoothed, "__kwdefaults__", {"spreads": (1.2,), "reaches": (2.0,)})
 
 
 def small_city(objects: int, seed: int, *, wild: bool = False) -> tuple[Trajectories, Locations]:

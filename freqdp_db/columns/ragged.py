@@ -15,7 +15,13 @@ from freqdp_db.columns.arrays import Ids, Ints
 
 def offsets_of(groups: NDArray[Any], count: int) -> Ints:
     """Where each of `count` groups begins in a sorted column of group numbers."""
-    return np.searchsorted(groups, np.arange(count + 1)).astype(np.int64)
+    if count < len(groups):
+        return np.searchsorted(groups, np.arange(count + 1)).astype(np.int64)
+    # most groups are empty: counting is faster than looking for each of them
+    first, last = np.searchsorted(groups, (0, count))
+    offsets = offsets_from(np.bincount(groups[first:last], minlength=count))
+    offsets += first
+    return offsets
 
 
 def offsets_from(lengths: NDArray[Any]) -> Ints:

@@ -18,9 +18,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-
-from scipy.optimize import minimize_scalar
-from scipy.special import ndtr
+from functools import lru_cache
 
 _DIGITS = 50
 _STEP = Decimal(10) ** -15
@@ -45,6 +43,7 @@ def pure_cost(epsilon: Fraction) -> Fraction:
     return epsilon * epsilon / 2
 
 
+@lru_cache
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho, to 15 digits and rounded down, that is (epsilon, delta)-DP."""
     _above_zero("epsilon", epsilon)
@@ -87,6 +86,8 @@ def best_guess(rho: Fraction) -> float:
     continuous noise. At the widths in use, thousands of steps and more, the discrete one cannot be
     told from it.)
     """
+    from scipy.special import ndtr  # slow to import, as below
+
     return float(ndtr(math.sqrt(float(rho) / 2)))
 
 
@@ -116,6 +117,8 @@ def _rest_float(order: float) -> float:
 
 def _best_order(loss: Callable[[float], float]) -> float:
     """The order above 1 with the least loss; the search is over the log of a - 1."""
+    from scipy.optimize import minimize_scalar  # slow to import: most commands state nothing
+
     found = minimize_scalar(
         lambda log_a: loss(1 + math.exp(log_a)), bounds=(-12.0, 25.0), method="bounded",
         options={"xatol": 1e-10},

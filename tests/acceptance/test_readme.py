@@ -20,6 +20,7 @@ import psycopg
 import pytest
 import typer
 from psycopg.conninfo import make_conninfo
+from world import freqdp
 
 from freqdp_db.cli.main import app
 
@@ -67,28 +68,19 @@ def _lines(command: str, output: str, user: str = "freqdp") -> list[str]:
     return lines
 
 
-def _run(command: str, url: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    program, *arguments = shlex.split(command)
-    assert program == "freqdp"
-    return subprocess.run(
-        [sys.executable, "-m", "freqdp_db", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "DATABASE_URL": url, "COLUMNS": "100"},
-    )
-
-
-def test_session(empty_database_url: str, tmp_path: Path) -> None:
+def test_session(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
     url, commands = empty_database_url, 0
     analyst = make_conninfo(url, options="-c role=freqdp_analyst")
     with psycopg.connect(url, autocommit=True) as owner:
         for step in _steps():
             if step.command is not None:
-                done = _run(step.command, url, tmp_path)
-                assert done.returncode == 0, (step.command, done.stdout + done.stderr)
-                said = _lines(step.command, done.stdout, owner.info.user)
+                program, *arguments = shlex.split(step.command)
+                assert program == "freqdp"
+                done = freqdp(url, *arguments, in_words=True)
+                assert done.code == 0, (step.command, done.out + done.err)
+                said = _lines(step.command, done.out, owner.info.user)
                 assert said == _lines(step.command, step.text), step.command
                 commands += 1
             elif "freqdp_release." in step.text:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from library import load_city, opened
 from servers import SharedServer, cloned
+from synthetic_world import rough_fits
 from world import freqdp, query, value
 
 from freqdp_db.evaluation.gate import approve_within_limit
@@ -245,7 +246,8 @@ def test_an_experiment_on_trips(url: str, tmp_path: Path) -> None:
     freqdp(url, *asked).refused("region")
 
 
-def test_audit_of_a_person(url: str) -> None:
+def test_audit_of_a_person(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rough_fits(monkeypatch)
     found = freqdp(
         url, "audit", "city", "--method", "strict", "--epsilon", "2", "--runs", "4000"
     ).succeeded()

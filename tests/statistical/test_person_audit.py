@@ -17,7 +17,7 @@ from freqdp_db.evaluation.audit import persons
 from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
 from freqdp_db.mechanisms.noise import RandomSource, SeededSource
 from freqdp_db.methods.contract import World
-from freqdp_db.methods.synthesis import fitting, measuring
+from freqdp_db.methods.synthesis import measuring
 from freqdp_db.methods.synthesis.measuring import measured, with_noise
 from freqdp_db.methods.synthesis.noisy import Draw
 from freqdp_db.methods.synthesis.options import StrictOptions
@@ -25,7 +25,7 @@ from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.plan import SCALE, MeasurementPlan, Statistic
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import vectors_of
-from tests.synthetic_world import PERIOD, REGION, small_city
+from tests.synthetic_world import PERIOD, REGION, rough_fits, small_city
 
 RUNS = 8_000
 
@@ -38,10 +38,8 @@ def world() -> World:
 
 
 @pytest.fixture(autouse=True)
-def rough_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Releases are made by the hundred here: what their fit is worth does not matter."""
-    monkeypatch.setattr(fitting, "SIMULATED", 300)
-    monkeypatch.setattr(fitting.fitted, "__defaults__", (2,))
+def _rough(monkeypatch: pytest.MonkeyPatch) -> None:
+    rough_fits(monkeypatch)
 
 
 def asked(epsilon: str) -> StrictOptions:

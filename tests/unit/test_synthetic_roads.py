@@ -65,9 +65,9 @@ def on_roads(made: strict.Synthetic, network: Network) -> Metres:
     return find_candidates(network, made.places).away[:, 0]
 
 
-@pytest.mark.parametrize("every", [1_000_000, 30_000_000])
-def test_samples_lie_on_roads(drawn: Draw, every: int) -> None:
-    parameters, network = replace(SMALL, every_us=every), town()
+@pytest.mark.parametrize(("every", "trips"), [(1_000_000, 50), (30_000_000, 300)])
+def test_samples_lie_on_roads(drawn: Draw, every: int, trips: int) -> None:
+    parameters, network = replace(SMALL, every_us=every, size=trips), town()
     net = road_net(network, REGION, every)
     log, released = strict.carry_out(drawn, REGION, PERIOD, parameters, net)
     strict.check(drawn, log, released, REGION, PERIOD, parameters, net)

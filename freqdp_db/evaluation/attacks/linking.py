@@ -71,13 +71,17 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
     if kind == "s":
         return pair.original, pair.released, len(pair.locations)
     if kind == "st":
-        cells = CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE)
+        # only cells with a location in them, numbered as they lie: of a small city most have none
+        used, number = np.unique(
+            CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE), return_inverse=True
+        )
+        cells: Ids = number.astype(np.int32)
 
         def in_hours(side: Trajectories) -> Trajectories:
             hour = hours_of_day(side.at, pair.timezone)
             return replace(side, location=cells[side.location] * np.int32(_HOURS) + hour)
 
-        return in_hours(pair.original), in_hours(pair.released), _GRID_SIDE**2 * _HOURS
+        return in_hours(pair.original), in_hours(pair.released), len(used) * _HOURS
     return _movements(pair)
 
 

@@ -51,8 +51,11 @@ class Links:
 
 
 @njit(nogil=True, cache=True)
-def _weigh(first, last, offsets, dimension, count, idf, keep):  # type: ignore[no-untyped-def]
-    """How many dimensions each trajectory keeps, the strongest ones, and their unit weights."""
+def _weigh(first, last, offsets, dimension, count, tf, idf, keep):  # type: ignore[no-untyped-def]
+    """How many dimensions each trajectory keeps, the strongest ones, and their unit weights.
+
+    idf: of a dimension that so many trajectories have.
+    """
     kept = np.zeros(last - first, np.int64)
     total = 0
     for t in range(first, last):
@@ -65,7 +68,7 @@ def _weigh(first, last, offsets, dimension, count, idf, keep):  # type: ignore[n
         weight = np.empty(hi - lo, np.float64)
         norm = 0.0
         for i in range(hi - lo):
-            weight[i] = count[lo + i] * idf[dimension[lo + i]]
+            weight[i] = count[lo + i] * idf[tf[dimension[lo + i]]]
             norm += weight[i] * weight[i]
         order = np.arange(hi - lo)
         if keep < hi - lo:
@@ -94,11 +97,12 @@ def tf_idf(trajectories: Trajectories, dimensions: int) -> Vectors:
 def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
     """The same of what is counted already, cut to the strongest."""
     filled = int((np.diff(counted.offsets) > 0).sum())
-    idf = np.log((filled + 1.0) / np.maximum(counted.tf, 1))
+    idf = np.log((filled + 1.0) / np.maximum(np.arange(filled + 1), 1))
     keep = len(counted.location) if strongest is None else strongest
     parts = map_ranges(
-        _weigh, counted.offsets, counted.offsets, counted.location, counted.pf, idf, keep
-    )
+        _weigh, counted.offsets, counted.offsets, counted.location, counted.pf, counted.tf, idf,
+        keep,
+    )  # fmt: skip
     kept, dimension, weight = joined(parts)
     return Vectors(offsets_from(kept), dimension, weight)
 
