@@ -55,7 +55,7 @@ def test_unlinked(url: str, method: str, tmp_path: Path) -> None:
     assert 0 <= measured["metrics"]["exposure"] <= 1 and "la" not in measured["metrics"]
     freqdp(url, "release", "report", made["name"], "--out", str(tmp_path / "r.html")).succeeded()
     page = (tmp_path / "r.html").read_text("utf-8")
-    assert "do not follow one" in page or "nothing says which pieces" in page
+    assert "do not follow one" in page or "No id says which pieces" in page
     assert query(url, "SELECT kind FROM freqdp_release.catalog") == [("unlinked",)]
 
 
