@@ -12,7 +12,7 @@ from freqdp_db.columns.days import HOUR_US, local_times
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks import linking
-from freqdp_db.evaluation.attacks.exposure.case import Case, Release
+from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf
@@ -356,7 +356,7 @@ def test_what_is_made_up_is_as_fast_as_it_is_released() -> None:
     road = Locations(np.arange(0.0, 10_001.0, 500.0), np.zeros(21))
     original = trajectories([(0, 0), (1, 60)], [(1, 0), (0, 60)])
     slow = trajectories([(place, place) for place in range(21)])
-    case = Case(original, towns, Release(slow, road))
+    case = Case(original, towns, ReleaseSeen(slow, road))
     found = measure_release(case, "synthetic", 1, Progress())
     assert found["plausibility.fast"] == 0.0
     assert found["plausibility.length_km"] == pytest.approx(10.0)
