@@ -213,7 +213,7 @@ def comments(
         point = "The middle of the area, in the SRID of the source: not a position."
     return {
         "points": what + " See catalog for the full guarantee.",
-        "points.trajectory_id": "Fresh random id; says nothing about the object behind it.",
+        "points.trajectory_id": "An id of this release alone; says nothing about any object.",
         "points.seq": "Position in the trajectory, from 1, in time order.",
         "points.at": "Begin of the interval." if areas else "Time of the sample.",
         "points.geom": point,

@@ -10,7 +10,7 @@ from freqdp_db.methods.registry import find_method
 _WIDTH = 80
 
 _COLUMNS = {
-    "trajectory_id": "fresh random id; says nothing about the object behind it",
+    "trajectory_id": "an id of this release alone; says nothing about any object",
     "seq": "position in the trajectory, from 1, in time order",
     "at": "time of the sample, in UTC",
     "at_us": "the exact time: microseconds since 1970-01-01 UTC (`at` has milliseconds only)",
