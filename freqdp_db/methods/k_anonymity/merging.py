@@ -23,6 +23,8 @@ _MOST = 1 << 62
 
 def merge_rows(a: Ids, b: Ids, size_a: int, size_b: int) -> Ids:
     """The row that covers rows a and b, of so many objects; of equally long ones the first is longer."""
+    # parts of larger arrays are laid out otherwise: the kernels would be compiled for each
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     longer, shorter, n, m = (a, b, size_a, size_b)
     if a.shape[1] < b.shape[1]:
         longer, shorter, n, m = b, a, size_b, size_a
