@@ -160,7 +160,7 @@ LONG_UNICODE = "ü" * 32
         ({"from": "src.srids"}, ("--geom", "'geom'", "more than one SRID")),
         ({"srid": "999999"}, ("--srid", "999999")),
         ({"srid": "4326"}, ("--srid", "4326", "projected")),
-        ({"geom": None, "x": "lon", "y": "lat", "srid": "4326"}, ("--srid", "4326", "--lon")),
+        ({"geom": None, "x": "lon", "y": "lat", "srid": "4326"}, ("--srid", "4326", "degrees")),
         ({"srid": "2263"}, ("--srid", "2263", "metres")),
         ({"srid": "3857"}, ("--srid", "3857", "metres")),
         ({"srid": "0"}, ("--srid", "0")),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from servers import SharedServer, cloned
-from world import city_template, freqdp, value, written
+from world import city_template, freqdp, query, value, written
 
 from freqdp_db.cli import main
 
@@ -115,6 +115,9 @@ def test_a_release_that_exposes_says_so_once(city: str, capsys: pytest.CaptureFi
 
     for kind, last in (("lg", True), ("cut", False)):
         assert (said("plan", "city", "--method", kind)[-1] == line) is last
+    # beside what another test unlinked, it would be refused
+    for (other,) in query(city, "SELECT name FROM freqdp_release.catalog WHERE kind = 'unlinked'"):
+        said("release", "withdraw", other)
     name = f"exposed{value(city, 'SELECT count(*) FROM freqdp.release')}"
     made = said("anonymize", "city", "--epsilon", "0.5", "--as", name)
     assert made[-1] == line and made.count(line) == 1

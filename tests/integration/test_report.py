@@ -255,7 +255,7 @@ def test_an_analyst_writes_the_public_report(reported: tuple[str, Path], tmp_pat
     mine, theirs = ((place).read_text() for place in (tmp_path / "r.html", folder / "public.html"))
     assert mine == theirs
     freqdp(analyst, "release", "report", "r", "--out", str(tmp_path / "no.html")).refused(
-        "permission denied"
+        "for curators"
     )
 
 
