@@ -132,12 +132,12 @@ def test_the_worst_attacker_is_named() -> None:
         "and direction: it learns 40.0% of a person's other samples on average, and more than half "
         "of 25.0% of the persons. Of what it claims, 90.0% is right."
     )
-    assert [panel.title for panel in shown.panels] == [
+    assert [title for title, _ in shown.panels] == [
         "Knows a few exact samples",
         "Follows the trace by speed and direction",
         "Compares places",
     ]
-    assert [panel.svg.count("bar worst") for panel in shown.panels] == [0, 1, 0]
+    assert [svg.count("bar worst") for _, svg in shown.panels] == [0, 1, 0]
     assert exposures({"la": 1.0}) is None
     nothing = exposures({**FOUND, "exposure": 0.0})
     assert nothing is not None and nothing.worst.startswith("None of these attackers")
