@@ -9,7 +9,7 @@ from typing import Any
 from freqdp_db.documents import Document, aside
 from freqdp_db.errors import NotFound
 from freqdp_db.methods import kinds
-from freqdp_db.methods.contract import KINDS, Kind
+from freqdp_db.methods.contract import Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
@@ -36,7 +36,8 @@ class Published(Document):
     def lines(self) -> list[str]:
         """In words."""
         table = format_relation(self.schema, self.name)
-        kind_of = {p.name: p.kind for p in find_method(self.method).parameters}
+        method = find_method(self.method)
+        kind_of = {p.name: p.kind for p in method.parameters}
         parameters = ", ".join(
             f"{name.replace('_', ' ')} {_with_unit(kind_of[name], value)}"
             for name, value in self.parameters.items()
@@ -45,7 +46,7 @@ class Published(Document):
             f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}, "
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
-            f"What it is: {KINDS[self.kind]}",
+            f"What it is: {method.for_analysts}",
             f"Guarantee: {self.guarantee['plain']}",
         ]
 
