@@ -69,7 +69,7 @@ def _table(url: str, samples: dict[int, list[Sample]]) -> None:
                 ],
             )
     with opened(url) as database, database.begin() as connection:
-        show_trips(connection, database, "r", "public", 32631, "A release.")
+        show_trips(connection, database, "r", 32631, "A release.")
 
 
 def test_trips_are_those_of_a_plain_loop(db: Database, database_url: str) -> None:
