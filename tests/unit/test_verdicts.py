@@ -172,3 +172,21 @@ def test_metrics_are_shown_in_the_order_people_read() -> None:
         ("What analysts keep", ["inf"]),
         (BESIDE, ["mi.nats", "exposure.x.1.half"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("flow", "answer", "tone"),
+    [
+        (0.299, "yes", "good"),
+        (0.2996, "for places and times, less for flows", "middling"),
+        (0.6, "for places and times, less for flows", "middling"),
+    ],
+)
+def test_flows_that_are_off_are_not_called_useful(flow: float, answer: str, tone: str) -> None:
+    found = verdicts({"density": 0.05, "flow": flow, "query_error": 0.0, "hotspot": 1.0})[1]
+    assert (found.answer, found.tone) == (answer, tone)
+
+
+def test_flows_do_not_mend_places() -> None:
+    found = verdicts({"density": 0.2, "flow": 0.9, "query_error": 0.0, "hotspot": 1.0})[1]
+    assert found.answer == "for coarse questions"

@@ -22,6 +22,8 @@ _USEFUL: _Scale = (
     (0.3, "for coarse questions", "middling"),
     (_ENDLESS, "hardly", "bad"),
 )
+_FLOWS_OFF = 0.3
+"""From this error of the largest flows on, places and times alone are kept well."""
 _RECOVERED: _Scale = (
     (0.2, "hardly", "good"),
     (0.6, "in part", "middling"),
@@ -130,6 +132,8 @@ def _apart(density: float) -> str:
 def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
     """Where released trajectories are not the objects': what is counted over all of them."""
     answer, tone = _judge(density, _USEFUL)
+    if tone == "good" and round(flow, 3) >= _FLOWS_OFF:
+        answer, tone = "for places and times, less for flows", "middling"
     return Verdict(
         question,
         answer,
