@@ -244,21 +244,16 @@ def _index_and_compare(
     """Compare what was written with what was replayed, while lines are written and indexes made."""
     number = release.release_id
     lines = start(table.write_lines, database, number)
-    indexes = staging.start_indexes(database, number, table.layout, start)
-
-    def finish() -> None:
-        with progress.stage("finish indexes"):
-            for index in indexes:
-                index.result()
-            staging.finish_indexes(database, number)
-
+    key, others = staging.start_indexes(database, number, table.layout, start)
+    if not table.in_order:
+        with progress.stage("index the key"):
+            key.result()
     staged = staged_relations(database, number, lines.result)
-    if table.in_order:
-        verified = compare_rows(database, replayed, staged, progress)
-        finish()
-    else:
-        finish()
-        verified = compare_rows(database, replayed, staged, progress)
+    verified = compare_rows(database, replayed, staged, progress)
+    with progress.stage("finish indexes"):
+        for index in (key, *others):
+            index.result()
+        staging.finish_indexes(database, number)
     return verified
 
 

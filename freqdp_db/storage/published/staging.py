@@ -123,25 +123,23 @@ def index_lines(connection: Connection, relation: sql.Identifier) -> None:
 
 def start_indexes(
     database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
-) -> list[Future[None]]:
-    """Index the samples: one statement a call of `start`, the longest first."""
+) -> tuple[Future[None], list[Future[None]]]:
+    """Index the samples, one statement a call of `start`; the index of the key, and the others."""
     relation = staged(database, release_id)[0]
-    indexed = ["USING gist (geom)", "(at)"]
+    others = ["(at)"]
     if layout is AREAS:
-        indexed += ["USING gist (area)", "USING gist (during)"]
-    statements = [
-        *(f"CREATE INDEX ON {{}} {columns}" for columns in indexed),
-        f"CREATE UNIQUE INDEX ON {{}} ({', '.join(KEY)})",
-    ]
+        others += ["USING gist (area)", "USING gist (during)"]
 
-    def index(statement: str) -> None:
+    def index(columns: str, kind: str = "INDEX") -> None:
         with database.begin() as connection:
             raw = driver(connection)
             # the GiST index takes longest and knows no workers: others leave it its processor
             raw.execute("SET LOCAL max_parallel_maintenance_workers = 0")
-            raw.execute(sql.SQL(statement).format(relation))
+            raw.execute(sql.SQL(f"CREATE {kind} ON {{}} {columns}").format(relation))
 
-    return [start(index, statement) for statement in statements]
+    longest = start(index, "USING gist (geom)")
+    key = start(index, f"({', '.join(KEY)})", "UNIQUE INDEX")
+    return key, [longest, *(start(index, columns) for columns in others)]
 
 
 def finish_indexes(database: Database, release_id: int) -> None:
