@@ -207,9 +207,9 @@ def copy_bytes(
     if pgconn.transaction_status == TransactionStatus.IDLE:
         connection.execute("SELECT 1")  # lets psycopg open its transaction
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
-    _start_copy(connection, statement.as_bytes(connection))
     stream = row_stream(connection)
     try:
+        _start_copy(connection, statement.as_bytes(connection))
         first, whole = True, False
         for rows in stream:
             if stream.ended:
@@ -226,7 +226,7 @@ def copy_bytes(
             if end > begin:
                 yield rows[begin:end]
     finally:
-        if not stream.ended:
+        if not stream.ended and pgconn.transaction_status == TransactionStatus.ACTIVE:
             connection.cancel_safe()
         failed = _read_to_the_end(pgconn)
         if failed is not None and stream.ended:
@@ -241,20 +241,15 @@ def _cut_off() -> psycopg.OperationalError:
 
 
 def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
-    """Send a COPY TO STDOUT and wait for its first rows.
+    """Send a COPY TO STDOUT and wait for its first rows; whoever calls ends it.
 
     The server may take long to them, and pgconn.exec_ would let no interrupt through.
     """
     pgconn = connection.pgconn
     pgconn.send_query(statement)
-    try:
-        send_all(pgconn)
-        while pgconn.is_busy():
-            take_more(pgconn)
-    except BaseException:
-        connection.cancel_safe()
-        _read_to_the_end(pgconn)
-        raise
+    send_all(pgconn)
+    while pgconn.is_busy():
+        take_more(pgconn)
     result = pgconn.get_result()
     if result is None:
         raise _cut_off()
