@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# the versions that the tests ran with, here as in the image
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint docker/constraints.txt
 
 .PHONY: demo test lint bench wheel docs clean
 
@@ -38,12 +40,12 @@ server:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv && $(PYTHON) -m venv --clear $(VENV); }
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(VENV)/.installed: pyproject.toml docker/constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e .
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(VENV)/.installed-dev: pyproject.toml docker/constraints.txt | $(VENV)/bin/python
+	$(INSTALL) -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
 clean:
