@@ -10,7 +10,7 @@ import typer
 import freqdp_db
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
-from freqdp_db.cli.request import Dataset, Signature, ThreadsOnly, released
+from freqdp_db.cli.request import Dataset, Engine, Signature, Workers, released
 
 if TYPE_CHECKING:
     from freqdp_db.interface.evaluation import Evaluated
@@ -38,7 +38,8 @@ def register(app: typer.Typer) -> None:
         roads: RoadsOption = None,
         map_: MapOption = None,
         seed: SeedOption = 1,
-        engine: ThreadsOnly = None,
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> None:
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
         found = freqdp_db.evaluate(
@@ -48,6 +49,7 @@ def register(app: typer.Typer) -> None:
             map=map_,
             seed=seed,
             engine=engine,
+            workers=workers,
             progress=session.progress(),
         )
 
@@ -114,7 +116,8 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("--out", help="Folder to write. Default: experiment_DATASET.")
         ] = None,
         force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
-        engine: ThreadsOnly = None,
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> None:
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         found = freqdp_db.experiment(
@@ -136,6 +139,7 @@ def register(app: typer.Typer) -> None:
             out=out,
             force=force,
             engine=engine,
+            workers=workers,
             progress=session.progress(),
         )
         session.answer(

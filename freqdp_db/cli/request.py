@@ -49,14 +49,6 @@ Engine = Annotated[
         show_default=False,
     ),
 ]
-ThreadsOnly = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="threads; what compares all trajectories with each other is refused on Dask.",
-        show_default=False,
-    ),
-]
 Workers = Annotated[
     int | None, whole_number("--workers", "Processes of --engine dask. Default: one for each core.")
 ]

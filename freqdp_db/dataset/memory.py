@@ -65,7 +65,7 @@ def _spread(
 
 def _read_part(first: int, last: int, reach: Reach, build_id: int, fingerprint: str) -> Part:
     """For a worker: its range of a build."""
-    row = _same_build(reach, build_id, fingerprint)
+    row = same_build(reach, build_id, fingerprint)
     with reach.database().begin(snapshot=True) as connection:
         own = load_trajectories(connection, reach.database(), row, (first, last))
     return Part(first, own, row.locations)
@@ -73,12 +73,12 @@ def _read_part(first: int, last: int, reach: Reach, build_id: int, fingerprint: 
 
 def _read_places(reach: Reach, build_id: int, fingerprint: str) -> Locations:
     """For a worker: the places of a build."""
-    row = _same_build(reach, build_id, fingerprint)
+    row = same_build(reach, build_id, fingerprint)
     with reach.database().begin(snapshot=True) as connection:
         return load_locations(connection, reach.database(), row)
 
 
-def _same_build(reach: Reach, build_id: int, fingerprint: str) -> BuildRow:
+def same_build(reach: Reach, build_id: int, fingerprint: str) -> BuildRow:
     """Refuse a worker that was pointed at another database than the command."""
     try:
         row = find_build(reach.database(), build_id)

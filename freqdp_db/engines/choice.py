@@ -28,19 +28,6 @@ class EngineChoice:
     address: str | None = None
     """Of a scheduler of the user's."""
 
-    @property
-    def spread(self) -> bool:
-        """Whether other processes do it."""
-        return self.workers > 0 or self.address is not None
-
-    def require_threads(self, what: str, why: str) -> None:
-        """Refuse what is not spread; nothing is done in one process that was meant for many."""
-        if self.spread:
-            raise BadInput(
-                f"{self.given} cannot do {what}: {why}",
-                remedy=f"use --engine threads, and no {VARIABLE}",
-            )
-
     @contextmanager
     def opened(self, database: str) -> Iterator[Cluster | None]:
         """The workers; None: threads. `database`: what workers of our own connect to."""

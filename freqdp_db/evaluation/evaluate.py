@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
-from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_release
+from freqdp_db.evaluation.dealing import deal_out
+from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_piece, pieces_of, with_headlines
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import released_relations, replay, require_published
+from freqdp_db.roads.network import Network
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.metrics import store_metrics
-from freqdp_db.storage.records.releases import ReleaseRow
+from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 DEFAULT_SEED = 1
+_RECOVERY = "recovery"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    release_id: int
+    seed: int
+    roads: RoadTable | None
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What the pieces of an evaluation are measured in."""
+
+    case: Case
+    network: Network | None
+    seed: int
 
 
 def evaluate(
@@ -32,17 +53,37 @@ def evaluate(
     With roads, the recovery attack as well.
     """
     require_published(release, "measured")
+    asked = _Asked(release.release_id, seed, roads)
+    pieces = [*([] if roads is None else [_RECOVERY]), *pieces_of(release.kind)]
     build = find_build(database, release.build_id)
-    # roads first: a wrong name is refused before the long work
-    network = None if roads is None else roads.network(database, build.srid, progress)
-    case = load_case(database, release, progress)
-    values = measure_release(case, release.kind, seed, progress)
-    if network is not None and len(case.pair.released) != len(case.pair.original):
+    found: dict[str, float] = {}
+    with progress.stage("metrics", len(pieces), "pieces") as stage:
+        for values in deal_out(database, build, _read, asked, _measure, pieces, progress):
+            found |= values
+            stage.advance(1)
+    if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
         progress.note("The recovery attack needs a trajectory for each object: it is left out.")
-    elif network is not None:
-        values |= recovery_attack(case.pair, network, progress)
+    values = with_headlines(found)
     store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
     return values
+
+
+def _read(database: Database, asked: _Asked, progress: Progress) -> _Read:
+    release = get_release(database, asked.release_id)
+    build = find_build(database, release.build_id)
+    # roads first: a wrong name is refused before the long work
+    roads = asked.roads
+    network = None if roads is None else roads.network(database, build.srid, progress)
+    return _Read(load_case(database, release, progress), network, asked.seed)
+
+
+def _measure(read: _Read, piece: str, progress: Progress) -> dict[str, float]:
+    if piece != _RECOVERY:
+        return measure_piece(read.case, piece, read.seed, progress)
+    pair = read.case.pair
+    if read.network is None or len(pair.released) != len(pair.original):
+        return {}
+    return recovery_attack(pair, read.network, progress)
 
 
 def check_seed(seed: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -60,27 +60,56 @@ def measure(
     `only`: those that have a meaning where released trajectories are not the objects'.
     """
     found: dict[str, float] = {}
-    with progress.stage("metrics", len(_MEASURES), "metrics") as stage:
-        for number, (name, metric) in enumerate(_MEASURES.items()):
-            if only is None or name in only:
-                with progress.stage(name):
-                    found |= metric(pair, np.random.default_rng([seed, number]))
-            stage.advance(1)
+    for number, (name, metric) in enumerate(_MEASURES.items()):
+        if only is None or name in only:
+            with progress.stage(name):
+                found |= metric(pair, np.random.default_rng([seed, number]))
     if only is None:
         found[LINKED] = max(found[name] for name in found if is_linking(name))
     return found
 
 
-def measure_release(case: Case, kind: str, seed: int, progress: Progress) -> dict[str, float]:
-    """Every metric that a release of this kind allows, measured against its originals."""
-    found = measure(case.pair, seed, progress, None if kind == "edited" else _FOR_EVERY_KIND)
-    found |= exposure.measure_exposure(case, seed, progress=progress)
+def pieces_of(kind: str) -> list[str]:
+    """What a release of this kind is measured by, in pieces that need nothing of each other.
+
+    Those that take longest come first.
+    """
+    of_pairs = [name for name in _MEASURES if kind == "edited" or name in _FOR_EVERY_KIND]
+    of_pairs.remove("plausibility")  # counted at the places of the release, in the last piece
+    return [*exposure.EXPOSURES, *of_pairs, "usefulness"]
+
+
+def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict[str, float]:
+    """One of `pieces_of` a kind."""
+    if piece in exposure.EXPOSURES:
+        return exposure.measure_exposure(case, seed, progress, [piece])
+    if piece in _MEASURES:
+        return measure(case.pair, seed, progress, [piece])
     as_released = replace(case.pair, released=case.release.trajectories)
-    found |= plausibility(as_released, case.release.places)
-    with progress.stage("usefulness"):
+    with progress.stage(piece):
         rng = np.random.default_rng([seed, len(_MEASURES)])
-        found |= usefulness(as_released, case.release.places, rng)
-    return found
+        return {
+            **plausibility(as_released, case.release.places),
+            **usefulness(as_released, case.release.places, rng),
+        }
+
+
+def with_headlines(found: Mapping[str, float]) -> dict[str, float]:
+    """All pieces together, with the largest of what attackers reach."""
+    linked = [found[name] for name in found if is_linking(name)]
+    return {
+        **found,
+        EXPOSED: exposure.worst_exposure(found),
+        **({LINKED: max(linked)} if linked else {}),
+    }
+
+
+def measure_release(case: Case, kind: str, seed: int) -> dict[str, float]:
+    """Every metric that a release of this kind allows, measured against its originals."""
+    found: dict[str, float] = {}
+    for piece in pieces_of(kind):
+        found |= measure_piece(case, piece, seed, Progress())
+    return with_headlines(found)
 
 
 def measure_published(pair: Pair, kind: str, seed: int) -> dict[str, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from freqdp_db.bench.search import GIST, bench_search, parse_names
@@ -24,6 +23,7 @@ from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.interface.connecting import Connection, Value, reached, working
+from freqdp_db.interface.engines import at_work
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
@@ -33,7 +33,6 @@ from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
 from freqdp_db.storage.schema.upgrade import reads_private
 
-_NOT_SPREAD = "its metrics compare all trajectories with each other, in one process"
 _SIGNATURE = 10
 _SEARCHED = 500
 """Queries that each way to search answers, for the paper's figure."""
@@ -85,18 +84,19 @@ def evaluate(
     map: Sequence[str] | None = None,
     seed: int = evaluating.DEFAULT_SEED,
     engine: str | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluated:
     """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes.
 
     roads: an edge table, for the recovery attack; map: which of its columns is which, such as
     `geom=the_geom`. seed: picks the samples, queries and resamples of the metrics.
-    engine: threads only; Dask is refused.
+    engine, workers: as for `anonymize`; each worker reads the whole release, and measures some of it.
     """
-    choose_engine(engine, None).require_threads("evaluate", _NOT_SPREAD)
+    chosen = choose_engine(engine, workers)
     evaluating.check_seed(seed)
     table, shown = some_roads(roads, map), working(progress)
-    with reached(connection) as database:
+    with reached(connection) as database, at_work(chosen, database, shown):
         row = find_release(database, release)
         values = evaluating.evaluate(database, row, shown, seed, table)
     public = sorted(PUBLISHABLE & values.keys())
@@ -123,6 +123,7 @@ def experiment(
     out: Path | str | None = None,
     force: bool = False,
     engine: str | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
     """Measure methods side by side: a table and two figures. Publishes and spends nothing.
@@ -134,9 +135,9 @@ def experiment(
     methods itself, takes epsilons for its figure, and the largest of objects for its table. poi,
     category: points of interest, for its klt.
     out: the folder to write; None: experiment_DATASET. force: overwrite existing files.
-    engine: threads only; Dask is refused.
+    engine, workers: as for `anonymize`; each worker reads the whole build, and does some of the runs.
     """
-    choose_engine(engine, None).require_threads("experiment", _NOT_SPREAD)
+    chosen = choose_engine(engine, workers)
     table, folder, shown = (
         some_roads(roads, map),
         None if out is None else Path(out),
@@ -145,8 +146,8 @@ def experiment(
     if paper:
         _require_papers_own(method, time_step, signature)
         asked = PaperWishes(objects, epsilon, seeds, poi, category, table, folder, force)
-        with reached(connection) as database:
-            written = paper_on(database, dataset, asked, shown, partial(_search_times, database))
+        with reached(connection) as database, at_work(chosen, database, shown):
+            written = paper_on(database, dataset, asked, shown, _search_times)
     else:
         if poi is not None or category is not None:
             raise BadInput(
@@ -165,7 +166,7 @@ def experiment(
             trips=trips,
             each_trip=each_trip,
         )
-        with reached(connection) as database:
+        with reached(connection) as database, at_work(chosen, database, shown):
             written = experiment_on(database, dataset, wishes, shown)
     return Experiment(
         dataset, written.files, written.runs, shown.seconds, markdown=written.markdown

@@ -34,6 +34,10 @@ _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17
 _ROUNDING = 1e-9
 """In the unit of the source's SRID: more than transforming there and back is off by."""
+_WIDE_M = 100_000.0
+"""From here on the sides of a box are no simple curves."""
+_MESH = 9
+"""Points along each side of such a box; one is its middle."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,32 @@ def _areas_in_source(build: Build, areas: Areas) -> Areas:
         ends = np.stack([begin, middle, end])
         found.append(ends.max(axis=0) + beyond if number % 2 else ends.min(axis=0) - beyond)
     west, east, south, north = found
+    sides_m = np.maximum(areas.x_max - areas.x_min, areas.y_max - areas.y_min)
+    for n in np.flatnonzero(sides_m > _WIDE_M):
+        box = (areas.x_min[n], areas.y_min[n], areas.x_max[n], areas.y_max[n])
+        west[n], south[n], east[n], north[n] = _wide_in_source(build, *map(float, box))
     return Areas(west, south, east, north, areas.until)
+
+
+def _wide_in_source(
+    build: Build, west: float, south: float, east: float, north: float
+) -> tuple[float, float, float, float]:
+    """A box round all that a wide box holds: far from its middle no projection is nearly straight.
+
+    It may not even lead back to where a place came from, so places are taken as the source has them.
+    """
+    places = build.locations
+    inside = (places.x >= west) & (places.x <= east) & (places.y >= south) & (places.y <= north)
+    x, y = np.meshgrid(np.linspace(west, east, _MESH), np.linspace(south, north, _MESH))
+    found = []
+    meshes = to_source(build, x.ravel(), y.ravel())
+    for mesh, own in zip(meshes, places.in_source(), strict=True):
+        known = np.where(np.isfinite(mesh), mesh, np.nan).reshape(x.shape)
+        steps = [np.abs(np.diff(known, axis=axis)).ravel() for axis in (0, 1)]
+        beyond = np.nanmax(np.concatenate([*steps, [0.0]]))
+        held = np.concatenate([own[inside], [np.nanmin(known) - beyond, np.nanmax(known) + beyond]])
+        found.append((float(held.min()), float(held.max())))
+    return found[0][0], found[1][0], found[0][1], found[1][1]
 
 
 def comments(

@@ -45,11 +45,14 @@ _NAMED: LiteralString = """
     JOIN original AS o ON o.position = r.first
     GROUP BY g.root
 """
+_AREAS: LiteralString = """
+    CREATE TEMP TABLE area AS SELECT trajectory_id, during, area FROM {table}
+"""
 # of every sample of a released group: whether an area of the group holds it at its time
 _HELD: LiteralString = """
     CREATE TEMP TABLE held AS
     SELECT o.position, n.released_id, n.objects, EXISTS (
-        SELECT FROM {table} AS t
+        SELECT FROM pg_temp.area AS t
         WHERE t.trajectory_id = n.released_id AND t.during @> o.at AND ST_Covers(t.area, o.geom)
     ) AS inside
     FROM run AS r JOIN grouped AS g ON g.run = r.number JOIN named AS n USING (root)
@@ -175,8 +178,12 @@ def _groups(session: _Session) -> Promise:
     session.table("merge", ["made", "one", "other"], zip(made, one, other, strict=True))
     session.run("CREATE INDEX ON pg_temp.merge (one)")
     session.run("CREATE INDEX ON pg_temp.merge (other)")
-    for statement in (_GROUPS, _NAMED):
+    for statement in (_GROUPS, _NAMED, _AREAS):
         session.run(statement)
+    # those of one trajectory are few; an index of places would find those of all
+    session.run("CREATE INDEX ON pg_temp.area (trajectory_id)")
+    for name in ("grouped", "named", "area"):
+        session.connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier("pg_temp", name)))
     session.run(_HELD, k=k)
     found.counted = {
         "released trajectories": session.number(

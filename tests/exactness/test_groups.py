@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import pytest
 from brute_groups import Promise, check_promise
-from library import build_city, load_city, opened, release
+from library import build_city, build_points, load_city, opened, release
 from servers import SharedServer, cloned
 from world import freqdp, query
 
@@ -74,6 +74,22 @@ def test_kept(url: str, name: str) -> None:
     if name == "week":
         assert found.counted["samples inside"] == found.counted["samples"]
     freqdp(url, "release", "verify", name).succeeded()
+
+
+def test_kept_where_positions_are_wrong(database: Database, url: str) -> None:
+    """Receivers send positions on other continents: areas are then wider than projections are true."""
+    query(
+        url,
+        "CREATE TABLE demo.lost AS SELECT object_id AS object, at, CASE WHEN n % 97 > 2 THEN geom ELSE "
+        "ST_SetSRID(ST_MakePoint(n % 7 * 20, n % 5 * 12), 4326) END AS geom FROM (SELECT *, "
+        "row_number() OVER (ORDER BY object_id, at) AS n FROM demo.city) AS s",
+    )
+    build_points(database, "lost", "demo.lost", "grid:100")
+    release(database, "lost", "lost_week", method="glove", k=3)
+    found = promise(url, "lost_week")
+    assert not any(found.wrong.values()), "\n".join(found.lines())
+    assert found.counted["samples inside"] == found.counted["samples"]
+    freqdp(url, "release", "verify", "lost_week").succeeded()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -26,6 +27,9 @@ from freqdp_db.engines.choice import choose_engine
 from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
 from freqdp_db.engines.held import use_workers
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
+from freqdp_db.evaluation.dealing import deal_out
+from freqdp_db.evaluation.evaluate import evaluate
+from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
 from freqdp_db.interface.engines import at_work
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.pipeline import anonymize
@@ -33,6 +37,7 @@ from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published import staged_parts
 from freqdp_db.storage.published.staging import drop_staging
+from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import ReleaseRow
 
@@ -368,8 +373,8 @@ def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
         (("anonymize", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
         (("plan", "city", "--engine", "dask", "--workers", "0"), "--workers 0 is not between"),
         (("plan", "city", "--engine", "tls://h:1", "--workers", "1"), "is for --engine dask"),
-        (("evaluate", "gl_dask", "--engine", "dask"), "cannot do evaluate"),
-        (("experiment", "city", "--engine", "dask"), "cannot do experiment"),
+        (("evaluate", "gl_dask", "--workers", "2"), "--workers 2 is for --engine dask"),
+        (("experiment", "city", "--engine", "spark"), "--engine spark is not an engine"),
     ],
 )
 def test_refused(city: str, arguments: tuple[str, ...], words: str) -> None:
@@ -382,6 +387,53 @@ def test_methods_that_are_not_spread(city: str, cluster: Cluster, method: str) -
     with pytest.raises(BadInput, match=f"cannot run method {re.escape(method)}: it looks at all"):
         _release(city, "never", cluster, method=method, seed=None)
     assert value(city, "SELECT count(*) FROM freqdp.release") == before
+
+
+@pytest.mark.parametrize("method", ["pure-l", "lg+swap"])
+def test_the_same_metrics(city: str, cluster: Cluster, method: str) -> None:
+    """Also of releases whose methods are not spread; and a worker that dies is replaced."""
+    release = _release(city, f"measured_{method[-4:].strip('-')}", None, method=method)
+    found = []
+    for workers in (None, cluster):
+        with opened(city) as database, use_workers(workers):
+            found.append(evaluate(database, release, Progress()))
+    assert found[0] == found[1] and len(found[0]) > 100
+
+
+def _made_by(database: Database, asked: None, progress: Progress) -> int:
+    return os.getpid()
+
+
+def _who(maker: int, piece: int, progress: Progress) -> tuple[int, int]:
+    time.sleep(0.3)
+    assert maker == os.getpid(), "what was made stays where it was made"
+    return maker, piece
+
+
+def test_pieces_are_dealt_out_to_all(city: str, cluster: Cluster) -> None:
+    with opened(city) as database, use_workers(cluster):
+        build = find_build(database, find_dataset(database, "city").require_build())
+        found = list(deal_out(database, build, _made_by, None, _who, range(12), Progress()))
+    assert [piece for _, piece in found] == list(range(12))
+    assert len({maker for maker, _ in found}) == cluster.count
+
+
+@pytest.mark.parametrize("methods", [["pure-g", "rsc:500"], ["dpt"]])
+def test_the_same_experiment(
+    city: str, cluster: Cluster, tmp_path: Path, methods: list[str]
+) -> None:
+    facts = ("--region", "4,50,5,51", "--period", "2024-03-03/2024-03-12")
+    freqdp(city, "dataset", "set", "city", *facts).succeeded()
+    found = []
+    for name, workers in (("threads", None), ("dask", cluster)):
+        wishes = ExperimentWishes(
+            methods, None, [20, 40], 2, 10, None, None, tmp_path / name, False, "dpt" in methods
+        )
+        with opened(city) as database, use_workers(workers):
+            experiment_on(database, "city", wishes, Progress())
+        runs = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["runs"]
+        found.append([{**run, "seconds": 0.0} for run in runs])
+    assert found[0] == found[1] and len(found[0]) >= 6
 
 
 def test_no_password_reaches_the_scheduler(cluster: Cluster, city: str) -> None:
@@ -400,13 +452,13 @@ def test_values_do_not_show_themselves() -> None:
 
 def test_what_is_chosen() -> None:
     none: dict[str, str] = {}
-    assert not choose_engine(None, None, none).spread
+    assert choose_engine(None, None, none).workers == 0
     assert choose_engine("dask", 3, none).workers == 3
     assert choose_engine("dask://[::1]:8786", None, none).address == "tcp://[::1]:8786"
     assert choose_engine("tls://dask.local:8786", None, none).address == "tls://dask.local:8786"
     for engine, given in product([None, "threads"], ["dask", "threads"]):
         wanted = (engine or given) == "dask"
-        assert choose_engine(engine, None, {"FREQDP_ENGINE": given}).spread is wanted
+        assert (choose_engine(engine, None, {"FREQDP_ENGINE": given}).workers > 0) is wanted
 
 
 _PARTS = ("sample", "location", "trajectory", "segment", "grid_cell")

@@ -30,7 +30,7 @@ from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import growing_places, insert_globally, insert_locally
 from freqdp_db.engines.ranges import cut, map_ranges, use
 from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
+from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure, measure_membership
 from freqdp_db.evaluation.metrics import measure
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.frequency.counts import count_frequencies
@@ -241,7 +241,8 @@ def _exposures() -> list[dict[str, float]]:
     for boxes in (None, areas):
         release = replace(state, areas=boxes)
         controls = build.trajectories.where(np.arange(build.trajectories.samples) % 2 > 0)
-        found.append(measure_exposure(Case.of(build, release, None), 1, controls))
+        case = Case.of(build, release, None)
+        found.append(measure_exposure(case, 1) | measure_membership(case, 1, controls))
     return found
 
 

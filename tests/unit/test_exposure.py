@@ -28,7 +28,11 @@ from freqdp_db.evaluation.attacks.exposure.likeness import (
     pick_by_clock,
     pick_by_cosine,
 )
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure, measure_exposure
+from freqdp_db.evaluation.attacks.exposure.measuring import (
+    is_exposure,
+    measure_exposure,
+    measure_membership,
+)
 from freqdp_db.evaluation.attacks.exposure.membership import area_under_curve, found_at, membership
 from freqdp_db.evaluation.attacks.exposure.relinking import relink
 from freqdp_db.evaluation.attacks.exposure.sightings import (
@@ -444,7 +448,8 @@ def test_membership_has_power(city: tuple[Trajectories, Locations]) -> None:
     second = Trajectories(
         side.offsets[20:] - half, side.location[half:], side.at[half:], side.start[20:]
     )
-    found = measure_exposure(Case(first, places, ReleaseSeen(first, places)), 1, controls=second)
+    case = Case(first, places, ReleaseSeen(first, places))
+    found = measure_exposure(case, 1) | measure_membership(case, 1, second)
     assert found["membership.auc"] > 0.95 and found["membership.tpr1"] > 0.95
     assert found["exposure.x.4.control"] < 0.1 < found["exposure.x.4"]
     assert found["exposure.x.4.half.control"] < 0.1 < found["exposure.x.4.half"]

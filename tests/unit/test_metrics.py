@@ -358,7 +358,7 @@ def test_what_is_made_up_is_as_fast_as_it_is_released() -> None:
     original = trajectories([(0, 0), (1, 60)], [(1, 0), (0, 60)])
     slow = trajectories([(place, place) for place in range(21)])
     case = Case(original, towns, ReleaseSeen(slow, road))
-    found = measure_release(case, "synthetic", 1, Progress())
+    found = measure_release(case, "synthetic", 1)
     assert found["plausibility.fast"] == 0.0
     assert found["plausibility.length_km"] == pytest.approx(10.0)
     # 30 km/h all the way; over the two towns it is one jump of 10 km in a minute

@@ -6,21 +6,21 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import freqdp_db
-from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
-from freqdp_db.evaluation.experiment.on_trips import run_on_trips
+from freqdp_db.evaluation.experiment.on_trips import OnTrips, pieces_on_trips
 from freqdp_db.evaluation.experiment.runs import (
     Design,
+    OnObjects,
     Run,
     Variant,
     check_sizes,
-    run_experiment,
     seeds_of,
 )
 from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
@@ -35,9 +35,6 @@ from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
-
-if TYPE_CHECKING:
-    from freqdp_db.methods.synthesis.public import Period, Region
 
 RESULT_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 _MOST_SEEDS = 1_000
@@ -97,6 +94,32 @@ class WrittenTables:
     runs: int
 
 
+@dataclass(frozen=True)
+class _Asked:
+    dataset: str
+    build_id: int
+    wishes: ExperimentWishes
+
+
+def _made(database: Database, asked: _Asked, progress: Progress) -> OnObjects | OnTrips:
+    """What the runs need, read from the database."""
+    wishes, dataset = asked.wishes, find_dataset(database, asked.dataset)
+    build, roads = find_build(database, asked.build_id), wishes.roads
+    network = None if roads is None else roads.network(database, build.srid, progress)
+    loaded = load_build(database, build.build_id, progress)
+    prepared = preparing(database, dataset, build, loaded)
+    design = wishes.design(build.trajectories)
+    if wishes.trips:
+        region, period = _require_facts(dataset)
+        known = facts_of(loaded)(LonLatArea().from_text(region), TimeStretch().from_text(period))
+        return OnTrips(loaded, known, design, prepared)
+    return OnObjects(loaded, network, design, prepared)
+
+
+def _run(made: OnObjects | OnTrips, piece: Any, progress: Progress) -> list[Run]:
+    return made.run(piece, progress)
+
+
 def experiment_on(
     database: Database, name: str, wishes: ExperimentWishes, progress: Progress
 ) -> WrittenTables:
@@ -104,20 +127,21 @@ def experiment_on(
     dataset = find_dataset(database, name)
     build = find_build(database, dataset.require_build())
     wishes.require_possible()
+    if wishes.trips:
+        _require_facts(dataset)
     design = wishes.design(build.trajectories)
     check_sizes(design.sizes, build.trajectories)
     list(design.requests())  # refuses a bad value before anything runs
     files = files_in(
         wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
     )
-    network = None if wishes.roads is None else wishes.roads.network(database, build.srid, progress)
-    loaded = load_build(database, build.build_id, progress)
-    prepared = preparing(database, dataset, build, loaded)
-    if wishes.trips:
-        facts = _facts(dataset, loaded)
-        runs = run_on_trips(loaded, design, facts, progress, prepared)
-    else:
-        runs = run_experiment(loaded, network, design, progress, prepared)
+    pieces: Sequence[Any] = pieces_on_trips(design) if wishes.trips else design.pieces
+    runs: list[Run] = []
+    asked = _Asked(name, build.build_id, wishes)
+    with progress.stage("experiment", len(pieces), "runs") as stage:
+        for found in deal_out(database, build, _made, asked, _run, pieces, progress):
+            runs += found
+            stage.advance(1)
     about = about_run(name, build, design.seeds, signature=design.signature)
     files[0].parent.mkdir(parents=True, exist_ok=True)
     markdown = as_markdown(runs, about)
@@ -137,16 +161,14 @@ def about_run(name: str, build: BuildRow, seeds: Sequence[int], **asked: int) ->
     }
 
 
-def _facts(dataset: DatasetRow, build: Build) -> tuple[Region, Period]:
+def _require_facts(dataset: DatasetRow) -> tuple[str, str]:
     """What is public of the dataset: trips are cut by it."""
     if dataset.region is None or dataset.period is None:
         raise BadInput(
             f"--trips: the region and the period of {dataset.name} are not known",
             remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... --period ...",
         )
-    return facts_of(build)(
-        LonLatArea().from_text(dataset.region), TimeStretch().from_text(dataset.period)
-    )
+    return dataset.region, dataset.period
 
 
 def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:

@@ -7,8 +7,8 @@ no method can be asked for less than what chance does.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,44 +29,78 @@ RESAMPLED = "resampled"
 MOST_COMPARED = 20_000
 """Of each side at most so many trips are compared, drawn at random; synthetic methods make as many
 as are compared with: divergences depend on how many."""
+TripPiece: TypeAlias = tuple[int, int, int | None]
+"""A size, and the seed of a resample of it or which run of the design."""
 _SQUARES = 7
 """Which squares the queries are, in all experiments."""
 
 
-def run_on_trips(
-    build: Build,
-    design: Design,
-    facts: tuple[Region, Period],
-    progress: Progress,
-    prepared: Prepared,
-) -> list[Run]:
-    """The whole design, measured by the seven numbers on trips; rows in its order."""
-    region, _ = facts
-    box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
-    found: list[Run] = []
-    with progress.stage("experiment", design.runs, "runs") as stage:
-        for size in sorted(design.sizes):
-            side = replace(build, trajectories=some_objects(build.trajectories, size))
-            if design.each_trip:
-                trips, places = as_trips(side.trajectories, side.locations, facts)
-                side = replace(side, trajectories=trips, locations=places)
-            count = len(side.trajectories)
-            compared = _compared(side.trajectories, side.locations, facts, 0)
+@dataclass(frozen=True)
+class _Side:
+    """What runs of one size are compared with."""
+
+    build: Build
+    reference: Reference
+    compared: int
+    """How many trips."""
+
+
+@dataclass
+class OnTrips:
+    """Runs by the seven numbers on trips."""
+
+    build: Build
+    facts: tuple[Region, Period]
+    design: Design
+    prepared: Prepared
+    _sides: dict[int, _Side] = field(default_factory=dict)
+
+    def run(self, piece: TripPiece, progress: Progress) -> list[Run]:
+        size, seed, number = piece
+        side = self._side(size)
+        if number is None:
+            return [self._resampled(side, seed)]
+        asked = list(replace(self.design, size=side.compared).requests())[number]
+        request, world = self.prepared(asked.request)
+        state, seconds = run_trial(request, replace(world, build=side.build), asked.seed)
+        trips = _compared(state.trajectories, state.places, self.facts, asked.seed)
+        values = side.reference.compared_with(*trips)
+        return [asked.measured(values, len(side.build.trajectories), None, seconds)]
+
+    def _resampled(self, side: _Side, seed: int) -> Run:
+        original, count = side.build.trajectories, len(side.build.trajectories)
+        rng = np.random.default_rng([seed, count])
+        again = original.take(np.sort(rng.integers(0, count, count)))
+        trips = _compared(again, side.build.locations, self.facts, seed)
+        values = side.reference.compared_with(*trips)
+        return Run(RESAMPLED, None, count, seed, None, 0.0, values)
+
+    def _side(self, size: int) -> _Side:
+        """One size is kept at a time."""
+        if size not in self._sides:
+            build = replace(self.build, trajectories=some_objects(self.build.trajectories, size))
+            if self.design.each_trip:
+                trips, places = as_trips(build.trajectories, build.locations, self.facts)
+                build = replace(build, trajectories=trips, locations=places)
+            region, _ = self.facts
+            box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
+            compared = _compared(build.trajectories, build.locations, self.facts, 0)
             reference = Reference.of(box, *compared, _SQUARES)
-            for seed in design.seeds:
-                rng = np.random.default_rng([seed, count])
-                again = side.trajectories.take(np.sort(rng.integers(0, count, count)))
-                values = reference.compared_with(*_compared(again, side.locations, facts, seed))
-                found.append(Run(RESAMPLED, None, count, seed, None, 0.0, values))
-            for variant, epsilon, seed, asked in replace(design, size=len(compared[0])).requests():
-                request, world = prepared(asked)
-                state, seconds = run_trial(request, replace(world, build=side), seed)
-                values = reference.compared_with(
-                    *_compared(state.trajectories, state.places, facts, seed)
-                )
-                found.append(Run(variant.label, epsilon, count, seed, None, seconds, values))
-                stage.advance(1)
-    return found
+            self._sides = {size: _Side(build, reference, len(compared[0]))}
+        return self._sides[size]
+
+
+def pieces_on_trips(design: Design) -> list[TripPiece]:
+    """For each size the resamples, then every run of the design."""
+    runs = sum(1 for _ in design.requests())
+    return [
+        piece
+        for size in sorted(design.sizes)
+        for piece in (
+            *((size, seed, None) for seed in design.seeds),
+            *((size, 0, number) for number in range(runs)),
+        )
+    ]
 
 
 def as_trips(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 
 import numpy as np
 
@@ -17,14 +18,14 @@ from freqdp_db.evaluation.experiment.aligned import aligned, is_nobodys, paper_m
 from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, FIGURE, ROWS, PaperRow
 from freqdp_db.evaluation.experiment.runs import Run, some_objects
 from freqdp_db.evaluation.trials import Prepared, refusal, require_possible, run_trial
-from freqdp_db.methods.contract import World
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.network import Network
+from freqdp_db.storage.connection.engine import Database
 
 FIGURE_EPSILONS = ("0.1", "1", "10")
-Searches = Callable[[Trajectories, Locations], dict[str, float]]
+Searches = Callable[[Database, Trajectories, Locations], dict[str, float]]
 """Microseconds that each way to search takes for a query of the global step."""
 
 
@@ -86,66 +87,60 @@ class PaperResult:
     times: list[StepTimes] = field(default_factory=list)
 
 
-def run_paper(
-    build: Build,
-    network: Network,
-    design: PaperDesign,
-    progress: Progress,
-    prepared: Prepared,
-    searches: Searches,
-) -> PaperResult:
-    """The table and what the figures show; nothing is published and nothing spent."""
-    size = max(design.sizes)
-    world = replace(build, trajectories=some_objects(build.trajectories, size))
-    truth = Truth.of(network, world.trajectories, world.locations, progress)
-    result = PaperResult([])
-    asked = design.asked()
-    with progress.stage("paper", len(asked) + len(design.sizes), "runs") as stage:
-        for row, epsilon, seed in asked:
-            if row.title not in result.left_out:
-                try:
-                    request = design.request(row, epsilon, seed)
-                    require_possible(request, world.trajectories)
-                    request, inputs = prepared(request)
-                except BadInput as error:
-                    result.left_out[row.title] = refusal(error)
-                else:
-                    values, seconds = _measured(world, truth, request, inputs, seed)
-                    shown = epsilon if request.method.unit else None
-                    result.runs.append(Run(row.title, shown, size, seed, None, seconds, values))
-            stage.advance(1)
-        for count in sorted(design.sizes):
-            result.times.append(_timed(build, count, design, prepared, searches))
-            stage.advance(1)
-    return result
+@dataclass
+class PaperRuns:
+    """The runs of the table and of the figures; nothing is published and nothing spent."""
 
+    database: Database
+    build: Build
+    network: Network
+    design: PaperDesign
+    prepared: Prepared
+    searches: Searches
 
-def _measured(
-    build: Build, truth: Truth, request: Request, world: World, seed: int
-) -> tuple[dict[str, float], float]:
-    state, seconds = run_trial(request, world, seed, build.trajectories)
-    case = Case.of(build, state, None)
-    pair = aligned(case, state)
-    values = paper_metrics(case, state, pair, seed)
-    if not is_nobodys(state):
-        values |= truth.recovered(pair, Progress())
-    return {name: values[name] for name in COLUMNS.values() if name in values}, seconds
+    @cached_property
+    def _original(self) -> Build:
+        """The objects of the table."""
+        size = max(self.design.sizes)
+        return replace(self.build, trajectories=some_objects(self.build.trajectories, size))
 
+    @cached_property
+    def _truth(self) -> Truth:
+        build = self._original
+        return Truth.of(self.network, build.trajectories, build.locations, Progress())
 
-def _timed(
-    build: Build, count: int, design: PaperDesign, prepared: Prepared, searches: Searches
-) -> StepTimes:
-    """GL by step, in memory, and the searches of its global step."""
-    row = next(row for row in ROWS if row.title == "GL")
-    original = some_objects(build.trajectories, count)
-    request, world = prepared(design.request(row, EPSILON, design.seeds[0]))
-    shown = Progress()
-    run_trial(request, world, design.seeds[0], original, shown)
-    steps = {
-        name: sum(shown.seconds.get(f"{name} {part}", 0.0) for part in ("draw", "work"))
-        for name in (step.name for step in request.method.steps)
-    }
-    return StepTimes(count, steps, searches(original, build.locations))
+    def run(self, row: PaperRow, epsilon: str, seed: int) -> Run | str:
+        """A run of the table or of the figure of epsilon; text: why it cannot be run."""
+        original = self._original
+        try:
+            request = self.design.request(row, epsilon, seed)
+            require_possible(request, original.trajectories)
+            request, world = self.prepared(request)
+        except BadInput as error:
+            return refusal(error)
+        state, seconds = run_trial(request, world, seed, original.trajectories)
+        case = Case.of(original, state, None)
+        pair = aligned(case, state)
+        found = paper_metrics(case, state, pair, seed)
+        if not is_nobodys(state):
+            found |= self._truth.recovered(pair, Progress())
+        values = {name: found[name] for name in COLUMNS.values() if name in found}
+        shown = epsilon if request.method.unit else None
+        return Run(row.title, shown, len(original.trajectories), seed, None, seconds, values)
+
+    def time(self, count: int) -> StepTimes:
+        """GL by step, in memory, and the searches of its global step."""
+        row = next(row for row in ROWS if row.title == "GL")
+        original = some_objects(self.build.trajectories, count)
+        request, world = self.prepared(self.design.request(row, EPSILON, self.design.seeds[0]))
+        shown = Progress()
+        run_trial(request, world, self.design.seeds[0], original, shown)
+        steps = {
+            name: sum(shown.seconds.get(f"{name} {part}", 0.0) for part in ("draw", "work"))
+            for name in (step.name for step in request.method.steps)
+        }
+        searched = self.searches(self.database, original, self.build.locations)
+        return StepTimes(count, steps, searched)
 
 
 def mean_of(runs: Sequence[Run], title: str, epsilon: str, metric: str) -> float | None:

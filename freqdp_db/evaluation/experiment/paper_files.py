@@ -6,29 +6,31 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.experiment.design import RESULT_FILES, WrittenTables, about_run
 from freqdp_db.evaluation.experiment.figures import draw_efficiency, draw_paper_epsilon
 from freqdp_db.evaluation.experiment.paper import (
     FIGURE_EPSILONS,
     PaperDesign,
     PaperResult,
+    PaperRuns,
     Searches,
+    StepTimes,
     mean_of,
-    run_paper,
 )
-from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, OBJECTS, ROWS
-from freqdp_db.evaluation.experiment.runs import check_sizes, seeds_of
+from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, OBJECTS, ROWS, PaperRow
+from freqdp_db.evaluation.experiment.runs import Run, check_sizes, seeds_of
 from freqdp_db.evaluation.experiment.tables import as_csv
 from freqdp_db.evaluation.pages import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.progress import Progress
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import find_build
+from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import find_dataset
 
 _MOST_SEEDS = 100
@@ -74,12 +76,56 @@ class PaperWishes:
         return design
 
 
+_Piece: TypeAlias = tuple[PaperRow, str, int] | int
+"""A run, or a number of objects to take times for."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    dataset: str
+    build_id: int
+    wishes: PaperWishes
+    searches: Searches
+
+
+def _made(database: Database, asked: _Asked, progress: Progress) -> PaperRuns:
+    """What the runs need, read from the database."""
+    wishes, build = asked.wishes, find_build(database, asked.build_id)
+    assert wishes.roads is not None
+    network = wishes.roads.network(database, build.srid, progress)
+    loaded = load_build(database, build.build_id, progress)
+    prepared = preparing(database, find_dataset(database, asked.dataset), build, loaded)
+    design = wishes.design(build.trajectories)
+    return PaperRuns(database, loaded, network, design, prepared, asked.searches)
+
+
+def _run(runs: PaperRuns, piece: _Piece, _: Progress) -> Run | StepTimes | str:
+    return runs.time(piece) if isinstance(piece, int) else runs.run(*piece)
+
+
+def _result(
+    database: Database, build: BuildRow, asked: _Asked, design: PaperDesign, progress: Progress
+) -> PaperResult:
+    result = PaperResult([])
+    pieces: list[_Piece] = [*design.asked(), *sorted(design.sizes)]
+    with progress.stage("paper", len(pieces), "runs") as stage:
+        dealt = deal_out(database, build, _made, asked, _run, pieces, progress)
+        for piece, found in zip(pieces, dealt, strict=True):
+            if isinstance(found, Run):
+                result.runs.append(found)
+            elif isinstance(found, StepTimes):
+                result.times.append(found)
+            elif not isinstance(piece, int):
+                result.left_out[piece[0].title] = found
+            stage.advance(1)
+    return result
+
+
 def paper_on(
     database: Database, name: str, wishes: PaperWishes, progress: Progress, searches: Searches
 ) -> WrittenTables:
     """Run the paper's comparison on the current build of a dataset and write its files."""
-    dataset = find_dataset(database, name)
-    build = find_build(database, dataset.require_build())
+    build = find_build(database, find_dataset(database, name).require_build())
     design = wishes.design(build.trajectories)
     if wishes.roads is None:
         raise BadInput(
@@ -89,10 +135,9 @@ def paper_on(
     files = files_in(
         wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
     )
-    network = wishes.roads.network(database, build.srid, progress)
-    loaded = load_build(database, build.build_id, progress)
-    prepared = preparing(database, dataset, build, loaded)
-    result = run_paper(loaded, network, design, progress, prepared, searches)
+    result = _result(
+        database, build, _Asked(name, build.build_id, wishes, searches), design, progress
+    )
     about = about_run(name, build, design.seeds, objects=max(design.sizes))
     files[0].parent.mkdir(parents=True, exist_ok=True)
     markdown = paper_markdown(result, about)

@@ -6,7 +6,7 @@ What comes out are metrics of the original data, for the curator.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.metrics import measure_release
 from freqdp_db.evaluation.trials import Prepared, run_trial
+from freqdp_db.methods.contract import State
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
@@ -67,6 +68,22 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A run of a design."""
+
+    label: str
+    epsilon: str | None
+    seed: int
+    request: Request
+
+    def measured(
+        self, values: dict[str, float], objects: int, step_us: int | None, seconds: float
+    ) -> Run:
+        step_s = None if step_us is None else step_us / 1e6
+        return Run(self.label, self.epsilon, objects, self.seed, step_s, seconds, values)
+
+
+@dataclass(frozen=True)
 class Design:
     """What to run."""
 
@@ -81,18 +98,19 @@ class Design:
     size: int | None = None
     """How many trips synthetic methods make."""
 
-    def requests(self) -> Iterator[tuple[Variant, str | None, int, Request]]:
+    def requests(self) -> Iterator[Asked]:
         """Every run of one size; methods without noise need no epsilon and one seed."""
         for variant in self.variants:
             epsilons: Sequence[str | None] = self.epsilons if variant.draws_noise else [None]
             for epsilon in epsilons:
                 for seed in self.seeds if variant.draws_noise else self.seeds[:1]:
-                    asked = variant.request(epsilon, self.signature, seed, self.size)
-                    yield variant, epsilon, seed, asked
+                    request = variant.request(epsilon, self.signature, seed, self.size)
+                    yield Asked(variant.label, epsilon, seed, request)
 
     @property
-    def runs(self) -> int:
-        return len(self.sizes) * sum(1 for _ in self.requests())
+    def pieces(self) -> list[tuple[int, Asked]]:
+        """All runs, smaller sizes first."""
+        return [(size, asked) for size in sorted(self.sizes) for asked in self.requests()]
 
 
 @dataclass(frozen=True)
@@ -109,35 +127,48 @@ class Run:
     values: dict[str, float]
 
 
-def run_experiment(
-    build: Build, network: Network | None, design: Design, progress: Progress, prepared: Prepared
-) -> list[Run]:
-    """Run the whole design; rows in its order, smaller sizes first."""
-    found: list[Run] = []
-    with progress.stage("experiment", design.runs, "runs") as stage:
-        for size in sorted(design.sizes):
-            original = some_objects(build.trajectories, size)
-            part = replace(build, trajectories=original)
+@dataclass
+class OnObjects:
+    """Runs by all metrics, against the objects that they ran on."""
+
+    build: Build
+    network: Network | None
+    design: Design
+    prepared: Prepared
+    _sides: dict[int, tuple[Build, Truth | None]] = field(default_factory=dict)
+
+    def run(self, piece: tuple[int, Asked], progress: Progress) -> list[Run]:
+        """A run for each of the design's time steps."""
+        size, asked = piece
+        side, truth = self._side(size, progress)
+        request, world = self.prepared(asked.request)
+        released, seconds = run_trial(request, world, asked.seed, side.trajectories)
+        return [
+            asked.measured(self._values(side, truth, released, step, asked), size, step, seconds)
+            for step in self.design.time_steps_us
+        ]
+
+    def _side(self, size: int, progress: Progress) -> tuple[Build, Truth | None]:
+        """One size is kept at a time."""
+        if size not in self._sides:
+            original = some_objects(self.build.trajectories, size)
             truth = None
-            if network is not None:
-                truth = Truth.of(network, original, build.locations, progress)
-            for variant, epsilon, seed, asked in design.requests():
-                request, world = prepared(asked)
-                released, seconds = run_trial(request, world, seed, original)
-                for step in design.time_steps_us:
-                    state = released
-                    if step is not None:
-                        coarse = coarsen_times(released.trajectories, step)
-                        state = replace(released, trajectories=coarse)
-                    case = Case.of(part, state, step)
-                    # progress of the single metrics would drown that of the runs
-                    values = measure_release(case, request.method.kind, seed, Progress())
-                    if truth is not None:
-                        values |= truth.recovered(case.pair, Progress())
-                    step_s = None if step is None else step / 1e6
-                    found.append(Run(variant.label, epsilon, size, seed, step_s, seconds, values))
-                stage.advance(1)
-    return found
+            if self.network is not None:
+                truth = Truth.of(self.network, original, self.build.locations, progress)
+            self._sides = {size: (replace(self.build, trajectories=original), truth)}
+        return self._sides[size]
+
+    @staticmethod
+    def _values(
+        side: Build, truth: Truth | None, state: State, step: int | None, asked: Asked
+    ) -> dict[str, float]:
+        if step is not None:
+            state = replace(state, trajectories=coarsen_times(state.trajectories, step))
+        case = Case.of(side, state, step)
+        values = measure_release(case, asked.request.method.kind, asked.seed)
+        if truth is not None:
+            values |= truth.recovered(case.pair, Progress())
+        return values
 
 
 def some_objects(trajectories: Trajectories, count: int) -> Trajectories:

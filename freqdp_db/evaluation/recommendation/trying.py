@@ -13,7 +13,10 @@ from freqdp_db.dataset.facts import facts_of
 from freqdp_db.engines.alone import Alone
 from freqdp_db.engines.ranges import use
 from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
+from freqdp_db.evaluation.attacks.exposure.measuring import (
+    measure_exposure,
+    measure_membership,
+)
 from freqdp_db.evaluation.trials import run_trial
 from freqdp_db.evaluation.utility.losses import information_loss
 from freqdp_db.evaluation.utility.usefulness import usefulness
@@ -55,7 +58,7 @@ def _tried(build: Build, halves: Halves, request: Request, seed: int) -> dict[st
     members = halves.members
     state, _ = run_trial(request, world, seed, members)
     case = Case.of(replace(build, trajectories=members), state, request.values.get("time_step"))
-    found = measure_exposure(case, seed, controls=halves.controls)
+    found = measure_exposure(case, seed) | measure_membership(case, seed, halves.controls)
     rng = np.random.default_rng([seed, _UTILITY_STREAM])
     found |= usefulness(replace(case.pair, released=state.trajectories), state.places, rng)
     if request.method.kind == "edited":

@@ -140,7 +140,7 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
     return pick
 
 
-ATTACKS = len(PROTOCOLS) * (len(KINDS) * 2 + 1)
+LIKENESSES = len(PROTOCOLS) * (len(KINDS) * 2 + 1)
 """So many attackers of this kind there are."""
 
 

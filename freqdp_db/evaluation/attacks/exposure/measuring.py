@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from freqdp_db.evaluation.attacks.exposure.edits import edits_exposure
 from freqdp_db.evaluation.attacks.exposure.following import FOLLOWERS, following_exposures
 from freqdp_db.evaluation.attacks.exposure.habits import home_exposure, profile_exposures
 from freqdp_db.evaluation.attacks.exposure.joints import Joints, find_joints
-from freqdp_db.evaluation.attacks.exposure.likeness import ATTACKS, likeness_exposures
+from freqdp_db.evaluation.attacks.exposure.likeness import LIKENESSES, likeness_exposures
 from freqdp_db.evaluation.attacks.exposure.membership import membership
 from freqdp_db.evaluation.attacks.exposure.relinking import relink
 from freqdp_db.evaluation.attacks.exposure.sightings import SightingIndex, sighting_exposures
@@ -23,59 +23,92 @@ from freqdp_db.progress import Progress
 HEADLINE = "exposure"
 _FOLLOWED = (1, 10)
 _HOME_KNOWN = 4
-_ATTACKERS = ATTACKS + len(KNOWN_SAMPLES) + len(FOLLOWERS) * len(_FOLLOWED)
 _NO_CONTROL = (".precision", ".p95")
 _BESIDE = (*_NO_CONTROL, ".half", ".control")
+_Done = Callable[[], None]
+_BY_TRACES = len(KNOWN_SAMPLES) + len(FOLLOWERS) * len(_FOLLOWED)
+
+
+def _likeness(case: Case, seed: int, done: _Done) -> dict[str, float]:
+    return likeness_exposures(case, np.random.default_rng([seed, 1]), done)
+
+
+def _traces(case: Case, seed: int, done: _Done) -> dict[str, float]:
+    index, joints = SightingIndex(case.release), find_joints(case.release)
+    found = _followed(case, index, joints, seed, done) | relink(case.release, joints)
+    done()
+    return found
+
+
+def _profiles(case: Case, seed: int, done: _Done) -> dict[str, float]:
+    found = profile_exposures(case, np.random.default_rng([seed, 10]))
+    done()
+    return found
+
+
+def _edits(case: Case, seed: int, done: _Done) -> dict[str, float]:
+    found = edits_exposure(case, np.random.default_rng([seed, 11]))
+    done()
+    return found
+
+
+# The longest first; how many attackers each of them is.
+_ATTACKS = {
+    "traces": (_traces, _BY_TRACES + 1),
+    "likeness": (_likeness, LIKENESSES),
+    "profiles": (_profiles, 1),
+    "edits": (_edits, 1),
+}
+EXPOSURES = tuple(_ATTACKS)
 
 
 def measure_exposure(
-    case: Case,
-    seed: int,
-    controls: Trajectories | None = None,
-    progress: Progress | None = None,
+    case: Case, seed: int, progress: Progress | None = None, only: Collection[str] | None = None
 ) -> dict[str, float]:
-    """Every exposure of the objects of a case.
+    """Every exposure of the objects of a case, and the headline.
 
     Args:
         case: the objects, their places, and the release.
         seed: picks known samples and breaks ties; each attack has its own stream.
-        controls: objects over the same places that are no part of the release: each exposure of
-            theirs is `.control`, and they are who `membership` tells members from.
         progress: told of every attacker.
+        only: some of EXPOSURES, and no headline.
     """
-    attackers = _ATTACKERS * (1 if controls is None else 2) + 3
+    asked = EXPOSURES if only is None else only
+    attackers = sum(_ATTACKS[name][1] for name in asked)
+    found: dict[str, float] = {}
     with (progress or Progress()).stage("exposure", attackers, "attackers") as stage:
-
-        def done() -> None:
-            stage.advance(1)
-
-        index, joints = SightingIndex(case.release), find_joints(case.release)
-        found = _exposures(case, index, joints, seed, done)
-        found |= relink(case.release, joints)
-        done()
-        found |= profile_exposures(case, np.random.default_rng([seed, 10]))
-        done()
-        found |= edits_exposure(case, np.random.default_rng([seed, 11]))
-        done()
-        if controls is not None:
-            others = replace(case, original=controls)
-            for name, value in _exposures(others, index, joints, seed, done).items():
-                if not name.endswith(_NO_CONTROL) and name.startswith(("exposure", "home")):
-                    found[f"{name}.control"] = value
-            found |= membership(case, others, index, np.random.default_rng([seed, 12]))
-    found[HEADLINE] = worst_exposure(found)
+        for name in asked:
+            found |= _ATTACKS[name][0](case, seed, lambda: stage.advance(1))
+    if only is None:
+        found[HEADLINE] = worst_exposure(found)
     return found
 
 
-def _exposures(
-    case: Case, index: SightingIndex, joints: Joints, seed: int, done: Callable[[], None]
+def measure_membership(case: Case, seed: int, controls: Trajectories) -> dict[str, float]:
+    """What tells members from objects over the same places that are no part of the release.
+
+    Each exposure of theirs is `.control`.
+    """
+    found: dict[str, float] = {}
+    others = replace(case, original=controls)
+    index, joints = SightingIndex(case.release), find_joints(case.release)
+    theirs = _likeness(others, seed, _nothing) | _followed(others, index, joints, seed, _nothing)
+    for name, value in theirs.items():
+        if not name.endswith(_NO_CONTROL) and name.startswith(("exposure", "home")):
+            found[f"{name}.control"] = value
+    return found | membership(case, others, index, np.random.default_rng([seed, 12]))
+
+
+def _nothing() -> None:
+    return None
+
+
+def _followed(
+    case: Case, index: SightingIndex, joints: Joints, seed: int, done: _Done
 ) -> dict[str, float]:
-    found = likeness_exposures(case, np.random.default_rng([seed, 1]), done)
-    by_samples, seen = sighting_exposures(case, index, np.random.default_rng([seed, 2]), done)
-    found |= by_samples
+    found, seen = sighting_exposures(case, index, np.random.default_rng([seed, 2]), done)
     found |= following_exposures(case, joints, {count: seen[count] for count in _FOLLOWED}, done)
-    found |= home_exposure(case, seen[_HOME_KNOWN][1])
-    return found
+    return found | home_exposure(case, seen[_HOME_KNOWN][1])
 
 
 def is_exposure(name: str) -> bool:
