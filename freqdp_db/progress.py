@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 
 class Stage(Protocol):
@@ -43,6 +43,26 @@ class Progress:
 
     def note(self, text: str) -> None:
         """A sentence for the person who waits."""
+
+
+Told: TypeAlias = Callable[[float], None]
+"""Called with the share of some work that is done, from 0 to 1."""
+
+
+def nobody(share: float) -> None:
+    """Who is told where nobody waits."""
+
+
+def as_shares(told: Told, total: int) -> Callable[[int], None]:
+    """What is called with so many more that are done of a total."""
+    done = 0
+
+    def advance(further: int) -> None:
+        nonlocal done
+        done += further
+        told(done / total)
+
+    return advance
 
 
 class _Silent:

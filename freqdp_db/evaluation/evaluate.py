@@ -26,7 +26,7 @@ _RECOVERY = "recovery"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReleaseAsked:
     release_id: int
     seed: int
     roads: RoadTable | None
@@ -53,7 +53,7 @@ def evaluate(
     With roads, the recovery attack as well.
     """
     require_published(release, "measured")
-    asked = _Asked(release.release_id, seed, roads)
+    asked = _ReleaseAsked(release.release_id, seed, roads)
     pieces = [*([] if roads is None else [_RECOVERY]), *pieces_of(release.kind)]
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
@@ -68,7 +68,7 @@ def evaluate(
     return values
 
 
-def _read(database: Database, asked: _Asked, progress: Progress) -> _Read:
+def _read(database: Database, asked: _ReleaseAsked, progress: Progress) -> _Read:
     release = get_release(database, asked.release_id)
     build = find_build(database, release.build_id)
     # roads first: a wrong name is refused before the long work

@@ -29,6 +29,7 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.guarantee import Guarantee
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
+from freqdp_db.progress import Told, nobody
 
 if TYPE_CHECKING:
     from freqdp_db.edits.insertion import Search
@@ -87,6 +88,8 @@ class World:
     """What is public of the data, in the build's metres; None: nothing was said."""
     drawn_by: str | None = None
     """The version of the software that made the draw of the step that is replayed."""
+    told: Told = nobody
+    """How much of its work a step has done, from 0 to 1: for who waits for a long one."""
 
     def public_facts(self, region: Any, period: Any) -> tuple[Region, Period]:
         """The region and the period that a release is made for."""

@@ -17,7 +17,7 @@ from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.spread import Spread
 from freqdp_db.mechanisms.noise import RandomSource, released_ids
 from freqdp_db.methods.contract import AnyStep, Counts, Method, State, World, options_of
-from freqdp_db.progress import Progress
+from freqdp_db.progress import Progress, Stage
 
 
 class Journal(Protocol):
@@ -66,9 +66,10 @@ def run_steps(
                 journal.commit(number, step, drawn, state.key if fresh else None)
             stage.advance(state.samples)
         with progress.stage(f"{step.name} work", state.samples) as stage:
-            before = state.samples
-            state = journal.carry_out(number, step, world, state, drawn, options)
-            stage.advance(before)
+            shown = _Shown(stage, state.samples)
+            told = replace(world, told=shown.tell)
+            state = journal.carry_out(number, step, told, state, drawn, options)
+            shown.tell(1.0)
     time_step = values.get("time_step")
     if time_step is None:
         return state
@@ -78,6 +79,21 @@ def run_steps(
     # outward, so that what was in an interval still is
     until = -(-state.areas.until // time_step) * time_step
     return replace(coarse, areas=replace(state.areas, until=until))
+
+
+@dataclass
+class _Shown:
+    """Shares of the work as samples of a stage."""
+
+    stage: Stage
+    samples: int
+    done: int = 0
+
+    def tell(self, share: float) -> None:
+        further = int(share * self.samples) - self.done
+        if further > 0:
+            self.done += further
+            self.stage.advance(further)
 
 
 def _coarsened(trajectories: Trajectories, step_us: int) -> Trajectories:

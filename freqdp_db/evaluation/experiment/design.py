@@ -95,13 +95,13 @@ class WrittenTables:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ExperimentAsked:
     dataset: str
     build_id: int
     wishes: ExperimentWishes
 
 
-def _made(database: Database, asked: _Asked, progress: Progress) -> OnObjects | OnTrips:
+def _made(database: Database, asked: _ExperimentAsked, progress: Progress) -> OnObjects | OnTrips:
     """What the runs need, read from the database."""
     wishes, dataset = asked.wishes, find_dataset(database, asked.dataset)
     build, roads = find_build(database, asked.build_id), wishes.roads
@@ -137,7 +137,7 @@ def experiment_on(
     )
     pieces: Sequence[Any] = pieces_on_trips(design) if wishes.trips else design.pieces
     runs: list[Run] = []
-    asked = _Asked(name, build.build_id, wishes)
+    asked = _ExperimentAsked(name, build.build_id, wishes)
     with progress.stage("experiment", len(pieces), "runs") as stage:
         for found in deal_out(database, build, _made, asked, _run, pieces, progress):
             runs += found

@@ -81,14 +81,14 @@ _Piece: TypeAlias = tuple[PaperRow, str, int] | int
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PaperAsked:
     dataset: str
     build_id: int
     wishes: PaperWishes
     searches: Searches
 
 
-def _made(database: Database, asked: _Asked, progress: Progress) -> PaperRuns:
+def _made(database: Database, asked: _PaperAsked, progress: Progress) -> PaperRuns:
     """What the runs need, read from the database."""
     wishes, build = asked.wishes, find_build(database, asked.build_id)
     assert wishes.roads is not None
@@ -104,7 +104,7 @@ def _run(runs: PaperRuns, piece: _Piece, _: Progress) -> Run | StepTimes | str:
 
 
 def _result(
-    database: Database, build: BuildRow, asked: _Asked, design: PaperDesign, progress: Progress
+    database: Database, build: BuildRow, asked: _PaperAsked, design: PaperDesign, progress: Progress
 ) -> PaperResult:
     result = PaperResult([])
     pieces: list[_Piece] = [*design.asked(), *sorted(design.sizes)]
@@ -136,7 +136,7 @@ def paper_on(
         wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
     )
     result = _result(
-        database, build, _Asked(name, build.build_id, wishes, searches), design, progress
+        database, build, _PaperAsked(name, build.build_id, wishes, searches), design, progress
     )
     about = about_run(name, build, design.seeds, objects=max(design.sizes))
     files[0].parent.mkdir(parents=True, exist_ok=True)

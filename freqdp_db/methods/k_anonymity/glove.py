@@ -75,7 +75,8 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
 
         runs = whole_rows(state) if options.pieces is None else cut_rows(state, options)
         rows = make_rows(state, *runs, options)
-        merges = group_all(rows, options, self.shaping(world, rows.boxes.origin, options))
+        shaping = self.shaping(world, rows.boxes.origin, options)
+        merges = group_all(rows, options, shaping, world.told)
         logged = self.log(world, runs, (merges.first, merges.second))
         return logged, self.replay(world, state, drawn, logged, options)
 

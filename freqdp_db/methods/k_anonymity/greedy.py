@@ -19,6 +19,10 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.methods.k_anonymity.boxes import Boxes
 from freqdp_db.methods.k_anonymity.merging import merge_rows
 from freqdp_db.methods.k_anonymity.pool import Pool
+from freqdp_db.progress import Told, nobody
+
+_FIRST_SEARCH = 0.5
+"""How much of the work it is, about, to find the cheapest partners of all rows at the start."""
 
 
 class Shaping(Protocol):
@@ -73,9 +77,9 @@ class _Run:
 class _Queue:
     """Which two rows are the cheapest to merge, whoever has left."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, told: Told) -> None:
         self._pool = pool
-        costs, partners = pool.nearest_of_all()
+        costs, partners = pool.nearest_of_all(told)
         self._known = [
             _cheapest_last(cost, partner) for cost, partner in zip(costs, partners, strict=True)
         ]
@@ -127,6 +131,7 @@ def group_rows(
     objects: Ids,
     k: int,
     shaping: Shaping | None = None,
+    told: Told = nobody,
     *,
     join: bool = True,
     alone: bool = False,
@@ -140,9 +145,11 @@ def group_rows(
     finished: list[int] = []
     if count > 1 and k > 1:
         pool = Pool(boxes, np.ones(count, np.int64), alone=alone)
-        queue = _Queue(pool)
+        queue = _Queue(pool, lambda share: told(share * _FIRST_SEARCH))
+        most = count - count // (2 * k)
         while (pair := queue.cheapest()) is not None:
             bounds, members = run.merge(*pair)
+            told(_FIRST_SEARCH + (1 - _FIRST_SEARCH) * len(run.first) / most)
             for row in pair:
                 pool.leave(row)
             row = pool.add(bounds, len(members))

@@ -15,6 +15,7 @@ from freqdp_db.methods.k_anonymity.stretch import (
     nearest_among,
     nearest_before,
 )
+from freqdp_db.progress import Told, as_shares
 
 _ROOM = 1.25
 _WORTH_SHARING = 4096
@@ -95,14 +96,15 @@ class Pool:
     def _longest(self) -> int:
         return int(_chunks_of(self._length[: self._rows].max(initial=1)))
 
-    def nearest_of_all(self) -> tuple[NDArray[np.float64], Ints]:
+    def nearest_of_all(self, told: Told) -> tuple[NDArray[np.float64], Ints]:
         """For each row the cheapest few of those before it, and what they cost; -1: no more."""
         work = np.arange(self._rows + 1) * np.concatenate([[0], self._length[: self._rows]])
         arguments = (self._longest(), *self._columns())
         if self._alone:
             cost, partner = nearest_before(0, self._rows, *arguments)
         else:
-            parts = map_ranges(nearest_before, np.cumsum(work), *arguments)
+            advance = as_shares(told, self._rows)
+            parts = map_ranges(nearest_before, np.cumsum(work), *arguments, advance=advance)
             cost, partner = merged(parts, np.concatenate, np.concatenate)
         return cost, partner
 

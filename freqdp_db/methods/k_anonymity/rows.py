@@ -15,6 +15,7 @@ from freqdp_db.methods.k_anonymity.boxes import Boxes, first_boxes
 from freqdp_db.methods.k_anonymity.greedy import Merges, Shaping, group_rows
 from freqdp_db.methods.k_anonymity.options import GloveOptions
 from freqdp_db.methods.unlinking.trips import samples_of
+from freqdp_db.progress import Told, as_shares
 
 _ROOM = 3
 """Two groups of fewer than k merge, and fewer than k may join them: never more than so many k."""
@@ -71,13 +72,18 @@ def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> S
     )
 
 
-def group_all(rows: SampleRuns, options: GloveOptions, shaping: Shaping | None = None) -> Merges:
+def group_all(
+    rows: SampleRuns, options: GloveOptions, shaping: Shaping | None, told: Told
+) -> Merges:
     """The merges of all blocks, numbered through."""
     blocks = offsets_from(np.unique(rows.block, return_counts=True)[1])
     join = options.leftovers == "join"
     if len(blocks) <= 2:
-        return group_rows(rows.boxes, rows.object, options.k, shaping, join=join)
-    parts = map_ranges(group_blocks, blocks, blocks, rows, options.k, shaping, join)
+        return group_rows(rows.boxes, rows.object, options.k, shaping, told, join=join)
+    parts = map_ranges(
+        group_blocks, blocks, blocks, rows, options.k, shaping, join,
+        advance=as_shares(told, len(blocks) - 1),
+    )  # fmt: skip
     merges = [m for part in parts for m in part]
     base = len(rows.first)
     first: list[Ints] = []
