@@ -42,11 +42,20 @@ def add(
         bool,
         typer.Option("--hold", help="Each release is for curators only, until it is approved."),
     ] = False,
+    new_draw: Annotated[
+        bool,
+        typer.Option(
+            "--new-draw",
+            help="Publish and pay also when nothing has changed: otherwise a time without a new "
+            "version says so, exactly.",
+        ),
+    ] = False,
 ) -> None:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
     made = freqdp_db.schedule(
-        session.target, dataset, at, **request, timezone=timezone, keep=keep, hold=hold
-    )
+        session.target, dataset, at, **request, timezone=timezone, keep=keep, hold=hold,
+        new_draw=new_draw,
+    )  # fmt: skip
 
     def show() -> None:
         session.print(
@@ -54,8 +63,9 @@ def add(
             f"{made.next_at:%Y-%m-%d %H:%M} UTC. A worker has to run: freqdp worker"
         )
         if made.releases_left is not None:
+            which = "release" if new_draw else "release of changed data"
             session.print(
-                f"Each release of changed data costs {made.price}; the budget pays for "
+                f"Each {which} costs {made.price}; the budget pays for "
                 f"{made.releases_left:,} more. Then the schedule ends, and says so."
             )
         session.print(made.warning)

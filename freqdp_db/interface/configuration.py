@@ -117,12 +117,16 @@ def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> Wa
         )
     rest = dict(given)
     at, zone = str(rest.pop("at")), str(rest.pop("timezone", dataset.get("timezone", "UTC")))
-    keep, hold = check_keep(rest.pop("keep", None)), bool(rest.pop("hold", False))
+    keep = check_keep(rest.pop("keep", None))
+    hold, new_draw = (bool(rest.pop(name, False)) for name in ("hold", "new_draw"))
     method = str(rest.pop("method", DEFAULT_METHOD))
     request = Request.parse(method, **rest)
     find_zone(zone)
-    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep, hold=hold)
-    values = {"at": at, "method": method, "timezone": zone, "keep": keep, "hold": hold, **rest}
+    asked = JobRequest(request, None, new_draw=new_draw, rebuild=True, keep=keep, hold=hold)
+    values = {
+        "at": at, "method": method, "timezone": zone, "keep": keep, "hold": hold,
+        "new_draw": new_draw, **rest,
+    }  # fmt: skip
     return WantedSchedule(asked, values, Cron.parse(at).text, zone)
 
 

@@ -17,7 +17,7 @@ from freqdp_db.jobs import schedule as scheduling
 from freqdp_db.jobs.document import JobRequest, check_keep
 from freqdp_db.jobs.health import living_workers, require_worker_here
 from freqdp_db.jobs.log import json_lines
-from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, Planned
+from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, TELLS_NO_CHANGE, Planned
 from freqdp_db.jobs.worker import DEFAULT_GRACE_S, DEFAULT_LEASE_S, Worker
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.release.request import Request
@@ -100,6 +100,7 @@ def schedule(
     timezone: str = "UTC",
     keep: int | None = None,
     hold: bool = False,
+    new_draw: bool = False,
     **parameters: Value,
 ) -> Scheduled:
     """Rebuild a dataset and publish a new release of it, again and again. A worker does it.
@@ -107,14 +108,18 @@ def schedule(
     at: five cron fields, or @hourly, @daily, @weekly, @monthly, read in the time zone.
     keep: withdraw all but so many of the schedule's releases; None: keep all.
     hold: each release is for curators only, until it is approved.
+    new_draw: publish and pay also when nothing has changed; otherwise a time without a new version
+    tells exactly that.
     """
     request = Request.parse(method, **parameters)
     check_keep(keep)
-    asked = JobRequest(request, None, new_draw=False, rebuild=True, keep=keep, hold=hold)
+    asked = JobRequest(request, None, new_draw=new_draw, rebuild=True, keep=keep, hold=hold)
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         made = scheduling.add_schedule(database, row, asked, at, timezone)
-    warning = REPEATED_SYNTHETIC if request.method.kind == "synthetic" else REPEATED
+    warning = REPEATED
+    if request.method.kind == "synthetic":
+        warning = REPEATED_SYNTHETIC + ("" if new_draw else TELLS_NO_CHANGE)
     return Scheduled(**vars(made), dataset=dataset, warning=warning, price=request.price)
 
 

@@ -21,6 +21,9 @@ REPEATED_SYNTHETIC = (
     "Releases of the same persons add up: the ledger for persons bounds what all of them together "
     "reveal, and ends the schedule when it is spent."
 )
+TELLS_NO_CHANGE = (
+    " A time without a new version says, exactly, that nothing has changed (--new-draw)."
+)
 
 
 @dataclass(frozen=True)

@@ -499,6 +499,16 @@ def test_unchanged_data_costs_nothing(url: str) -> None:
     freqdp(url, "schedule", "drop", "d").refused("has no schedule")
 
 
+def test_unchanged_data_is_drawn_anew_where_that_is_asked_for(url: str) -> None:
+    """Otherwise a night without a new version says that nothing has changed."""
+    freqdp(url, "schedule", "add", "d", "--at", "@hourly", "--new-draw").succeeded()
+    for _ in range(2):
+        _make_due(url)
+        assert serve(url)[0].done == 1
+    assert spends(url) == 2
+    assert [row[0] for row in query(url, "SELECT release FROM freqdp.job")] == ["d_1", "d_2"]
+
+
 def test_jobs_of_a_schedule_do_not_pile_up(url: str) -> None:
     from freqdp_db.jobs.schedule import fire_due
 
