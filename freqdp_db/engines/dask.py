@@ -274,6 +274,8 @@ def cluster_at(address: str) -> Iterator[Cluster]:
     import dask
     from distributed import Client
 
+    if address.startswith("tls:"):
+        _require_keys(address)
     with dask.config.set(_CONFIG), _quiet():
         try:
             client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
@@ -290,6 +292,22 @@ def cluster_at(address: str) -> Iterator[Cluster]:
                     remedy=f"start some: dask worker {address} --nthreads 1",
                 )
             yield Cluster(client, len(workers), client.dashboard_link or None)
+
+
+def _require_keys(address: str) -> None:
+    """Dask itself would only fail to connect, and not say why."""
+    from distributed import Security
+
+    remedy = "in Dask's settings: distributed.comm.tls.ca-file, client.cert and client.key below it"
+    try:
+        found = Security().get_connection_args("client")["ssl_context"]
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"the keys for {address} cannot be used ({type(error).__name__})",
+            remedy=f"check their files, {remedy}",
+        ) from None
+    if found is None:
+        raise BadInput(f"there are no keys for {address}", remedy=f"name them {remedy}")
 
 
 def _has_dashboard() -> bool:

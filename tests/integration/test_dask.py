@@ -293,7 +293,9 @@ def _targets(url: str, name: str) -> list[Any]:
 
 
 @contextmanager
-def _somebodys_cluster(url: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def _somebodys_cluster(
+    url: str, protocol: str = "tcp", **keys: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A scheduler and a worker as a user would start them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -302,13 +304,13 @@ def _somebodys_cluster(url: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     scheduler = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1",
-         "--port", port, "--dashboard-address", "127.0.0.1:0"],
-        cwd=ROOT, **quiet,
+         "--port", port, "--dashboard-address", "127.0.0.1:0", "--protocol", protocol],
+        cwd=ROOT, env={**os.environ, **keys}, **quiet,
     )  # fmt: skip
     worker = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1",
+        [sys.executable, "-m", "distributed.cli.dask_worker", f"{protocol}://{address}", "--nthreads", "1",
          "--no-nanny", "--death-timeout", "10", "--dashboard-address", "127.0.0.1:0"],
-        cwd=ROOT, env={**os.environ, "DATABASE_URL": url}, **quiet,
+        cwd=ROOT, env={**os.environ, **keys, "DATABASE_URL": url}, **quiet,
     )  # fmt: skip
     try:
         yield address, scheduler
@@ -342,6 +344,41 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
             assert lost.value.can_pass and "same command" in str(lost.value.remedy)
     freqdp(city, "release", "resume", "lost").succeeded()
     assert _leftovers(city) == []
+
+
+_NO_FILE = {"DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY": "/nowhere/key.pem"}
+
+
+def test_a_scheduler_that_asks_for_keys(city: str, tmp_path: Path) -> None:
+    """`tls://` takes Dask's own settings; without the keys nobody gets in."""
+    from distributed import Security
+
+    made = Security.temporary()
+    authority, certificate, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    authority.write_text(made.tls_ca_file)
+    certificate.write_text(made.tls_client_cert)
+    key.write_text(made.tls_client_key)
+    setting = "DASK_DISTRIBUTED__COMM__TLS__"
+    keys = {f"{setting}CA_FILE": str(authority)}
+    for who in ("SCHEDULER", "WORKER", "CLIENT"):
+        keys |= {f"{setting}{who}__CERT": str(certificate), f"{setting}{who}__KEY": str(key)}
+    with _somebodys_cluster(city, "tls", **keys) as (address, _):
+        command = [
+            sys.executable, "-m", "freqdp_db", "plan", "city", "--method", "pure-l",
+            "--engine", f"tls://{address}", "--dsn", city, "--json",
+        ]  # fmt: skip
+
+        def asked(**environment: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True,
+                text=True, timeout=60,
+            )  # fmt: skip
+
+        _wait(lambda: asked(**keys).returncode == 0, "an answer of the cluster")
+        for without, words in (({}, "no keys for"), (keys | _NO_FILE, "the keys for")):
+            refused = asked(**without)
+            assert refused.returncode == 1 and words in refused.stderr + refused.stdout
+            assert "Traceback" not in refused.stderr and f"tls://{address}" in refused.stderr
 
 
 def test_jobs(city: str) -> None:
