@@ -131,3 +131,10 @@ def to_source(build: Build, x: Metres, y: Metres) -> tuple[Metres, Metres]:
         for srid, definition in zip((build.srid, build.source_srid), build.systems, strict=True)
     )
     return transform(plane, source, x, y)
+
+
+def source_limits(build: Build) -> tuple[float, float]:
+    """How far from 0 coordinates of the source's SRID can be."""
+    assert build.systems is not None, "the build was read without its reference systems"
+    source = ReferenceSystem.parse(build.source_srid, build.systems[1])
+    return (180.0, 90.0) if source.geographic else (np.inf, np.inf)

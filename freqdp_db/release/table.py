@@ -14,7 +14,7 @@ from freqdp_db.columns.build import Build
 from freqdp_db.columns.days import local_days
 from freqdp_db.columns.ragged import rows_of
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.dataset.projection import to_source
+from freqdp_db.dataset.projection import source_limits, to_source
 from freqdp_db.methods.contract import Areas, State
 from freqdp_db.progress import Stage
 from freqdp_db.release.comparing import Relations, compare_tables
@@ -171,29 +171,35 @@ def _counted(chunks: Iterator[NDArray[Any]], stage: Stage) -> Iterator[NDArray[A
 
 
 def _areas_in_source(build: Build, areas: Areas) -> Areas:
-    """Boxes that hold what the boxes in metres become: their sides are curves there."""
+    """Boxes that hold what the boxes in metres become."""
     if build.srid == build.source_srid:
         return areas
-    x = (areas.x_min, (areas.x_min + areas.x_max) / 2, areas.x_max)
-    y = (areas.y_min, (areas.y_min + areas.y_max) / 2, areas.y_max)
-    # west, east, south, north: the ends and the middle of each side
-    sides = [
-        [to_source(build, a, b) for a, b in zip(xs, ys, strict=True)]
-        for xs, ys in (((x[0],) * 3, y), ((x[2],) * 3, y), (x, (y[0],) * 3), (x, (y[2],) * 3))
-    ]
-    found = []
-    for number, side in enumerate(sides):
-        begin, middle, end = (place[number // 2] for place in side)
-        # a curve leaves the three by less than its middle leaves the straight line
-        beyond = np.abs(middle - (begin + end) / 2) + _ROUNDING
-        ends = np.stack([begin, middle, end])
-        found.append(ends.max(axis=0) + beyond if number % 2 else ends.min(axis=0) - beyond)
-    west, east, south, north = found
     sides_m = np.maximum(areas.x_max - areas.x_min, areas.y_max - areas.y_min)
-    for n in np.flatnonzero(sides_m > _WIDE_M):
-        box = (areas.x_min[n], areas.y_min[n], areas.x_max[n], areas.y_max[n])
-        west[n], south[n], east[n], north[n] = _wide_in_source(build, *map(float, box))
-    return Areas(west, south, east, north, areas.until)
+    narrow = sides_m <= _WIDE_M
+    found = np.empty((4, len(sides_m)))
+    bounds = np.stack([areas.x_min, areas.y_min, areas.x_max, areas.y_max])
+    found[:, narrow] = _narrow_in_source(build, *bounds[:, narrow])
+    for n in np.flatnonzero(~narrow):
+        found[:, n] = _wide_in_source(build, *bounds[:, n].tolist())
+    x_min, y_min, x_max, y_max = found
+    return Areas(x_min, y_min, x_max, y_max, areas.until)
+
+
+def _narrow_in_source(
+    build: Build, west: Metres, south: Metres, east: Metres, north: Metres
+) -> tuple[Metres, Metres, Metres, Metres]:
+    """Boxes whose sides are curves, of the same bend all along."""
+    x, y = (west, (west + east) / 2, east), (south, (south + north) / 2, north)
+    # west, south, east, north: the ends and the middle of each side
+    sides = ((x[:1] * 3, y), (x, y[:1] * 3), (x[2:] * 3, y), (x, y[2:] * 3))
+    found = []
+    for number, (xs, ys) in enumerate(sides):
+        ends = np.stack([to_source(build, a, b)[number % 2] for a, b in zip(xs, ys, strict=True)])
+        # a curve leaves the three by less than its middle leaves the straight line
+        beyond = np.abs(ends[1] - (ends[0] + ends[2]) / 2) + _ROUNDING
+        found.append(ends.min(axis=0) - beyond if number < 2 else ends.max(axis=0) + beyond)
+    west, south, east, north = found
+    return west, south, east, north
 
 
 def _wide_in_source(
@@ -208,11 +214,13 @@ def _wide_in_source(
     x, y = np.meshgrid(np.linspace(west, east, _MESH), np.linspace(south, north, _MESH))
     found = []
     meshes = to_source(build, x.ravel(), y.ravel())
-    for mesh, own in zip(meshes, places.in_source(), strict=True):
-        known = np.where(np.isfinite(mesh), mesh, np.nan).reshape(x.shape)
-        steps = [np.abs(np.diff(known, axis=axis)).ravel() for axis in (0, 1)]
-        beyond = np.nanmax(np.concatenate([*steps, [0.0]]))
-        held = np.concatenate([own[inside], [np.nanmin(known) - beyond, np.nanmax(known) + beyond]])
+    for mesh, own, limit in zip(meshes, places.in_source(), source_limits(build), strict=True):
+        known = mesh[np.isfinite(mesh)]
+        grid = np.where(np.isfinite(mesh), mesh, np.nan).reshape(x.shape)
+        steps = np.concatenate([np.abs(np.diff(grid, axis=axis)).ravel() for axis in (0, 1)])
+        beyond = np.nanmax(steps, initial=0.0)
+        around = np.clip(np.concatenate([known - beyond, known + beyond]), -limit, limit)
+        held = np.concatenate([own[inside], around])
         found.append((float(held.min()), float(held.max())))
     return found[0][0], found[1][0], found[0][1], found[1][1]
 

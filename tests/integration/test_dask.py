@@ -426,10 +426,12 @@ def test_methods_that_are_not_spread(city: str, cluster: Cluster, method: str) -
     assert value(city, "SELECT count(*) FROM freqdp.release") == before
 
 
-@pytest.mark.parametrize("method", ["pure-l", "lg+swap"])
-def test_the_same_metrics(city: str, cluster: Cluster, method: str) -> None:
-    """Also of releases whose methods are not spread; and a worker that dies is replaced."""
-    release = _release(city, f"measured_{method[-4:].strip('-')}", None, method=method)
+@pytest.mark.parametrize(
+    "wished", [{"method": "pure-l"}, {"method": "glove", "k": 3, "seed": None}]
+)
+def test_the_same_metrics(city: str, cluster: Cluster, wished: dict[str, Any]) -> None:
+    """Also of releases whose methods are not spread."""
+    release = _release(city, f"measured_{wished['method'][-1]}", None, **wished)
     found = []
     for workers in (None, cluster):
         with opened(city) as database, use_workers(workers):

@@ -76,7 +76,8 @@ def measure_exposure(
     asked = EXPOSURES if only is None else only
     attackers = sum(_ATTACKS[name][1] for name in asked)
     found: dict[str, float] = {}
-    with (progress or Progress()).stage("exposure", attackers, "attackers") as stage:
+    named = "exposure" if only is None else " ".join(only)
+    with (progress or Progress()).stage(named, attackers, "attackers") as stage:
         for name in asked:
             found |= _ATTACKS[name][0](case, seed, lambda: stage.advance(1))
     if only is None:
