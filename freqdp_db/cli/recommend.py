@@ -40,6 +40,13 @@ def register(app: typer.Typer) -> None:
         minutes: Annotated[
             str, typer.Option("--minutes", help="How long it may take; what is left out is said.")
         ] = "10",
+        roads: Annotated[
+            str | None,
+            typer.Option(
+                "--roads",
+                help="Public table of roads that made-up trips keep to: schema.table. Slower.",
+            ),
+        ] = None,
         out: Annotated[
             Path | None,
             typer.Option("--out", help="Folder for the page. Default: recommend_DATASET."),
@@ -60,6 +67,7 @@ def register(app: typer.Typer) -> None:
             purpose=for_,
             objects=objects,
             minutes=minutes,
+            roads=roads,
             out=out,
             seed=seed,
             force=force,

@@ -21,6 +21,7 @@ def recommend(
     purpose: str = "density",
     objects: int | None = None,
     minutes: str | float | Decimal = 10,
+    roads: str | None = None,
     out: Path | str | None = None,
     seed: int = DEFAULT_SEED,
     force: bool = False,
@@ -33,6 +34,7 @@ def recommend(
     risk: what an attacker may learn of a person, such as `5%`.
     purpose: density, flows, trips or histories: what analysts want to know.
     objects: how many to try it on; None: as many as fit into the minutes.
+    roads: a public table of roads, for methods whose made-up trips keep to some.
     out: the folder for the page; None: recommend_DATASET. force: overwrite it.
     """
     wishes = Wishes.parse(
@@ -41,6 +43,7 @@ def recommend(
         objects=objects,
         minutes=minutes,
         seed=seed,
+        roads=roads,
         out=out,
         force=force,
     )

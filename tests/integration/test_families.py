@@ -15,6 +15,7 @@ from world import freqdp, query, value
 
 from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
+from freqdp_db.methods.synthesis import steps
 
 _REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
 
@@ -225,6 +226,18 @@ def test_trips_on_roads(url: str, tmp_path: Path) -> None:
     query(url, "UPDATE demo.roads SET geom = ST_Translate(geom, 0.0001, 0)")
     changed = freqdp(url, "release", "verify", made["name"])
     assert changed.code == 3 and "roads are not those" in changed.err
+
+
+def test_recommended_on_roads(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_FEW_OBJECTS", 20)
+    freqdp(url, "dataset", "set", "city", "--region", "4.26,50.79,4.44,50.91").succeeded()
+    ask = ("recommend", "city", "--minutes", "3", "--out", str(tmp_path / "r"), "--roads")
+    freqdp(url, *ask, "demo.nothing").refused("demo.nothing")
+    assert not (tmp_path / "r").exists()
+    found = freqdp(url, *ask, "demo.roads").succeeded()
+    commands = {c["label"]: c["command"] for c in found["candidates"]}
+    assert "--roads demo.roads" in commands["strict, epsilon 2"]
+    assert "--roads" not in commands["lg+swap"]
 
 
 def test_an_experiment_on_trips(url: str, tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_bad_purpose_and_objects() -> None:
     )
 
     def wishes(objects: int | None) -> Wishes:
-        return Wishes.parse(risk="5%", purpose="density", objects=objects, minutes=1, seed=1,
+        return Wishes.parse(risk="5%", purpose="density", objects=objects, minutes=1, seed=1, roads=None,
                             out=None, force=False)  # fmt: skip
 
     for objects in (3, 41, 0, -2):

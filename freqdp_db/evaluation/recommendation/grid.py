@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from freqdp_db.evaluation.recommendation.purposes import Purpose
+from freqdp_db.methods.registry import find_method
 from freqdp_db.release.request import Request
 
 _DOES = {
@@ -38,11 +39,21 @@ class MethodToTry:
         """What it does to the data, in words."""
         return "; then ".join(_DOES[part] for part in self.method.split("+"))
 
+    def on_roads(self, roads: str | None) -> MethodToTry:
+        """The same where trips keep to roads, if this one makes trips."""
+        takes = any(p.name == "roads" for p in find_method(self.method).parameters)
+        if roads is None or not takes:
+            return self
+        return replace(
+            self, given={**self.given, "roads": roads}, weight=_DEARER_ON_ROADS * self.weight
+        )
+
     def request(self) -> Request:
         """What `anonymize` would be asked for."""
         return Request.parse(self.method, **self.given)
 
 
+_DEARER_ON_ROADS = 4.0
 _SHORT = {"pieces": "30min", "quiet": "10min"}
 _WIDE = {"meet": "1000m/15min"}
 _COARSE = {"time_step": "5min"}
@@ -81,6 +92,7 @@ HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
 """Goes through every kernel: run first, to know how long the others will take."""
 
 
-def grid_for(purpose: Purpose) -> Sequence[MethodToTry]:
+def grid_for(purpose: Purpose, roads: str | None = None) -> Sequence[MethodToTry]:
     """What is tried for a purpose."""
-    return _HISTORIES if purpose.kinds == {"edited"} else GRID
+    methods = _HISTORIES if purpose.kinds == {"edited"} else GRID
+    return [method.on_roads(roads) for method in methods]

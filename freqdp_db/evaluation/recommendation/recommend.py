@@ -41,7 +41,7 @@ def recommend_on(
     file = wishes.page(name)
     progress = begin()
     build = load_build(database, row.build_id, progress)
-    tried = try_all(dataset, row, build, wishes, progress)
+    tried = try_all(database, dataset, row, build, wishes, progress)
     choice = choose(tried.candidates, wishes.risk)
     picked = choice.picked
     found = Recommendation(

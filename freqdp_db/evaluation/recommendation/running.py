@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from freqdp_db.columns.build import Build
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
 from freqdp_db.evaluation.recommendation.document import LeftOut
@@ -20,8 +21,11 @@ from freqdp_db.evaluation.recommendation.timing import (
 from freqdp_db.evaluation.recommendation.trying import Halves, split, try_out
 from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.evaluation.trials import refusal, require_possible
+from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 
@@ -40,11 +44,23 @@ class Tried:
 
 
 def try_all(
-    dataset: DatasetRow, row: BuildRow, build: Build, wishes: Wishes, progress: Progress
+    database: Database,
+    dataset: DatasetRow,
+    row: BuildRow,
+    build: Build,
+    wishes: Wishes,
+    progress: Progress,
 ) -> Tried:
     """Every candidate that is possible and fits into the time, in the order of the grid."""
     asked, left_out = _possible(dataset, row, wishes)
-    halves, allowance = _prepare(build, [v for v, _ in asked], wishes, progress)
+    plain = World(build, facts=facts_of(build))
+    # roads are read once, and first: a wrong name is refused before the long work
+    on_roads = next((r for _, r in asked if "roads" in r.values), None)
+    with_roads = plain
+    if on_roads is not None:
+        with progress.stage("read roads"):
+            with_roads = make_world(database, build, on_roads.method, on_roads.values)
+    halves, allowance = _prepare(plain, [v for v, _ in asked], wishes, progress)
     candidates: list[Candidate] = []
     with progress.stage("recommend", len(asked), "candidates") as stage:
         for variant, request in asked:
@@ -58,7 +74,8 @@ def try_all(
                 left_out.append(LeftOut(variant.label, _NO_TIME))
                 continue
             started = time.monotonic()
-            values = try_out(build, halves, request, wishes.seed)
+            world = with_roads if "roads" in request.values else plain
+            values = try_out(world, halves, request, wishes.seed)
             took = time.monotonic() - started
             allowance.took(variant, took)
             # without the dataset's public facts: anonymize fills them in itself
@@ -78,7 +95,7 @@ def _possible(
     """What can be asked for, in its order; what needs public facts that were not said is left out."""
     asked: list[tuple[MethodToTry, Request]] = []
     left_out: list[LeftOut] = []
-    for variant in grid_for(wishes.purpose):
+    for variant in grid_for(wishes.purpose, wishes.roads):
         try:
             asked.append((variant, variant.request().with_facts(dataset, row)))
         except BadInput as error:
@@ -87,9 +104,10 @@ def _possible(
 
 
 def _prepare(
-    build: Build, variants: list[MethodToTry], wishes: Wishes, progress: Progress
+    world: World, variants: list[MethodToTry], wishes: Wishes, progress: Progress
 ) -> tuple[Halves, Allowance]:
     """Find out how long it takes, how many objects fit into the time, and say so."""
+    build = world.build
     in_all = len(build.trajectories)
     most = wishes.objects or in_all
     few = min(_TRIAL_OBJECTS, most)
@@ -98,7 +116,7 @@ def _prepare(
         for _ in range(2):  # the first one loads the kernels, or compiles them
             started = time.monotonic()
             trial = split(build.trajectories, few, wishes.seed)
-            try_out(build, trial, HEAVIEST.request(), wishes.seed)
+            try_out(world, trial, HEAVIEST.request(), wishes.seed)
             seconds = time.monotonic() - started
             stage.advance(1)
     per_weight, allowed = seconds / HEAVIEST.weight, 60 * wishes.minutes

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.engines.alone import Alone
 from freqdp_db.engines.ranges import use
 from freqdp_db.evaluation.attacks.exposure.case import Case
@@ -46,16 +44,15 @@ def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
     )
 
 
-def try_out(build: Build, halves: Halves, request: Request, seed: int) -> dict[str, float]:
+def try_out(world: World, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     """Run a method on the members, and measure what attackers learn and what analysts keep."""
     few = halves.members.samples <= _FEW_SAMPLES
     with use(Alone()) if few else nullcontext():
-        return _tried(build, halves, request, seed)
+        return _tried(world, halves, request, seed)
 
 
-def _tried(build: Build, halves: Halves, request: Request, seed: int) -> dict[str, float]:
-    world = World(build, facts=facts_of(build))
-    members = halves.members
+def _tried(world: World, halves: Halves, request: Request, seed: int) -> dict[str, float]:
+    build, members = world.build, halves.members
     state, _ = run_trial(request, world, seed, members)
     case = Case.of(replace(build, trajectories=members), state, request.values.get("time_step"))
     found = measure_exposure(case, seed) | measure_membership(case, seed, halves.controls)

@@ -27,6 +27,8 @@ class Wishes:
     """None: as many as fit into the time."""
     minutes: float
     seed: int
+    roads: str | None
+    """A public table of roads, for methods that keep to some."""
     out: Path | None
     overwrite: bool
 
@@ -39,6 +41,7 @@ class Wishes:
         objects: int | None,
         minutes: str | float | Decimal,
         seed: int,
+        roads: str | None,
         out: Path | str | None,
         force: bool,
     ) -> Wishes:
@@ -49,6 +52,7 @@ class Wishes:
             objects=objects,
             minutes=parse_minutes(str(minutes)),
             seed=seed,
+            roads=roads,
             out=None if out is None else Path(out),
             overwrite=force,
         )
