@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.areas import Areas, Shown
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
@@ -88,6 +89,8 @@ class World:
     """What is public of the data, in the build's metres; None: nothing was said."""
     drawn_by: str | None = None
     """The version of the software that made the draw of the step that is replayed."""
+    shown: Shown | None = None
+    """How areas and points look in the release; None: as they are here."""
     told: Told = nobody
     """How much of its work a step has done, from 0 to 1: for who waits for a long one."""
 
@@ -103,18 +106,6 @@ class World:
     @property
     def clock(self) -> Clock:
         return self.build.clock
-
-
-@dataclass(frozen=True)
-class Areas:
-    """For generalised releases: where and when each sample may have been."""
-
-    x_min: Metres
-    y_min: Metres
-    x_max: Metres
-    y_max: Metres
-    until: Ints
-    """The interval of a sample is from its `at` to this, the end not in it."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_in, facts_of
+from freqdp_db.dataset.shown import InSource
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.storage.connection.engine import Connection, Database
@@ -28,7 +29,7 @@ def make_world(
 ) -> World:
     """What the steps of a method may read."""
     inputs = read_inputs(database, build.srid, build.timezone, method, values)
-    return World(build, search, inputs, facts_of(build))
+    return World(build, search, inputs, facts_of(build), shown=InSource(build))
 
 
 def read_inputs(

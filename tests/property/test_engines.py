@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, worlds
 
+from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
@@ -39,7 +40,7 @@ from freqdp_db.mechanisms.closure import close_signatures
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
 from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import Areas, State, World
+from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method

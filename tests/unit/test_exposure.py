@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
@@ -44,7 +45,6 @@ from freqdp_db.evaluation.attacks.exposure.sightings import (
 )
 from freqdp_db.evaluation.attacks.vectors import tf_idf
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.methods.contract import Areas
 
 MINUTE = 60_000_000
 Rows = list[list[tuple[int, float]]]

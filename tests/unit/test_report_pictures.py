@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
@@ -38,7 +39,6 @@ from freqdp_db.evaluation.report.explained import exchanges, explained
 from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, RoadLines
 from freqdp_db.evaluation.report.public import heats_of
-from freqdp_db.methods.contract import Areas
 from freqdp_db.progress import Progress, Stage
 
 MINUTE = 60_000_000

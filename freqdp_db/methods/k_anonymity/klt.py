@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -49,10 +49,14 @@ class KltStep(Grouping[KltOptions, KltLog]):
         self, world: World, state: State, drawn: GloveDraw, logged: KltLog, options: KltOptions
     ) -> State:
         from freqdp_db.methods.k_anonymity.diversity import fingerprint
+        from freqdp_db.methods.k_anonymity.klt_check import grow_as_shown
 
         if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
             raise VerificationFailed("the points of interest are not what they were")
-        return super().replay(world, state, drawn, logged, options)
+        found = super().replay(world, state, drawn, logged, options)
+        assert found.areas is not None
+        asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
+        return replace(found, areas=grow_as_shown(found.areas, *asked))
 
     def check(
         self,
@@ -67,8 +71,8 @@ class KltStep(Grouping[KltOptions, KltLog]):
 
         found = super().check(world, before, drawn, logged, after, options)
         assert after.areas is not None
-        points = world.inputs["poi"]
-        return {**found, **check_areas(after.areas, points, options.l, float(options.t))}
+        asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
+        return {**found, **check_areas(after.areas, *asked)}
 
     def require_possible(self, options: KltOptions, objects: int, samples: int) -> None:
         super().require_possible(options, objects, samples)

@@ -8,12 +8,13 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial import cKDTree
 
+from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.methods.contract import Areas, State
+from freqdp_db.methods.contract import State
 
 
 @dataclass(frozen=True)

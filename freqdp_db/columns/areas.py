@@ -1,0 +1,28 @@
+"""Areas and intervals, and how they look in a release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from freqdp_db.columns.arrays import Ints, Metres
+
+
+@dataclass(frozen=True)
+class Areas:
+    """For generalised releases: where and when each sample may have been."""
+
+    x_min: Metres
+    y_min: Metres
+    x_max: Metres
+    y_max: Metres
+    until: Ints
+    """The interval of a sample is from its `at` to this, the end not in it."""
+
+
+class Shown(Protocol):
+    """The coordinates of a release."""
+
+    def points(self, x: Metres, y: Metres) -> tuple[Metres, Metres]: ...
+
+    def areas(self, areas: Areas) -> Areas: ...
