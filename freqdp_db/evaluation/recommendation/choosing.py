@@ -184,17 +184,22 @@ def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
         tempting = min(better, key=lambda c: (max(c.risk, c.half), -_use(c)))
         text += (
             f" More useful would be {tempting.label} ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}, and more "
-            f"than half of {percent(tempting.half)} of the persons."
+            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}, and "
+            f"{_more_than_half(tempting)}."
         )
     return text
+
+
+def _more_than_half(candidate: Candidate) -> str:
+    whom = f"{percent(candidate.half)} of the persons" if candidate.half > 0 else "nobody"
+    return f"more than half of {whom}"
 
 
 def learns(candidate: Candidate) -> str:
     """What the best attacker learns, in a sentence."""
     return (
         f"The best attacker, {candidate.attacker}, learns {percent(candidate.risk)} of a person's "
-        f"samples on average, and more than half of {percent(candidate.half)} of the persons."
+        f"samples on average, and {_more_than_half(candidate)}."
     )
 
 

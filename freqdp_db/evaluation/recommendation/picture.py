@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from freqdp_db.evaluation.recommendation.choosing import Candidate, frontier, percent
 from freqdp_db.evaluation.report.drawing import svg
@@ -124,13 +125,18 @@ def draw_frontier(
     """
     shown = [c for c in candidates if c.usefulness is not None]
     scales = _Scales.of(frame, shown, limit)
-    parts = [*_ground(scales, limit), _stairs(scales, frontier(shown))]
+    corners = _corners(scales, frontier(shown))
+    parts = [*_ground(scales, limit), _stairs(corners)]
     points = {c.label: (scales.x(c.usefulness or 0.0), scales.y(c.risk)) for c in shown}
     taken = [TakenSpace(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in points.values()]
     # the limit and its words stand there already
     line = scales.y(limit)
     taken.append(TakenSpace(frame.left, line - _LINE - 3, 12 * _LETTER, _LINE))
     taken.append(TakenSpace(frame.left, line - 1, frame.width - frame.left, 2))
+    taken += [
+        TakenSpace(min(x, to_x), min(y, to_y), abs(to_x - x), abs(to_y - y))
+        for (x, y), (to_x, to_y) in pairwise(corners)
+    ]
     numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
     if picked is not None and picked.label in points:
         x, y = points[picked.label]
@@ -174,19 +180,20 @@ def _ground(scales: _Scales, limit: float) -> Iterator[str]:
     )
 
 
-def _stairs(scales: _Scales, best: Sequence[Candidate]) -> str:
-    """The frontier: what is the least risk at each usefulness."""
+def _corners(scales: _Scales, best: Sequence[Candidate]) -> list[tuple[float, float]]:
+    """Of the frontier: what is the least risk at each usefulness."""
     if not best:
-        return ""
+        return []
     points = [(scales.x(best[0].usefulness or 0.0), scales.y(best[0].risk))]
     for c in best[1:]:
         x, y = scales.x(c.usefulness or 0.0), scales.y(c.risk)
         points += [(points[-1][0], y), (x, y)]
-    return (
-        '<polyline class="frontier" points="'
-        + " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        + '"/>'
-    )
+    return points
+
+
+def _stairs(corners: Sequence[tuple[float, float]]) -> str:
+    through = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    return f'<polyline class="frontier" points="{through}"/>' if corners else ""
 
 
 @dataclass(frozen=True)
