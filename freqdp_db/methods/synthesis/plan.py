@@ -77,8 +77,8 @@ _MANY = {
     "days": 20, "pace": 20, "fine": 130, "flows": 90,
 }  # fmt: skip
 _PURE = {
-    "trips": 20, "origins": 120, "destinations": 120, "same_zone": 80, "distances": 60,
-    "visits": 350, "moves": 0, "turns": 50, "steps": 70, "bends": 20, "metres": 50, "hours": 15,
+    "trips": 20, "origins": 85, "destinations": 85, "same_zone": 60, "distances": 45,
+    "visits": 520, "moves": 0, "turns": 25, "steps": 45, "bends": 20, "metres": 35, "hours": 15,
     "days": 10, "pace": 5, "fine": 0, "flows": 0,
 }  # fmt: skip
 # Clips for each trip that an object of the lower quartile has. A clip that is too low costs hardly
