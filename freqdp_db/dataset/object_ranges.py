@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import SeenTimes, seen_times
 from freqdp_db.dataset.making import reference
 from freqdp_db.dataset.projection import ReferenceSystem, far_from, transform, zones_of
-from freqdp_db.dataset.reading import numbered_rows, open_source, read_columns
+from freqdp_db.dataset.reading import number_of, numbered_rows, open_source, read_columns
 from freqdp_db.dataset.snapping import GridCells
 from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
 from freqdp_db.frequency.parts import Part
@@ -27,6 +27,7 @@ from freqdp_db.search.segments import distinct_segments
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records.build_parts import write_range
 from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.source.rows import SourcePart
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,45 @@ class Placed(Read):
     y: Metres
 
 
-def read_range(
-    objects: tuple[int, int], wanted: WhatToRead, limits: tuple[str, str] | None
-) -> Read:
-    """Read the rows of the objects between two keys, without those that cannot be."""
+def read_range(objects: tuple[int, int], wanted: WhatToRead, part: SourcePart) -> Read:
+    """Read the rows of a range of objects, without those that cannot be."""
     database, dataset = wanted.reach.database(), wanted.dataset
-    excluded: dict[str, int] = {}
-    raw = reference(database, dataset.source_srid)
     with database.begin(snapshot=wanted.snapshot) as connection:
-        reader = open_source(connection, dataset, limits)
+        reader = open_source(connection, dataset, part)
         keys = reader.objects()
-        with Progress().stage("read rows") as stage:
-            rows, order, _ = numbered_rows(read_columns(reader, stage.advance), keys, reader)
-    return Read(order, cleaning.drop_unusable(rows, raw.geographic, excluded), excluded)
+        rows, order, _ = numbered_rows(read_columns(reader, _nobody), keys, reader)
+    return as_read(rows, wanted, order)
+
+
+def read_blocks(blocks: tuple[int, int], wanted: WhatToRead, part: SourcePart, order: Ints) -> Rows:
+    """Read what lies in some blocks; `order`: numbers on the wire of all objects, in their order."""
+    with wanted.reach.database().begin(snapshot=wanted.snapshot) as connection:
+        columns = read_columns(open_source(connection, wanted.dataset, part), _nobody)
+    owner = number_of(columns["object"].astype(np.int64), order)
+    return Rows(owner, columns["at"].astype(np.int64), columns["x"], columns["y"])
+
+
+def _nobody(rows: int) -> None:
+    return None
+
+
+def rows_between(rows: Rows, objects: tuple[int, int]) -> Rows:
+    """Those of a range of objects, numbered from its first."""
+    first, last = objects
+    own = rows.take((rows.object >= first) & (rows.object < last))
+    return replace(own, object=own.object - first)
+
+
+def join_rows(pieces: list[Rows]) -> Rows:
+    columns = (np.concatenate([getattr(p, f.name) for p in pieces]) for f in fields(Rows))
+    return Rows(*columns)
+
+
+def as_read(rows: Rows, wanted: WhatToRead, keys: list[str]) -> Read:
+    """The same without those that cannot be."""
+    excluded: dict[str, int] = {}
+    raw = reference(wanted.reach.database(), wanted.dataset.source_srid)
+    return Read(keys, cleaning.drop_unusable(rows, raw.geographic, excluded), excluded)
 
 
 def excluded_of(read: Read) -> dict[str, int]:

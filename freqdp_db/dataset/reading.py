@@ -20,7 +20,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.source.relations import check_mapping, find_relation
-from freqdp_db.storage.source.rows import RowCounts, SourceReader, read_anchors
+from freqdp_db.storage.source.rows import RowCounts, SourcePart, SourceReader, read_anchors
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
 
 
 def open_source(
-    connection: Connection, dataset: DatasetRow, objects: tuple[str, str] | None = None
+    connection: Connection, dataset: DatasetRow, part: SourcePart | None = None
 ) -> SourceReader:
-    """A dataset's relation as it is now, if it still has the columns; objects: only those."""
+    """A dataset's relation as it is now, if it still has the columns; part: only these rows."""
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
     check_mapping(relation, dataset.mapping, projected=dataset.source_srid != WGS84)
-    return SourceReader(connection, relation, dataset.mapping, objects)
+    return SourceReader(connection, relation, dataset.mapping, part)
 
 
 def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:
@@ -93,15 +93,15 @@ def numbered_rows(
     at, epoch_unit = columns["at"].astype(np.int64), None
     if reader.epoch:
         at, epoch_unit = cleaning.epoch_to_us(columns["at"])
-    rows = Rows(_number(columns["object"].astype(np.int64), order), at, columns["x"], columns["y"])
+    owner = number_of(columns["object"].astype(np.int64), np.asarray(order, np.int64))
+    rows = Rows(owner, at, columns["x"], columns["y"])
     return rows, [keys[k] for k in order], epoch_unit
 
 
-def _number(objects: Ints, order: list[int]) -> Ints:
+def number_of(objects: Ints, order: Ints) -> Ints:
     """The place of each row's object in `order`."""
-    known = np.asarray(order, np.int64)
-    by_value = np.argsort(known)
-    return by_value[np.searchsorted(known[by_value], objects)] if len(known) else objects
+    by_value = np.argsort(order)
+    return by_value[np.searchsorted(order[by_value], objects)] if len(order) else objects
 
 
 def refuse_unreadable(dataset: DatasetRow, counts: RowCounts) -> None:

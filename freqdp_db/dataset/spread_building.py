@@ -25,6 +25,7 @@ from freqdp_db.dataset.making import Made, fingerprint, look, reference, require
 from freqdp_db.dataset.object_ranges import (
     Read,
     WhatToRead,
+    as_read,
     at_of,
     cells_of,
     excluded_of,
@@ -33,6 +34,7 @@ from freqdp_db.dataset.object_ranges import (
     filed_of,
     gaps_of,
     grid_of,
+    join_rows,
     keys_of,
     location_of,
     merge_counted,
@@ -41,7 +43,9 @@ from freqdp_db.dataset.object_ranges import (
     on_step_of,
     place,
     places_of,
+    read_blocks,
     read_range,
+    rows_between,
     times_of,
     used_of,
     write_filed,
@@ -62,7 +66,7 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records import build_parts
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.rows import RowCounts
+from freqdp_db.storage.source.rows import RowCounts, SourcePart
 
 
 def make_spread(
@@ -126,24 +130,43 @@ def _read(
         sizes = reader.sizes()
         stage.advance(counts.rows)
         refuse_unreadable(dataset, counts)
-    ranges = cut(offsets_from(np.array([rows for _, rows in sizes])), workers.parts(counts.rows))
+    ranges = cut(offsets_from(np.array([rows for *_, rows in sizes])), workers.parts(counts.rows))
     wanted = WhatToRead(Reach.of(database), dataset, reader.export())
-    limits = PerRange([_ends(sizes[first:last]) for first, last in ranges])
-    held = workers.hold(ranges, as_range)
+    keys = PerRange([[key for key, *_ in sizes[first:last]] for first, last in ranges])
     with progress.stage("read rows", counts.rows) as stage:
-        parts = held.then(read_range, wanted, limits)
-        for rows in parts.each(_rows_of):
-            stage.advance(rows)
+        blocks = reader.blocks()
+        if blocks is None or len(ranges) == 1:
+            limits = [SourcePart((own[0], own[-1]) if own else None) for own in keys.values]
+            parts = workers.hold(ranges, as_range).then(read_range, wanted, PerRange(limits))
+            for rows in parts.each(_rows_of):
+                stage.advance(rows)
+        else:
+            # each block is read once; an index on objects would read each of them many times
+            stretches = _between(blocks, len(ranges), reader.hash_seed)
+            lying = workers.hold([(n, n + 1) for n in range(len(stretches))], as_range)
+            order = lying.share(np.array([number for _, number, _ in sizes], np.int64))
+            read = lying.then(read_blocks, wanted, PerRange(stretches), order)
+            for rows in read.each(len):
+                stage.advance(rows)
+            swapped = [[owned] * len(stretches) for owned in ranges]
+            joined = read.exchange(rows_between, swapped, join_rows, ranges)
+            parts = joined.then(as_read, wanted, keys)
+            del read, joined
+            sum(parts.each(_rows_of))
     return counts, reader.taken_at(), parts
+
+
+def _between(blocks: int, count: int, hash_seed: int) -> list[SourcePart]:
+    """All blocks, and what may come after them, in so many parts."""
+    edges = [blocks * n // count for n in range(count)]
+    return [
+        SourcePart(blocks=(first, last), hash_seed=hash_seed)
+        for first, last in zip(edges, [*edges[1:], None], strict=True)
+    ]
 
 
 def as_range(first: int, last: int) -> tuple[int, int]:
     return first, last
-
-
-def _ends(sizes: list[tuple[str, int]]) -> tuple[str, str] | None:
-    """The first and the last key of a range; None: there is no object at all."""
-    return (sizes[0][0], sizes[-1][0]) if sizes else None
 
 
 def _rows_of(read: Read) -> int:

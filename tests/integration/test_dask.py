@@ -556,9 +556,18 @@ _FEW = (
 
 
 @contextmanager
-def _named(url: str, key: str, geom: str = "geom") -> Iterator[str]:
-    """The city under other keys, as a dataset."""
-    query(url, f"CREATE VIEW named AS SELECT at, {geom} AS geom, {key} AS who FROM demo.city")
+def _named(url: str, key: str, geom: str = "geom", kind: str = "VIEW") -> Iterator[str]:
+    """The city under other keys, as a dataset: a view, or rows that lie in blocks."""
+    selected = f"SELECT at, {geom} AS geom, {key} AS who FROM demo.city"
+    if kind == "PARTITIONS":
+        query(url, f"CREATE TEMP TABLE like_it AS {selected} LIMIT 0; "
+              "CREATE TABLE named (LIKE like_it) PARTITION BY HASH (who)")  # fmt: skip
+        for n in range(3):
+            query(url, f"CREATE TABLE named_{n} PARTITION OF named "
+                  f"FOR VALUES WITH (MODULUS 3, REMAINDER {n})")  # fmt: skip
+        query(url, f"INSERT INTO named {selected}")
+    else:
+        query(url, f"CREATE {kind} named AS {selected}")
     freqdp(
         url, "dataset", "add", "named", "--from", "public.named", "--object", "who",
         "--time", "at", "--geom", "geom",
@@ -567,25 +576,28 @@ def _named(url: str, key: str, geom: str = "geom") -> Iterator[str]:
     for name, part in product(("built", "rebuilt"), _PARTS):
         query(url, f"DROP TABLE IF EXISTS {name}_{part}")
     freqdp(url, "dataset", "drop", "named").succeeded()
-    query(url, "DROP VIEW named")
+    query(url, f"DROP {'VIEW' if kind == 'VIEW' else 'TABLE'} named")
 
 
 @pytest.mark.parametrize(
-    ("key", "geom", "killed"),
+    ("key", "geom", "kind", "killed"),
     [
-        ("text", "geom", None),
-        ("integer", "geom", None),
+        ("text", "geom", "VIEW", None),
+        ("text", "geom", "TABLE", None),
+        ("integer", "geom", "PARTITIONS", None),
         # the last range has not one row that can be used
-        ("text", f"CASE WHEN {_FEW} THEN geom ELSE {_NOWHERE} END", None),
-        ("text", "geom", "clean and snap"),
-        ("text", "geom", "write samples"),
+        ("text", f"CASE WHEN {_FEW} THEN geom ELSE {_NOWHERE} END", "TABLE", None),
+        ("text", "geom", "TABLE", "clean and snap"),
+        ("text", "geom", "TABLE", "write samples"),
     ],
-    ids=["text", "integer", "few", "killed early", "killed late"],
+    ids=["view", "table", "partitions", "few", "killed early", "killed late"],
 )
-def test_builds(city: str, cluster: Cluster, key: str, geom: str, killed: str | None) -> None:
+def test_builds(
+    city: str, cluster: Cluster, key: str, geom: str, kind: str, killed: str | None
+) -> None:
     # the keys of `few` are in the order of the objects
     wanted = _KEYS[key] if geom == "geom" else "object_id"
-    with _named(city, wanted, geom) as name:
+    with _named(city, wanted, geom, kind) as name:
         one = _build(city, name, None)
         _keep(city, "built", one)
         progress = Progress() if killed is None else Killing(cluster, killed)

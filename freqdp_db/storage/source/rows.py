@@ -50,6 +50,18 @@ class RowCounts:
         }
 
 
+@dataclass(frozen=True)
+class SourcePart:
+    """Some rows of a relation."""
+
+    objects: tuple[str, str] | None = None
+    """Those of the objects from one key to another, both with it, in the order of `sizes`."""
+    blocks: tuple[int, int | None] | None = None
+    """Those that lie in these blocks, the last not with it; None: to the end."""
+    hash_seed: int = 0
+    """With which keys that are texts become numbers."""
+
+
 class SourceReader:
     """Reads one mapped relation inside one snapshot."""
 
@@ -58,14 +70,15 @@ class SourceReader:
         connection: sa.Connection,
         relation: Relation,
         mapping: Mapping,
-        objects: tuple[str, str] | None = None,
+        part: SourcePart | None = None,
     ) -> None:
-        """objects: only those from one key to another, both with it, in the order of `sorted_keys`."""
+        """part: only these rows."""
         self._connection = connection
         self._relation = relation
         self._mapping = mapping
         self._postgis = postgis_schema(connection)
-        self._hash_seed = 0
+        self._part = part or SourcePart()
+        self.hash_seed = self._part.hash_seed
         time = relation.columns[mapping.time].type
         self.epoch = time in NUMBERS
         # a column of plain points of one SRID is read as it is: its binary form has a fixed width
@@ -73,7 +86,6 @@ class SourceReader:
             _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
         )
         self.integer_keys = relation.columns[mapping.object].type in INTEGERS
-        self._objects = objects
 
     def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
         return sql.SQL("{}({})").format(sql.Identifier(self._postgis, name), argument)
@@ -108,8 +120,13 @@ class SourceReader:
 
     def _where(self, *conditions: sql.Composable) -> sql.Composable:
         parts = list(conditions)
-        if self._objects is not None:
-            parts.append(self._between(*self._objects))
+        if self._part.objects is not None:
+            parts.append(self._between(*self._part.objects))
+        if self._part.blocks is not None:
+            first, last = self._part.blocks
+            parts.append(sql.SQL("ctid >= {}::tid").format(f"({first},0)"))
+            if last is not None:
+                parts.append(sql.SQL("ctid < {}::tid").format(f"({last},0)"))
         if self._mapping.filter:
             # the newline ends a comment that the filter may close with
             parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
@@ -128,15 +145,22 @@ class SourceReader:
         name: str = self._connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
         return name
 
-    def sizes(self) -> list[tuple[str, int]]:
-        """The distinct object keys, in the order of trajectories, and how many rows each has."""
-        query = sql.SQL("SELECT {}::text, count(*) FROM {}{} GROUP BY 1").format(
-            sql.Identifier(self._mapping.object),
-            self._relation.identifier,
-            self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
-        )
-        rows = driver(self._connection).execute(query).fetchall()
-        return sorted(rows, key=lambda row: int(row[0]) if self.integer_keys else row[0])
+    def sizes(self) -> list[tuple[str, int, int]]:
+        """The distinct object keys, in the order of trajectories; their numbers on the wire; their rows."""
+        rows = self._distinct(sql.SQL(", count(*)"))
+        found = [(text, number, count) for number, text, count in rows]
+        return sorted(found, key=lambda row: row[1] if self.integer_keys else row[0])
+
+    def blocks(self) -> int | None:
+        """How many blocks its largest table has; None: its rows do not lie in blocks (a view)."""
+        query = sql.SQL(
+            "SELECT CASE WHEN bool_and(relkind IN ('r', 'm')) THEN "
+            "max(pg_relation_size(oid) / current_setting('block_size')::int) END FROM pg_class "
+            "WHERE oid IN (SELECT relid FROM pg_partition_tree({r}::regclass) WHERE isleaf "
+            "UNION SELECT c.oid FROM pg_class AS c WHERE c.oid = {r}::regclass AND relkind <> 'p')"
+        ).format(r=self._relation.identifier.as_string())
+        found: tuple[int | None] | None = driver(self._connection).execute(query).fetchone()
+        return None if found is None else found[0]
 
     def taken_at(self) -> datetime:
         """When the snapshot was taken."""
@@ -198,27 +222,29 @@ class SourceReader:
         return RowCounts(row[0], row[1], row[2], row[3], row[4], srids)
 
     def objects(self) -> dict[int, str]:
-        """The distinct object keys: number on the wire -> text. Collisions change the hash's seed."""
+        """The distinct object keys: number on the wire -> text."""
+        return dict(self._distinct(sql.SQL("")))
+
+    def _distinct(self, more: sql.Composable) -> list[Any]:
+        """Number on the wire, key and more of every object. Collisions change the hash's seed."""
         while True:
-            query = sql.SQL("SELECT DISTINCT {}, {}::text FROM {}{}").format(
+            query = sql.SQL("SELECT {}, {}::text{} FROM {}{} GROUP BY 1, 2").format(
                 self._object(),
                 sql.Identifier(self._mapping.object),
+                more,
                 self._relation.identifier,
                 self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
             )
             rows = driver(self._connection).execute(query).fetchall()
-            keys: dict[int, str] = dict(rows)
-            if len(keys) == len(rows):
-                return keys
-            self._hash_seed += 1
+            if len({row[0] for row in rows}) == len(rows):
+                return rows
+            self.hash_seed += 1
 
     def _object(self) -> sql.Composable:
         column = sql.Identifier(self._mapping.object)
         if self.integer_keys:
             return sql.SQL("{}::int8").format(column)
-        return sql.SQL("hashtextextended({}::text, {})").format(
-            column, sql.Literal(self._hash_seed)
-        )
+        return sql.SQL("hashtextextended({}::text, {})").format(column, sql.Literal(self.hash_seed))
 
     def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
         """All rows without a NULL, in chunks of columns: object, at, x, y.
