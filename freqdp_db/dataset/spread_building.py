@@ -135,7 +135,8 @@ def _read(
     keys = PerRange([[key for key, *_ in sizes[first:last]] for first, last in ranges])
     with progress.stage("read rows", counts.rows) as stage:
         blocks = reader.blocks()
-        if blocks is None or len(ranges) == 1:
+        # none here: a view, or a table whose rows are on other servers
+        if not blocks or len(ranges) == 1:
             limits = [SourcePart((own[0], own[-1]) if own else None) for own in keys.values]
             parts = workers.hold(ranges, as_range).then(read_range, wanted, PerRange(limits))
             for rows in parts.each(_rows_of):
@@ -148,9 +149,10 @@ def _read(
             read = lying.then(read_blocks, wanted, PerRange(stretches), order)
             for rows in read.each(len):
                 stage.advance(rows)
-            swapped = [[owned] * len(stretches) for owned in ranges]
-            joined = read.exchange(rows_between, swapped, join_rows, ranges)
+            owned = [[objects] * len(stretches) for objects in ranges]
+            joined = read.exchange(rows_between, owned, join_rows, ranges)
             parts = joined.then(as_read, wanted, keys)
+            # what was read is let go once everything was handed on
             del read, joined
             sum(parts.each(_rows_of))
     return counts, reader.taken_at(), parts
