@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PGconn, Ping
 
 from freqdp_db.errors import ServerFailed, ServerNotFound
 from freqdp_db.server.binaries import Binaries, find_binaries
@@ -272,9 +273,8 @@ class EmbeddedServer:
             return not is_postgres_of(pid, self.layout.cluster)
 
         def ready() -> bool:
-            with suppress(FileNotFoundError):
-                return "\nready" in self.layout.pid_file.read_text()
-            return False
+            # the file of its process id still says "ready" while it recovers from a killed backend
+            return PGconn.ping(self.conninfo("postgres").encode()) == Ping.OK
 
         if not wait_until(lambda: ready() or gone(), _START_SECONDS):
             raise ServerFailed(

@@ -135,6 +135,19 @@ def test_committed_data_survives_a_kill(server: EmbeddedServer) -> None:
     assert execute(server, "SELECT count(*) FROM kept") == 1000
 
 
+def test_a_server_that_recovers_from_a_killed_backend_is_waited_for(server: EmbeddedServer) -> None:
+    server.ensure_running()
+    pid = server.status().pid
+    with psycopg.connect(server.conninfo()) as slow, psycopg.connect(server.conninfo()) as killed:
+        # it recovers once all of its sessions have ended, and this one does not hear of it at first
+        os.kill(slow.info.backend_pid, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (slow.info.backend_pid, signal.SIGCONT)).start()
+        kill(killed.info.backend_pid)
+        server.ensure_running()
+        assert server.status().pid == pid, "it was not started again"
+        assert execute(server, "SELECT 1") == 1
+
+
 def test_backends_of_a_killed_server_do_not_block_the_next(server: EmbeddedServer) -> None:
     server.ensure_running()
     busy = psycopg.connect(server.conninfo(), autocommit=True)
