@@ -7,7 +7,9 @@ import json
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from types import FrameType
 from typing import Annotated, Any
@@ -36,6 +38,7 @@ from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 _SHOWN_OF_PATH = 60
+_SECONDS_TO_INTERRUPT_AGAIN = 0.05
 
 app = typer.Typer(
     name=console.PROGRAM,
@@ -68,6 +71,20 @@ def root(
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def interrupt_again(ignored: Any) -> None:
+    """An interrupt that came inside of a finaliser, where Python ignores every exception, comes again."""
+    if ignored.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(ignored)
+        return
+    main_thread = threading.main_thread().ident or 0
+    again = threading.Timer(
+        _SECONDS_TO_INTERRUPT_AGAIN, signal.pthread_kill, (main_thread, signal.SIGINT)
+    )
+    again.daemon = True
+    with suppress(RuntimeError):  # the interpreter is about to end, as was asked
+        again.start()
 
 
 def _require_text(arguments: Sequence[str]) -> None:
@@ -164,4 +181,5 @@ def main() -> None:
     # what drivers log, with tracebacks, when a connection breaks is said by our own errors
     logging.basicConfig(handlers=[logging.NullHandler()])
     signal.signal(signal.SIGTERM, _interrupt)
+    sys.unraisablehook = interrupt_again
     sys.exit(run(sys.argv[1:]))

@@ -167,3 +167,16 @@ def test_a_table_that_was_changed_is_found(url: str) -> None:
     freqdp(url, "anonymize", "d", "--method", "shift").succeeded()
     query(url, "UPDATE freqdp_release.d_1 SET at = at + interval '1 s' WHERE seq = 1")
     assert freqdp(url, "release", "verify", "d_1").code == 3
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM", "UPDATE"])
+def test_a_draw_that_is_not_there_is_said(url: str, damage: str) -> None:
+    freqdp(url, "anonymize", "d", "--method", "shift").succeeded()
+    query(url, f"{damage} freqdp.step_column{' SET name = $$hours$$' * (damage == 'UPDATE')}")
+    answer = freqdp(url, "release", "verify", "d_1")
+    assert answer.code == 3
+    differ = "seconds" if damage != "UPDATE" else "hours, seconds"
+    assert (
+        f"step 1: its draw is not stored as this version keeps it (these differ: {differ})"
+        in answer.err
+    )

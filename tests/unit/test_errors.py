@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import time
+
 import pytest
 
+from freqdp_db.cli.main import interrupt_again
 from freqdp_db.errors import BadInput, ServerRefused
 from freqdp_db.methods.parameters import RELEASE
 
@@ -43,3 +47,16 @@ def test_keys(written: str, keys: str, parameter: str | None) -> None:
 def test_a_parameter_may_be_given() -> None:
     assert ServerRefused("no", parameter="memory").parameter == "memory"
     assert ServerRefused().message == "The database server refused the statement."
+
+
+def test_an_interrupt_inside_of_a_finaliser_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ignores every exception there, the one of Ctrl-C too."""
+
+    class Finalised:
+        def __del__(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "unraisablehook", interrupt_again)
+    with pytest.raises(KeyboardInterrupt):
+        Finalised()
+        time.sleep(10)

@@ -15,6 +15,7 @@ from psycopg import sql
 from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
 from freqdp_db.engines.held import as_kept
 from freqdp_db.engines.spread import SpreadEdits
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.statements import own, select_own
 from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
@@ -102,7 +103,7 @@ def load_columns(
         query = select_own(database, name, layout.names, *order, release_id=release_id, step=step)
         found = read_arrays(raw, query, layout)
         return kind(*(found[column] for column in layout.names))
-    parts: dict[str, list[Any]] = {field.name: [] for field in fields(kind)}
+    parts: dict[str, list[Any]] = {}
     cursor = raw.execute(
         sql.SQL(
             "SELECT name, dtype, data FROM {} WHERE release_id = %s AND step = %s AND part = %s "
@@ -112,7 +113,13 @@ def load_columns(
         binary=True,
     )
     for column, dtype, data in cursor:
-        parts[column].append(np.frombuffer(data, dtype))
+        parts.setdefault(column, []).append(np.frombuffer(data, dtype))
+    expected = {field.name for field in fields(kind)}
+    if expected != parts.keys():
+        differ = ", ".join(sorted(expected ^ parts.keys()))
+        raise VerificationFailed(
+            f"step {step}: its {part} is not stored as this version keeps it (these differ: {differ})"
+        )
     return kind(**{name: np.concatenate(chunks) for name, chunks in parts.items()})
 
 
