@@ -45,6 +45,17 @@ class Progress:
         """A sentence for the person who waits."""
 
 
+class Within(Progress):
+    """So many stages inside of another one; each is an equal part of it."""
+
+    def __init__(self, outer: Stage, total: int, parts: int) -> None:
+        super().__init__()
+        self._outer, self._part = outer, total / parts
+
+    def open(self, name: str, total: int | None, unit: str) -> Stage:
+        return _Part(self._outer, self._part, total or 1)
+
+
 Told: TypeAlias = Callable[[float], None]
 """Called with the share of some work that is done, from 0 to 1."""
 
@@ -63,6 +74,21 @@ def as_shares(told: Told, total: int) -> Callable[[int], None]:
         told(done / total)
 
     return advance
+
+
+class _Part:
+    """A stage whose end is a part of another one."""
+
+    def __init__(self, outer: Stage, whole: float, total: int) -> None:
+        self._outer, self._whole, self._total, self._done = outer, whole, total, 0
+
+    def advance(self, amount: int) -> None:
+        before, self._done = self._done, min(self._total, self._done + amount)
+        further = int(self._whole * self._done / self._total)
+        self._outer.advance(further - int(self._whole * before / self._total))
+
+    def total(self, amount: int) -> None:
+        self._total = max(amount, 1)
 
 
 class _Silent:

@@ -10,7 +10,7 @@ from typing import Any
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import run_steps
-from freqdp_db.progress import Progress
+from freqdp_db.progress import Progress, Within
 from freqdp_db.release.comparing import Relations
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
@@ -93,10 +93,14 @@ def replay_steps(
 ) -> Replayed:
     """After each step what it promises holds."""
     request = Request.of(release)
-    with progress.stage("replay steps") as stage, database.begin(snapshot=True) as connection:
+    samples = world.build.trajectories.samples
+    with (
+        progress.stage("replay steps", samples) as stage,
+        database.begin(snapshot=True) as connection,
+    ):
         journal = ReplayJournal(connection, database, release.release_id)
-        state = run_steps(request.method, request.values, world, journal, Progress())
-        stage.advance(state.samples)
+        shown = Within(stage, samples, 2 * len(request.method.steps))
+        state = run_steps(request.method, request.values, world, journal, shown)
     return Replayed(state, table_of(state, world.build), journal.checked)
 
 

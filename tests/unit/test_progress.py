@@ -13,6 +13,7 @@ from rich.console import Console
 
 from freqdp_db.cli import progress as shown
 from freqdp_db.cli.time_left import TimeLeft, in_words
+from freqdp_db.progress import Within
 
 
 def _said(shares: Iterator[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -85,3 +86,26 @@ def test_a_quick_stage_has_one_line() -> None:
     with progress.stage("quick") as stage:
         stage.advance(1)
     assert len(out.getvalue().splitlines()) == 1
+
+
+def test_stages_within_a_stage_are_equal_parts_of_it() -> None:
+    told: list[int] = []
+
+    class Outer:
+        def advance(self, amount: int) -> None:
+            told.append(amount)
+
+        def total(self, amount: int) -> None:
+            raise AssertionError("its total is known")
+
+    inner = Within(Outer(), total=100, parts=3)
+    with inner.stage("one", 7) as stage:
+        for _ in range(7):
+            stage.advance(1)
+    assert sum(told) == 33
+    with inner.stage("two", 10) as stage:
+        stage.advance(99)
+    with inner.stage("three") as stage:
+        stage.total(4)
+        stage.advance(2)
+    assert sum(told) == 33 + 33 + 16

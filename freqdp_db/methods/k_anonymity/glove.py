@@ -94,6 +94,7 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
             self._keys(state, drawn, logged),
             Merges(logged.merged_first, logged.merged_second),
             self.shaping(world, rows.boxes.origin, options),
+            world.told,
         )
         large = [g for g in found if len(g.objects) >= options.k]
         return state_of_groups(

@@ -19,7 +19,7 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.methods.k_anonymity.boxes import Boxes
 from freqdp_db.methods.k_anonymity.merging import merge_rows
 from freqdp_db.methods.k_anonymity.pool import Pool
-from freqdp_db.progress import Told, nobody
+from freqdp_db.progress import Told, as_shares, nobody
 
 _FIRST_SEARCH = 0.5
 """How much of the work it is, about, to find the cheapest partners of all rows at the start."""
@@ -188,15 +188,22 @@ class Group:
 
 
 def replay_merges(
-    boxes: Boxes, objects: Ids, keys: Ints, merges: Merges, shaping: Shaping | None = None
+    boxes: Boxes,
+    objects: Ids,
+    keys: Ints,
+    merges: Merges,
+    shaping: Shaping | None = None,
+    told: Told = nobody,
 ) -> list[Group]:
     """Every row that was not merged into another, in order of their numbers."""
     count = len(boxes)
     run = _Run(boxes, shaping, [objects[i : i + 1] for i in range(count)], {}, [], [])
     key = keys.tolist()
+    advance = as_shares(told, len(merges))
     for a, b in zip(merges.first.tolist(), merges.second.tolist(), strict=True):
         run.merge(a, b)
         key.append(min(key[a], key[b]))
+        advance(1)
     gone = np.zeros(count + len(merges), np.bool_)
     gone[merges.first] = gone[merges.second] = True
     kept = np.flatnonzero(~gone).tolist()
