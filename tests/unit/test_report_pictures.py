@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -28,13 +29,12 @@ from freqdp_db.evaluation.report.charts import (
     ticks,
 )
 from freqdp_db.evaluation.report.contents import (
-    EditedSamples,
     busy_window,
-    edited_samples,
     rows_within,
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.drawing import Raster
+from freqdp_db.evaluation.report.edited import EditedSamples, edited_samples
 from freqdp_db.evaluation.report.explained import exchanges, explained
 from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, RoadLines
@@ -306,6 +306,31 @@ def test_what_was_edited_is_found() -> None:
     pair = Pair(case.original, case.release.trajectories, case.places)
     edited = edited_samples(pair)
     assert edited.deleted.sum() == edited.inserted.sum() == 16
+
+
+@pytest.mark.parametrize("step_us", [None, 4 * MINUTE])
+def test_edits_are_what_one_side_does_not_have(step_us: int | None) -> None:
+    """Against sets, with several samples at one time, the same one twice, and empty objects."""
+    draw = np.random.default_rng(7)
+
+    def side() -> Trajectories:
+        objects = [
+            sorted((int(draw.integers(40)), int(draw.integers(3))) for _ in range(n))
+            for n in (0, *draw.integers(0, 30, 50), 9)
+        ]
+        return side_of([[(place, float(at)) for at, place in rows] for rows in objects])
+
+    before, after = side(), side()
+    shown = after if step_us is None else replace(after, at=after.at // step_us * step_us)
+    pair = Pair(before, shown, Locations(np.zeros(3), np.zeros(3)), time_step_us=step_us)
+    edited = edited_samples(pair)
+    facts = [
+        list(zip(s.owner.tolist(), pair.coarse(s.at).tolist(), s.location.tolist(), strict=True))
+        for s in (pair.original, pair.released)
+    ]
+    assert edited.deleted.tolist() == [fact not in set(facts[1]) for fact in facts[0]]
+    assert edited.inserted.tolist() == [fact not in set(facts[0]) for fact in facts[1]]
+    assert 0 < edited.deleted.sum() < before.samples
 
 
 class _Told(Progress):

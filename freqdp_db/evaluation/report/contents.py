@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
@@ -15,6 +15,7 @@ from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.charts import Curve, bar_chart, line_chart
 from freqdp_db.evaluation.report.drawing import Raster, heat_png
+from freqdp_db.evaluation.report.edited import EditedSamples
 from freqdp_db.evaluation.report.maps import EditedWay, RoadLines, trajectory_map
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
@@ -72,28 +73,6 @@ def heat_maps(
 def box_of(x: Metres, y: Metres) -> CellBox:
     """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
     return CellBox.around(x, y, _EDGE_PERCENT)
-
-
-@dataclass(frozen=True)
-class EditedSamples:
-    """Which samples of D are not in D*, and which of D* not in D."""
-
-    deleted: Flags
-    inserted: Flags
-
-
-def edited_samples(pair: Pair) -> EditedSamples:
-    """What differs, by (object, place, time)."""
-    at = pair.coarse(pair.original.at)
-    times = np.union1d(at, pair.released.at)
-
-    def facts(side: Trajectories, when: Ints) -> Ints:
-        """One number for each: objects, times and places of any data set fit into 63 bits."""
-        moment = np.searchsorted(times, when)
-        return (side.owner * np.int64(len(times)) + moment) * len(pair.locations) + side.location
-
-    before, after = facts(pair.original, at), facts(pair.released, pair.released.at)
-    return EditedSamples(~np.isin(before, after), ~np.isin(after, before))
 
 
 def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[tuple[str, str]]:

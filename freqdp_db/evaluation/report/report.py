@@ -26,12 +26,12 @@ from freqdp_db.evaluation.pages import render
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
     box_of,
-    edited_samples,
     frequency_charts,
     heat_maps,
     loss_chart,
     trajectory_maps,
 )
+from freqdp_db.evaluation.report.edited import edited_samples
 from freqdp_db.evaluation.report.explained import explained
 from freqdp_db.evaluation.report.exposures import Exposures, exposures
 from freqdp_db.evaluation.report.followed import followed_map
