@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup, escape
 
 from freqdp_db.errors import BadInput
 
@@ -20,7 +23,13 @@ def render(room: str, template: str, context: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["whole_options"] = _whole_options
     return environment.get_template(template).render(**context)
+
+
+def _whole_options(words: str) -> Markup:
+    """Options are not broken at their hyphens."""
+    return Markup(re.sub(r"--[\w-]+", r'<span class="option">\g<0></span>', str(escape(words))))
 
 
 def files_in(folder: Path, names: Iterable[str], *, overwrite: bool) -> list[Path]:

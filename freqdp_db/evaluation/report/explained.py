@@ -217,15 +217,19 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
     inside, objects = _inside(case, rows)
     drawn.rings(case.x[inside], case.y[inside], 2.2, "dot")
     spans = []
+    corners: dict[tuple[int, int], tuple[float, float, list[str]]] = {}
     for n, row in enumerate(rows, start=1):
         west, south, east, north = (
             side[row] for side in (areas.x_min, areas.y_min, areas.x_max, areas.y_max)
         )
         drawn.box_of(west, south, east, north)
-        # beside each other where areas lie on each other
-        drawn.name(west, north, str(n), dx=3 + 13 * (n - 1), dy=13)
+        u, v = drawn.at(west, north)
+        corner = (round(u / _SAME_NAME), round(v / _SAME_NAME))
+        corners.setdefault(corner, (west, north, []))[2].append(str(n))
         size = f"{(east - west) / 1000:.1f} × {(north - south) / 1000:.1f} km"
         spans.append(Span(str(n), float(begin[row]), float(areas.until[row]), size))
+    for west, north, numbers in corners.values():
+        drawn.name(west, north, ", ".join(numbers), dx=3, dy=13)
     ends = local_times(np.array([begin[rows].min(), areas.until[rows].max()]), case.timezone)
     words = (
         f"{len(rows)} of the {int(lengths[t]):,} areas of one released trajectory, in order of time. "

@@ -110,6 +110,8 @@ def followed_map(case: Case, seed: int, roads: RoadLines) -> tuple[str, str] | N
     drawn.way(true_x, true_y, "truth")
     (_draw_areas if release.areas is not None else _draw_ways)(drawn, release, one)
     drawn.star(looked_at.x[one.known], looked_at.y[one.known])
+    if release.areas is None:
+        drawn.crosses(x[~one.right], y[~one.right])
     right, wrong = int(one.right.sum()), int((~one.right).sum())
     told = (
         f"of {len(one.claim):,} samples that it claims, {right:,} tell where the person was (solid line) "
@@ -126,13 +128,12 @@ def followed_map(case: Case, seed: int, roads: RoadLines) -> tuple[str, str] | N
 
 
 def _draw_ways(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
-    """What is right as a line, what is wrong dashed and crossed."""
+    """What is right as a line, what is wrong dashed."""
     x, y = release.x[one.claim], release.y[one.claim]
     for begin, end, right in _stretches(one.right):
         # a stretch goes on to where the next one begins: no gap between them
         part = slice(begin, min(end + 1, len(x)))
         drawn.way(x[part], y[part], "way ink" if right else "way accent dashed")
-    drawn.crosses(x[~one.right], y[~one.right])
 
 
 def _draw_areas(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
