@@ -10,7 +10,7 @@ import numpy as np
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset.known_places import looks_swapped, nearest_town
-from freqdp_db.dataset.projection import degrees_from_meridian
+from freqdp_db.dataset.projection import MEASURED_DEGREES, degrees_from_meridian
 from freqdp_db.methods.areas import LonLatArea, Outline, box_of
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -211,12 +211,19 @@ def _far(lon: Metres, lat: Metres, count: Ints, utm_srid: int | None) -> list[st
     if not there:
         return []
     # a transverse Mercator stretches by 1 + (distance from its meridian / radius)^2 / 2
-    stretch = np.radians(apart[far]) * np.cos(np.radians(lat[far]))
+    measured = far & (apart <= MEASURED_DEGREES)
+    stretch = np.radians(apart[measured]) * np.cos(np.radians(lat[measured]))
+    beyond = int(count[apart > MEASURED_DEGREES].sum())
+    harm = []
+    if measured.any():
+        harm.append(f"distances there are up to {float((stretch**2).max()) / 2:.0%} too long")
+    if beyond:
+        harm.append(f"those of {beyond:,} beyond {MEASURED_DEGREES:.0f} degrees say nothing")
     return [
         f"{there:,} samples ({there / count.sum():.1%}) lie more than {_FAR_DEGREES:.0f} degrees of "
-        f"longitude from the middle of UTM zone {utm_srid}, up to {apart.max():.0f}: distances there "
-        f"are up to {float((stretch**2).max()) / 2:.0%} too long. Leave them out with --where, or give "
-        "a projection that covers them with --srid."
+        f"longitude from the middle of UTM zone {utm_srid}, up to {apart.max():.0f}: "
+        f"{', '.join(harm)}. Leave them out with --where, or give a projection that covers them with "
+        "--srid."
     ]
 
 

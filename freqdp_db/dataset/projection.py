@@ -17,7 +17,8 @@ from freqdp_db.columns.build import Build
 from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadData, BadInput
 
-_FAR_DEGREES = 6.0
+# Within so many degrees of a zone's middle, distances are at most 14% too long.
+MEASURED_DEGREES = 30.0
 _FAR_SHARE = 0.05
 _CHUNK = 1 << 19
 WGS84 = 4326
@@ -74,16 +75,17 @@ def zones_of(lon: Metres) -> Ints:
 
 def far_from(lon: Metres, zone: int) -> int:
     """How many longitudes are too far from a zone to be measured in it."""
-    return int(np.count_nonzero(degrees_from_meridian(lon, zone) > _FAR_DEGREES))
+    return int(np.count_nonzero(degrees_from_meridian(lon, zone) > MEASURED_DEGREES))
 
 
 def require_near(far: int, rows: int) -> None:
     """Refuse data too wide for one zone."""
     if far >= _FAR_SHARE * rows:
         raise BadData(
-            f"{far / rows:.0%} of the rows lie more than {_FAR_DEGREES:.0f} degrees of longitude from "
-            "the middle of the data: one UTM zone cannot hold them",
-            remedy="give a projected SRID in metres that covers the data with --srid",
+            f"{far / rows:.0%} of the rows lie more than {MEASURED_DEGREES:.0f} degrees of longitude "
+            "from the middle of the data: one UTM zone cannot hold them",
+            remedy="give a projected SRID in metres that covers the data with --srid, or build a part "
+            "of the data with --where",
         )
 
 

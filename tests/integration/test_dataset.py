@@ -704,7 +704,23 @@ def test_a_build_warns_of_what_a_projection_bends(database_url: str) -> None:
     _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
     (warning,) = _build(database_url)["findings"]["warnings"]
     assert warning.startswith("10 samples (4.2%) lie more than 6 degrees of longitude")
-    assert "up to 21: distances there are up to 3% too long" in warning
+    assert "up to 21: distances there are up to 3% too long. Leave" in warning
+
+
+def test_travellers_are_built_and_data_of_the_whole_world_is_not(database_url: str) -> None:
+    """People go on holidays: a tenth of the samples 20 degrees away are said, not refused."""
+    _brussels(database_url)
+    query(database_url, "UPDATE vans SET lon = lon + 20 WHERE who = 1 AND lon > 4.36")
+    query(database_url, "UPDATE vans SET lon = lon + 50 WHERE who = 2 AND lon > 4.38")
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    (warning,) = _build(database_url)["findings"]["warnings"]
+    assert warning.startswith("40 samples (16.7%) lie more than 6 degrees of longitude")
+    assert "3% too long, those of 10 beyond 30 degrees say nothing. Leave" in warning
+    query(database_url, "UPDATE vans SET lon = lon + 50 WHERE who = 3")
+    refused = freqdp(database_url, "dataset", "build", "d")
+    assert refused.code == 1
+    assert "21% of the rows lie more than 30 degrees of longitude" in refused.err
+    assert "--srid" in refused.err and "--where" in refused.err
 
 
 def test_a_build_warns_of_times_that_cannot_be(database_url: str) -> None:
