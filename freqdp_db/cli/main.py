@@ -143,6 +143,18 @@ def run(arguments: Sequence[str]) -> int:
             {"error": type(error).__name__, "message": text, "remedy": "see --help"}, as_json
         )
         return EXIT_REFUSED if unacceptable else EXIT_USAGE
+    except Exception as error:
+        if not _comes_of_an_interrupt(error):
+            raise
+        _show_error(Interrupted().as_options(), as_json)
+        return Interrupted.exit_code
+
+
+def _comes_of_an_interrupt(error: BaseException | None) -> bool:
+    """A module that is interrupted while it is imported says that it cannot be."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 setup.register(app)

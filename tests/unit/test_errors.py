@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from freqdp_db.cli import main
 from freqdp_db.cli.main import interrupt_again
-from freqdp_db.errors import BadInput, ServerRefused
+from freqdp_db.errors import BadInput, Interrupted, ServerRefused
 from freqdp_db.methods.parameters import RELEASE
 
 (STEP,) = (p for p in RELEASE if p.name == "time_step")
@@ -60,3 +61,20 @@ def test_an_interrupt_inside_of_a_finaliser_is_not_lost(monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         Finalised()
         time.sleep(10)
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt(), ValueError("another reason")])
+def test_an_interrupt_inside_of_an_import_is_one(
+    monkeypatch: pytest.MonkeyPatch, cause: BaseException
+) -> None:
+    """A module that is written in C makes an ImportError of it."""
+
+    def imports(**arguments: object) -> None:
+        raise ImportError("initialization failed") from cause
+
+    monkeypatch.setattr(main, "_tree", lambda: imports)
+    if isinstance(cause, KeyboardInterrupt):
+        assert main.run(["doctor"]) == Interrupted.exit_code
+    else:
+        with pytest.raises(ImportError):
+            main.run(["doctor"])
