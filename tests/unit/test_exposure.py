@@ -136,6 +136,30 @@ def test_worth_of_a_claim(seed: int, areas: bool) -> None:
         assert (worth.found[u], worth.right[u]) == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_worth_of_a_claim_of_many_samples(seed: int) -> None:
+    """Walkers who are sampled every few seconds: of each, many samples lie within five minutes."""
+    rng = rng_of(31, seed)
+    places = Locations(90.0 * (np.arange(900) % 30), 90.0 * (np.arange(900) // 30))
+
+    def walks(count: int) -> Trajectories:
+        rows: Rows = []
+        for _ in range(count):
+            steps = rng.choice([-31, -30, -29, -1, 0, 0, 0, 1, 29, 30, 31], rng.integers(1, 400))
+            at = np.cumsum(rng.choice([1, 3, 5, 60], len(steps), p=[0.4, 0.3, 0.25, 0.05])) / 60
+            rows.append(list(zip(((450 + np.cumsum(steps)) % 900).tolist(), at, strict=True)))
+        return side_of(rows)
+
+    case = Case(walks(4), places, ReleaseSeen(walks(4), places))
+    pick = np.arange(4)
+    worth = worth_of_picks(case, pick)
+    offsets = case.release.trajectories.offsets
+    for u in range(4):
+        expected = naive_worth(case, u, list(range(*offsets[u : u + 2])), set())
+        assert (worth.found[u], worth.right[u]) == pytest.approx(expected)
+    assert np.nanmin(worth.found) > 0 and np.nanmax(worth.found) < 1
+
+
 def test_names_of_a_worth() -> None:
     worth = Worth(np.array([1.0, 0.4, np.nan, 0.0]), np.array([0.5, np.nan, np.nan, 0.0]))
     assert worth.named("e") == pytest.approx(

@@ -21,6 +21,8 @@ NEAR_M = 200.0
 NEAR_US = 300_000_000
 _WIDEST_M = 500.0
 _LONGEST_US = 600_000_000
+_BLOCK = 32
+"""So many positions, one after the other, are passed over at once where they are far."""
 
 Shares = NDArray[np.float64]
 
@@ -65,60 +67,116 @@ def until_of(release: ReleaseSeen) -> Ints:
 
 
 @njit(nogil=True, cache=True)
-def is_near(ux, uy, ut, p, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Whether released sample p tells of somebody's being at a place at a time."""
-    if len(boxes):
-        return (
-            at[p] <= ut <= until[p]
-            and boxes[p, 0] <= ux <= boxes[p, 2]
-            and boxes[p, 1] <= uy <= boxes[p, 3]
-        )
-    dx, dy = x[p] - ux, y[p] - uy
-    return abs(at[p] - ut) <= NEAR_US and dx * dx + dy * dy <= NEAR_M * NEAR_M
+def _near_some(qx, qy, qt, x, y, t):  # type: ignore[no-untyped-def]
+    """Which of some positions have another one within 200 m and 5 min; both in order of time."""
+    found = np.zeros(len(qx), np.bool_)
+    blocks = (len(x) + _BLOCK - 1) // _BLOCK
+    west, south = np.empty(blocks), np.empty(blocks)
+    east, north = np.empty(blocks), np.empty(blocks)
+    for b in range(blocks):
+        part = slice(b * _BLOCK, (b + 1) * _BLOCK)
+        west[b], east[b] = x[part].min(), x[part].max()
+        south[b], north[b] = y[part].min(), y[part].max()
+    first = last = hint = 0
+    for i in range(len(qx)):
+        while first < len(t) and t[first] < qt[i] - NEAR_US:
+            first += 1
+        last = max(last, first)
+        while last < len(t) and t[last] <= qt[i] + NEAR_US:
+            last += 1
+        # what the one before was near to comes first: they follow one way
+        hint = min(max(hint, first), last)
+        for begin, end in ((hint, last), (first, hint)):
+            k = begin
+            while k < end:
+                b = k // _BLOCK
+                dx = max(west[b] - qx[i], qx[i] - east[b], 0.0)
+                dy = max(south[b] - qy[i], qy[i] - north[b], 0.0)
+                stop = min((b + 1) * _BLOCK, end)
+                if dx * dx + dy * dy > NEAR_M * NEAR_M:
+                    k = stop
+                    continue
+                while k < stop:
+                    dx, dy = x[k] - qx[i], y[k] - qy[i]
+                    if dx * dx + dy * dy <= NEAR_M * NEAR_M:
+                        break
+                    k += 1
+                if k < stop:
+                    found[i] = True
+                    hint = k
+                    break
+            if found[i]:
+                break
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _is_inside(ux, uy, ut, p, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Whether somebody was in area p in its interval."""
+    return (
+        at[p] <= ut <= until[p]
+        and boxes[p, 0] <= ux <= boxes[p, 2]
+        and boxes[p, 1] <= uy <= boxes[p, 3]
+    )
+
+
+@njit(nogil=True, cache=True)
+def _inside_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Which of an object's samples lie in a claimed area and interval."""
+    found = np.zeros(len(ux), np.bool_)
+    low = 0
+    for i in range(len(ux)):
+        while low < len(claim) and at[claim[low]] < ut[i] - _LONGEST_US:
+            low += 1
+        k = low
+        while k < len(claim) and at[claim[k]] <= ut[i]:
+            if _is_inside(ux[i], uy[i], ut[i], claim[k], at, boxes, until):
+                found[i] = True
+                break
+            k += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _hold_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Which of the claimed areas and intervals hold a sample of the object."""
+    found = np.zeros(len(claim), np.bool_)
+    low = 0
+    for k in range(len(claim)):
+        p = claim[k]
+        while low < len(ut) and ut[low] < at[p]:
+            low += 1
+        i = low
+        while i < len(ut) and ut[i] <= until[p]:
+            if _is_inside(ux[i], uy[i], ut[i], p, at, boxes, until):
+                found[k] = True
+                break
+            i += 1
+    return found
 
 
 @njit(nogil=True, cache=True)
 def right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
     """Which of the claimed positions, in order of time, tell where the object was."""
-    back = _LONGEST_US if len(boxes) else NEAR_US
-    right = np.zeros(len(claim), np.bool_)
-    low, hi = offsets[u], offsets[u + 1]
-    for k in range(len(claim)):
-        p = claim[k]
-        while low < hi and ut[low] < at[p] - NEAR_US:
-            low += 1
-        i = low
-        while i < hi and ut[i] <= at[p] + back:
-            if is_near(ux[i], uy[i], ut[i], p, x, y, at, boxes, until):
-                right[k] = True
-                break
-            i += 1
-    return right
+    own = slice(offsets[u], offsets[u + 1])
+    if len(boxes):
+        return _hold_some(ux[own], uy[own], ut[own], claim, at, boxes, until)
+    return _near_some(x[claim], y[claim], at[claim], ux[own], uy[own], ut[own])
 
 
 @njit(nogil=True, cache=True)
 def worth_of(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
     """Shares found and right of a claim of positions in order of time."""
-    # an interval may begin so much before what it contains
-    back = _LONGEST_US if len(boxes) else NEAR_US
-    lo, hi = offsets[u], offsets[u + 1]
-    left = found = 0
-    low = 0
-    for i in range(lo, hi):
-        if known[i]:
-            continue
-        left += 1
-        while low < len(claim) and at[claim[low]] < ut[i] - back:
-            low += 1
-        k = low
-        while k < len(claim) and at[claim[k]] <= ut[i] + NEAR_US:
-            if is_near(ux[i], uy[i], ut[i], claim[k], x, y, at, boxes, until):
-                found += 1
-                break
-            k += 1
+    own = slice(offsets[u], offsets[u + 1])
+    if len(boxes):
+        found = _inside_some(ux[own], uy[own], ut[own], claim, at, boxes, until)
+    else:
+        found = _near_some(ux[own], uy[own], ut[own], x[claim], y[claim], at[claim])
+    asked = ~known[own]
+    left = asked.sum()
     right = right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until).sum()
     return (
-        found / left if left else np.nan,
+        (found & asked).sum() / left if left else np.nan,
         right / len(claim) if len(claim) else np.nan,
     )
 
