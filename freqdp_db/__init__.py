@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from freqdp_db.interface.budgets import budget as budget
     from freqdp_db.interface.budgets import raise_budget as raise_budget
     from freqdp_db.interface.budgets import verify_ledger as verify_ledger
+    from freqdp_db.interface.city_loading import load_city as load_city
     from freqdp_db.interface.connecting import connect as connect
     from freqdp_db.interface.datasets import add_dataset as add_dataset
     from freqdp_db.interface.datasets import build_dataset as build_dataset
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from freqdp_db.interface.jobs import schedules as schedules
     from freqdp_db.interface.jobs import work as work
     from freqdp_db.interface.jobs import workers as workers
-    from freqdp_db.interface.loading import load_city as load_city
     from freqdp_db.interface.loading import load_csv as load_csv
     from freqdp_db.interface.loading import load_geolife as load_geolife
     from freqdp_db.interface.loading import load_tdrive as load_tdrive
@@ -74,13 +74,14 @@ _HOMES = {
     "interface.applying": "apply",
     "interface.approving": "approve",
     "interface.budgets": "budget raise_budget verify_ledger",
+    "interface.city_loading": "load_city",
     "interface.connecting": "connect",
     "interface.datasets": "add_dataset build_dataset dataset datasets drop_dataset find_object match "
     "set_dataset",
     "interface.evaluation": "audit evaluate experiment report",
     "interface.installation": "doctor init init_script methods uninstall_script",
     "interface.jobs": "cancel_job drop_schedule jobs living_worker schedule schedules work workers",
-    "interface.loading": "load_city load_csv load_geolife load_tdrive",
+    "interface.loading": "load_csv load_geolife load_tdrive",
     "interface.naming": "dataset_names release_names",
     "interface.recommending": "recommend",
     "interface.releases": "anonymize export plan release releases resume verify withdraw",

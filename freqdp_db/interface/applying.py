@@ -195,6 +195,6 @@ def _schedules(wanted: WantedDataset, there: ScheduleRow | None) -> Iterator[Cha
 
 def _same(planned: WantedSchedule, there: ScheduleRow) -> bool:
     # through the same parser: what an older version recorded has fewer keys
-    asked = parse(there.document).document()
+    asked = parse(there.request).document()
     same = (planned.cron, planned.timezone) == (there.cron, there.timezone)
     return same and planned.asked.document() == asked

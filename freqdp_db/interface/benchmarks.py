@@ -13,8 +13,8 @@ from freqdp_db.bench.pipeline import PipelineRun, bench_pipeline, growth_exponen
 from freqdp_db.bench.search import SearchRun, bench_search, parse_names, part_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
+from freqdp_db.interface.city_loading import make_city
 from freqdp_db.interface.connecting import Connection, reached, working
-from freqdp_db.interface.loading import make_city
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Any
 
 from freqdp_db.documents import Document, aside
 from freqdp_db.engines.choice import choose_engine
@@ -25,6 +23,7 @@ from freqdp_db.storage.records import jobs as records
 from freqdp_db.storage.records import schedules as schedule_records
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.jobs import JobView
+from freqdp_db.storage.records.schedules import ScheduleRow
 from freqdp_db.storage.records.workers import WorkerRow
 
 EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
@@ -40,21 +39,8 @@ class Scheduled(Planned, Document):
 
 
 @dataclass(frozen=True)
-class Schedule(Document):
+class Schedule(ScheduleRow, Document):
     """When workers ask for releases of a dataset by themselves, and for what."""
-
-    schedule_id: int
-    dataset_id: int
-    dataset: str
-    request: dict[str, Any]
-    cron: str
-    timezone: str
-    next_at: datetime
-    last_at: datetime | None
-    created_at: datetime
-    created_by: str
-    ended_at: datetime | None
-    ended_reason: str | None
 
 
 @dataclass(frozen=True)
@@ -127,7 +113,7 @@ def schedules(connection: Connection = None) -> list[Schedule]:
     """Schedules: when they ask, for what, and why those that ended have ended."""
     with reached(connection) as database:
         found = schedule_records.list_schedules(database)
-    return [Schedule(**{**vars(row), "request": row.document}) for row in found]
+    return [Schedule(**vars(row)) for row in found]
 
 
 def drop_schedule(connection: Connection, dataset: str) -> EndedSchedule:

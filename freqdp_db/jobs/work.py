@@ -35,7 +35,7 @@ class Done:
 
 def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> Done:
     """Do a job, from wherever an earlier attempt left it."""
-    asked = parse(job.document)
+    asked = parse(job.request)
     if job.release_id is not None:
         release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
     else:

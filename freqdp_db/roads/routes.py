@@ -18,12 +18,11 @@ import math
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.heap import pop, push
 from freqdp_db.roads.network import CANDIDATES, REACH_M
 
 FASTEST_M_PER_S = 50.0
 DETOUR = 8.0
-
-
 JITTER_M = 50.0
 """So far back on a one-way road is noise along it (5 sigma), not a drive around the block."""
 
@@ -47,39 +46,6 @@ def make_ways():  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _push(heap_cost, heap_node, size, cost, node):  # type: ignore[no-untyped-def]
-    i = size
-    while i > 0:
-        up = (i - 1) >> 1
-        if heap_cost[up] <= cost:
-            break
-        heap_cost[i], heap_node[i] = heap_cost[up], heap_node[up]
-        i = up
-    heap_cost[i], heap_node[i] = cost, node
-    return size + 1
-
-
-@njit(nogil=True, cache=True)
-def _pop(heap_cost, heap_node, size):  # type: ignore[no-untyped-def]
-    """Take the top off: the new size."""
-    size -= 1
-    cost, node = heap_cost[size], heap_node[size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap_cost[child + 1] < heap_cost[child]:
-            child += 1
-        if heap_cost[child] >= cost:
-            break
-        heap_cost[i], heap_node[i] = heap_cost[child], heap_node[child]
-        i = child
-    heap_cost[i], heap_node[i] = cost, node
-    return size
-
-
-@njit(nogil=True, cache=True)
 def _straight_ahead(node, wanted, targets, x, y):  # type: ignore[no-untyped-def]
     """Straight distance to the nearest goal: no route is shorter."""
     least = np.inf
@@ -99,12 +65,12 @@ def search(start, bound, wanted, targets, graph, scratch, stamp):  # type: ignor
     cost, seen, done, came_by, ahead, heap_cost, heap_node = scratch
     cost[start], seen[start], came_by[start] = 0.0, stamp, -1
     ahead[start] = _straight_ahead(start, wanted, targets, x, y)
-    size = _push(heap_cost, heap_node, 0, ahead[start], start)
+    size = push(heap_cost, heap_node, 0, ahead[start], start)
     left = targets
     while size > 0:
         node = heap_node[0]
         at = cost[node]
-        size = _pop(heap_cost, heap_node, size)
+        size = pop(heap_cost, heap_node, size)
         if done[node] == stamp:
             continue
         done[node] = stamp
@@ -121,7 +87,7 @@ def search(start, bound, wanted, targets, graph, scratch, stamp):  # type: ignor
                 ahead[to] = _straight_ahead(to, wanted, targets, x, y)
             if there < cost[to] and there + ahead[to] <= bound:
                 cost[to], came_by[to] = there, arc_road[arc]
-                size = _push(heap_cost, heap_node, size, there + ahead[to], to)
+                size = push(heap_cost, heap_node, size, there + ahead[to], to)
 
 
 @njit(nogil=True, cache=True)

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from harness import ROOT, Driver, Run, gate, reading_gate, wait_until
-from witness import draws, leftovers, require_whole, scene, sessions, spends
+from harness import ROOT, Driver, Gate, Run, gate, reading_gate, wait_until
+from witness import leftovers, require_whole, resumed, scene, sessions
 from world import freqdp, query, value
 
 BUILD = ("dataset", "build", "city")
@@ -22,6 +22,16 @@ def interrupted_at(name: str, *values: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("number", name), cases, ids=[f"{number.name} {v}" for number, v in cases]
     )
+
+
+def _interrupted_at_gate(
+    url: str, driver: Driver, number: int, closed: Gate, command: tuple[str, ...]
+) -> None:
+    run = driver.start(url, *command)
+    closed.reach(run)
+    run.signal(number)
+    _interrupted(url, run)
+    assert closed.waiting() == []
 
 
 def _interrupted(url: str, run: Run) -> None:
@@ -40,11 +50,7 @@ def test_build_interrupted_while_reading(
     before = scene(city)
     with reading_gate(city, statement, "demo.city") as reading:
         query(city, "UPDATE freqdp.dataset SET source_schema = 'public', source_relation = 'gated'")
-        run = driver.start(city, *BUILD)
-        reading.reach(run)
-        run.signal(number)
-        _interrupted(city, run)
-        assert reading.waiting() == []
+        _interrupted_at_gate(city, driver, number, reading, BUILD)
     assert require_whole(city, before) == before
     assert leftovers(city) == []
     assert freqdp(city, *BUILD).succeeded()["trajectories"] == 40
@@ -61,11 +67,7 @@ def test_build_interrupted_while_writing(
 ) -> None:
     before = scene(city)
     with gate(city, statement, "end") as writing:
-        run = driver.start(city, *BUILD)
-        writing.reach(run)
-        run.signal(number)
-        _interrupted(city, run)
-        assert writing.waiting() == []
+        _interrupted_at_gate(city, driver, number, writing, BUILD)
     assert require_whole(city, before) == before
     freqdp(city, *BUILD).succeeded()
     assert leftovers(city) == []
@@ -83,13 +85,9 @@ def test_release_interrupted_on_the_server(
 ) -> None:
     before = scene(city)
     with gate(city, statement, "end") as writing:
-        run = driver.start(city, *ANONYMIZE)
-        writing.reach(run)
-        run.signal(number)
-        _interrupted(city, run)
-        assert writing.waiting() == []
+        _interrupted_at_gate(city, driver, number, writing, ANONYMIZE)
     assert require_whole(city, before) == before
-    _resumes(city)
+    resumed(city, *ANONYMIZE)
 
 
 @interrupted_at("moment", "copy: more rows", "drawn: first", "targets: first")
@@ -100,16 +98,7 @@ def test_release_interrupted_at_work(city: str, driver: Driver, number: int, mom
     run.signal(number)
     _interrupted(city, run)
     assert require_whole(city, before) == before
-    _resumes(city)
-
-
-def _resumes(url: str) -> None:
-    committed, (spent,) = draws(url), spends(url)
-    answer = freqdp(url, *ANONYMIZE).succeeded()
-    assert (answer["state"], answer["resumed"]) == ("published", True)
-    assert spends(url) == [spent]
-    assert {name: draws(url)[name] for name in committed} == committed
-    assert leftovers(url) == []
+    resumed(city, *ANONYMIZE)
 
 
 def test_a_process_of_its_own(city: str) -> None:

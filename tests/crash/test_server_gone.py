@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from harness import Driver, Run, gate, wait_until
 from servers import SharedServer
-from witness import draws, leftovers, require_whole, scene, spends
+from witness import leftovers, require_whole, resumed, scene
 from world import freqdp, query, value
 
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
@@ -68,7 +68,7 @@ def test_sessions_ended_in_a_release(city: str, driver: Driver, moment: str) -> 
     run.go_on()
     _told(run)
     assert require_whole(city, before) == before
-    _resumes(city)
+    resumed(city, *ANONYMIZE)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,7 @@ def test_sessions_ended_inside_a_statement(city: str, driver: Driver, statement:
         query(city, TERMINATE)
         _told(run)
     assert require_whole(city, before) == before
-    _resumes(city)
-
-
-def _resumes(url: str) -> None:
-    committed, (spent,) = draws(url), spends(url)
-    assert freqdp(url, *ANONYMIZE).succeeded()["resumed"] is True
-    assert spends(url) == [spent]
-    assert {name: draws(url)[name] for name in committed} == committed
-    assert leftovers(url) == []
+    resumed(city, *ANONYMIZE)
 
 
 @pytest.fixture
@@ -136,11 +128,7 @@ def test_server_killed(own_server: EmbeddedServer, driver: Driver) -> None:
     own_server.ensure_running()
     # the counters of writing do not survive a crash; the rows and who wrote them do
     assert scene(url).source[0] == before.source[0]
-    (spent,) = spends(url)
-    answer = freqdp(url, *ANONYMIZE, "--signature", "3").succeeded()
-    assert (answer["state"], answer["resumed"]) == ("published", True)
-    assert spends(url) == [spent]
-    assert leftovers(url) == []
+    answer = resumed(url, *ANONYMIZE, "--signature", "3")
     assert freqdp(url, "release", "verify", answer["name"]).succeeded()["verified"] is True
 
 

@@ -101,6 +101,19 @@ def draws(url: str) -> dict[str, tuple[Any, ...]]:
     return found
 
 
+def resumed(url: str, *command: str) -> Any:
+    """The command goes on with its release: one spend, the same draws, nothing left over."""
+    committed, (spent,) = draws(url), spends(url)
+    answer = freqdp(url, *command).succeeded()
+    assert (answer["state"], answer["resumed"]) == ("published", True)
+    assert answer["verified"]["rows"] == answer["rows"] > 0
+    assert spends(url) == [spent]
+    now = draws(url)
+    assert {name: now[name] for name in committed} == committed
+    assert leftovers(url) == []
+    return answer
+
+
 def sessions(url: str) -> list[tuple[Any, ...]]:
     """Sessions of freqdp commands on the server."""
     return query(

@@ -185,8 +185,10 @@ def test_a_killed_workers_job_is_taken_over(url: str) -> None:
     freqdp(url, "release", "verify", "d_1").succeeded()
 
 
-def test_cancelled_while_it_runs(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as reader, worker(url):
+@contextmanager
+def publishing(url: str) -> Iterator[int]:
+    """A job whose worker waits to publish, until the block ends: for a view that somebody reads."""
+    with psycopg.connect(url, autocommit=True) as reader:
         freqdp(url, "anonymize", "d", "--as", "r").succeeded()
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
@@ -195,9 +197,14 @@ def test_cancelled_while_it_runs(url: str) -> None:
             lambda: query(url, "SELECT 1 FROM freqdp.progress WHERE phase = 'publish'"),
             "publishing",
         )
+        yield job
+        reader.execute("ROLLBACK")
+
+
+def test_cancelled_while_it_runs(url: str) -> None:
+    with worker(url), publishing(url) as job:
         assert value(url, "SELECT freqdp.cancel_job(%s)", job) == "cancelling"
         until(lambda: state(url, job) == "cancelled", "the cancellation")
-        reader.execute("ROLLBACK")
     assert query(url, "SELECT name, state FROM freqdp.release ORDER BY 1") == [
         ("d_1", "abandoned"), ("r", "published"),
     ]  # fmt: skip
@@ -205,18 +212,9 @@ def test_cancelled_while_it_runs(url: str) -> None:
 
 
 def test_sigterm_gives_the_job_back(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as reader, worker(url, "--grace", "1") as process:
-        freqdp(url, "anonymize", "d", "--as", "r").succeeded()
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
-        job = ask(url, '{"signature": 4}')
-        until(
-            lambda: query(url, "SELECT 1 FROM freqdp.progress WHERE phase = 'publish'"),
-            "publishing",
-        )
+    with worker(url, "--grace", "1") as process, publishing(url) as job:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
-        reader.execute("ROLLBACK")
     assert process.returncode == 0, err
     assert query(url, "SELECT state, attempts FROM freqdp.job") == [("waiting", 0)]
     served, _ = serve(url)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sides import MINUTE, side_of
 
 from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import AnyStep, State, World, options_of
 from freqdp_db.release.request import Request
 
 SECOND = 1_000_000
-MINUTE = 60 * SECOND
 PLACES = Locations(*(np.arange(40) * s % 7_300 for s in (350.0, 910.0)))
 WORLD = World(
     Build(
@@ -45,8 +44,4 @@ def carried_out(state: State, step: AnyStep, options: Any, world: World = WORLD)
 
 def make(*rows: list[tuple[int, float]]) -> State:
     """(place, minutes) of each sample."""
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([p for r in rows for p, _ in r], np.int32)
-    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
-    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
-    return State(Trajectories(offsets, location, at, start), PLACES, np.arange(len(rows))[::-1])
+    return State(side_of(rows), PLACES, np.arange(len(rows))[::-1])

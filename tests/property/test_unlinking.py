@@ -8,16 +8,17 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from alone import SECOND, WORLD
 from hypothesis import given
 from hypothesis import strategies as st
+from sides import MINUTE, side_of
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 
-from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import State
 from freqdp_db.methods.places_and_times import Meet
 from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.methods.unlinking.cut import find_pieces
@@ -35,8 +36,6 @@ from freqdp_db.methods.unlinking.swap import summary
 from freqdp_db.methods.unlinking.trips import StayRule, find_stays
 from freqdp_db.release.request import Request
 
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
 # times of the small worlds are microseconds: as seconds, windows and speeds mean something
 slowly = worlds(allow_empty=True).map(
     lambda world: replace(
@@ -47,15 +46,6 @@ slowly = worlds(allow_empty=True).map(
             world.trajectories.at * SECOND,
             world.trajectories.start * SECOND,
         ),
-    )
-)
-WORLD = World(
-    Build(
-        Trajectories(*(np.zeros(n, d) for n, d in ((1, int), (0, np.int32), (0, int), (0, int)))),
-        Locations(np.zeros(0), np.zeros(0)),
-        Clock(SECOND, MINUTE),
-        srid=32631,
-        source_srid=4326,
     )
 )
 
@@ -226,20 +216,11 @@ def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, f
         SwapStep().check(WORLD, state, draw, log, after, parameters)
 
 
-def side_of(*rows: list[tuple[int, float]]) -> Trajectories:
-    """(location, minutes)"""
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([p for r in rows for p, _ in r], np.int32)
-    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
-    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
-    return Trajectories(offsets, location, at, start)
-
-
 LINE = Locations(1000.0 * np.arange(12), np.zeros(12))
 
 
 def state_from(*rows: list[tuple[int, float]]) -> State:
-    return State(side_of(*rows), LINE, np.arange(len(rows)))
+    return State(side_of(rows), LINE, np.arange(len(rows)))
 
 
 def test_nobody_meets() -> None:
@@ -265,7 +246,7 @@ def test_everybody_at_one_place_and_one_object() -> None:
     assert np.diff(draw.offsets).tolist() == [7] * 6
     draw, after = swap(state_from(rows[0]), swapping(200.0, 5 * MINUTE, 0, 0))
     assert len(draw.stop) == 0
-    assert as_lists(after.trajectories) == as_lists(side_of(rows[0]))
+    assert as_lists(after.trajectories) == as_lists(side_of([rows[0]]))
 
 
 def test_company_is_looked_for_in_wider_cells() -> None:
@@ -299,7 +280,7 @@ def test_courses_part_a_crowd() -> None:
 def test_the_lonely_meet_anybody() -> None:
     """Two that never leave their places, a kilometre apart, would be found as they are."""
     rows = [[(t, 4.0 * k + 0.1 * t) for k in range(20)] for t in range(2)]
-    side = side_of(*rows)
+    side = side_of(rows)
     assert lonely_trajectories(side, np.zeros(0, np.int64)).all()
     groups = find_groups(side, LINE, Meeting(500.0, 5 * MINUTE, 1, 6))
     assert len(groups) > 4
@@ -439,7 +420,7 @@ def test_a_false_cut_is_found_out(fault: str) -> None:
 
 
 def test_a_stay_lasts_across_gaps() -> None:
-    side = side_of([(0, 0), (1, 5), (1, 300), (2, 305)])
+    side = side_of([[(0, 0), (1, 5), (1, 300), (2, 305)]])
     stays = find_stays(side, LINE, StayRule(20 * MINUTE, 30 * MINUTE))
     assert stays.tolist() == [False, True, True, False]
 

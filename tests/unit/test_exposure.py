@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sides import MINUTE, Rows, side_of
 
 from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.groups import Groups
@@ -45,19 +46,6 @@ from freqdp_db.evaluation.attacks.exposure.sightings import (
 )
 from freqdp_db.evaluation.attacks.vectors import tf_idf
 from freqdp_db.evaluation.pair import Pair
-
-MINUTE = 60_000_000
-Rows = list[list[tuple[int, float]]]
-"""(location, minutes) of each trajectory."""
-
-
-def side_of(rows: Rows) -> Trajectories:
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([p for r in rows for p, _ in r], np.int32)
-    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
-    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
-    return Trajectories(offsets, location, at, start)
-
 
 GRID = Locations(150.0 * (np.arange(36) % 6), 150.0 * (np.arange(36) // 6))
 

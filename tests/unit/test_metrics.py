@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from sides import MINUTE, side_of
 
 from freqdp_db.columns.days import HOUR_US, local_times
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks import linking
 from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
@@ -33,17 +33,12 @@ from freqdp_db.evaluation.utility.patterns import cell_sequences, frequent_patte
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.progress import Progress
 
-MINUTE = 60_000_000
 Samples = Sequence[tuple[int, float]]
 """(location, minutes)"""
 
 
 def trajectories(*rows: Samples) -> Trajectories:
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([place for row in rows for place, _ in row], np.int32)
-    at = np.array([int(m * MINUTE) for row in rows for _, m in row], np.int64)
-    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
-    return Trajectories(offsets, location, at, start)
+    return side_of(rows)
 
 
 def places(*points: tuple[float, float]) -> Locations:

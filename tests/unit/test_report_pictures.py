@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from sides import MINUTE, side_of
 
 from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
@@ -41,7 +41,6 @@ from freqdp_db.evaluation.report.maps import Map, RoadLines
 from freqdp_db.evaluation.report.public import heats_of
 from freqdp_db.progress import Progress, Stage
 
-MINUTE = 60_000_000
 SECOND = 1_000_000
 _SVG = "{http://www.w3.org/2000/svg}"
 _LETTER = 7.3
@@ -177,13 +176,6 @@ def test_roads_are_drawn_where_they_are() -> None:
     drawn = Map.around(np.array([0.0, 900.0]), np.array([0.0, 900.0]))
     assert drawn.roads(roads)
     assert "".join(drawn.parts).count("M") == 1
-
-
-def side_of(rows: list[list[tuple[int, float]]]) -> Trajectories:
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([p for r in rows for p, _ in r], np.int32)
-    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
-    return Trajectories(offsets, location, at, at[offsets[:-1]])
 
 
 def crossing() -> Case:

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sides import MINUTE, Rows, side_of
 
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.utility.crowding import (
@@ -28,18 +28,8 @@ from freqdp_db.evaluation.utility.travel import (
 )
 from freqdp_db.evaluation.utility.usefulness import usefulness
 
-MINUTE = 60_000_000
 HOUR = 60 * MINUTE
-Rows = list[list[tuple[int, float]]]
 GRID = Locations(300.0 * (np.arange(144) % 12), 300.0 * (np.arange(144) // 12))
-
-
-def side_of(rows: Rows) -> Trajectories:
-    offsets = offsets_from(np.array([len(r) for r in rows], np.int64))
-    location = np.array([p for r in rows for p, _ in r], np.int32)
-    at = np.array([int(m * MINUTE) for r in rows for _, m in r], np.int64)
-    start = np.array([int(r[0][1] * MINUTE) if r else 0 for r in rows], np.int64)
-    return Trajectories(offsets, location, at, start)
 
 
 def world(seed: int, count: int = 30) -> Trajectories:

@@ -39,6 +39,11 @@ class MethodToTry:
         """What it does to the data, in words."""
         return "; then ".join(_DOES[part] for part in self.method.split("+"))
 
+    @property
+    def is_for_a_person(self) -> bool:
+        """Whether it guarantees something for a person."""
+        return find_method(self.method).unit == "person"
+
     def on_roads(self, roads: str | None) -> MethodToTry:
         """The same where trips keep to roads, if this one makes trips."""
         takes = any(p.name == "roads" for p in find_method(self.method).parameters)

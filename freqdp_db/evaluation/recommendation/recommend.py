@@ -14,7 +14,8 @@ from freqdp_db.evaluation.recommendation.choosing import (
     price_of_histories,
     share,
 )
-from freqdp_db.evaluation.recommendation.document import Recommendation
+from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
+from freqdp_db.evaluation.recommendation.grid import MethodToTry
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.purposes import Purpose
 from freqdp_db.evaluation.recommendation.running import Tried, try_all
@@ -59,7 +60,7 @@ def recommend_on(
         command=None if picked is None else picked.command,
         guarantee=_guarantee(tried, wishes.purpose),
         candidates=tried.candidates,
-        left_out=tried.left_out,
+        left_out=_by_reason(tried.left_out),
         notes=_notes(database, dataset, choice, tried),
         file=file,
     )
@@ -82,8 +83,16 @@ def _guarantee(tried: Tried, purpose: Purpose) -> str:
     )
     if "synthetic" not in purpose.kinds:
         return f"{none} Methods that do (strict) make trips up: they keep nobody's history."
-    reason = next((left.reason for left in tried.left_out if "strict" in left.label), None)
+    reason = next((why for method, why in tried.left_out if method.is_for_a_person), None)
     return none if reason is None else f"{none} To have that line too: {reason}"
+
+
+def _by_reason(left_out: list[tuple[MethodToTry, str]]) -> list[LeftOut]:
+    """What was left out for the same reason, said once."""
+    labels: dict[str, list[str]] = {}
+    for method, why in left_out:
+        labels.setdefault(why, []).append(method.label)
+    return [LeftOut("; ".join(those), why) for why, those in labels.items()]
 
 
 def _notes(database: Database, dataset: DatasetRow, choice: Chosen, tried: Tried) -> list[str]:

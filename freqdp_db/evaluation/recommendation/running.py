@@ -10,7 +10,6 @@ from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
-from freqdp_db.evaluation.recommendation.document import LeftOut
 from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.timing import (
     Allowance,
@@ -39,7 +38,8 @@ class Tried:
 
     halves: Halves
     candidates: list[Candidate] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[tuple[MethodToTry, str]] = field(default_factory=list)
+    """Each with the reason."""
     seconds: float = 0.0
 
 
@@ -67,11 +67,11 @@ def try_all(
             try:
                 require_possible(request, halves.members)
             except BadInput as error:
-                left_out.append(LeftOut(variant.label, refusal(error)))
+                left_out.append((variant, refusal(error)))
                 continue
             # the first is tried however little time there is: else there is nothing to say
             if candidates and not allowance.allows(variant):
-                left_out.append(LeftOut(variant.label, _NO_TIME))
+                left_out.append((variant, _NO_TIME))
                 continue
             started = time.monotonic()
             world = with_roads if "roads" in request.values else plain
@@ -86,20 +86,20 @@ def try_all(
                 )
             )
             stage.advance(1)
-    return Tried(halves, candidates, _by_reason(left_out), allowance.used)
+    return Tried(halves, candidates, left_out, allowance.used)
 
 
 def _possible(
     dataset: DatasetRow, row: BuildRow, wishes: Wishes
-) -> tuple[list[tuple[MethodToTry, Request]], list[LeftOut]]:
+) -> tuple[list[tuple[MethodToTry, Request]], list[tuple[MethodToTry, str]]]:
     """What can be asked for, in its order; what needs public facts that were not said is left out."""
     asked: list[tuple[MethodToTry, Request]] = []
-    left_out: list[LeftOut] = []
+    left_out: list[tuple[MethodToTry, str]] = []
     for variant in grid_for(wishes.purpose, wishes.roads):
         try:
             asked.append((variant, variant.request().with_facts(dataset, row)))
         except BadInput as error:
-            left_out.append(LeftOut(variant.label, refusal(error)))
+            left_out.append((variant, refusal(error)))
     return asked, left_out
 
 
@@ -131,12 +131,3 @@ def _prepare(
         f"{how_long(expected(variants, per_weight), allowed)}."
     )
     return halves, Allowance(allowed, per_weight)
-
-
-def _by_reason(left_out: list[LeftOut]) -> list[LeftOut]:
-    """What was left out for the same reason, said once."""
-    reasons = dict.fromkeys(left.reason for left in left_out)
-    return [
-        LeftOut("; ".join(left.label for left in left_out if left.reason == reason), reason)
-        for reason in reasons
-    ]

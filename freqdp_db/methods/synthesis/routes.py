@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from freqdp_db.columns.heap import pop, push
 from freqdp_db.columns.streams import mixed
 
 DETOUR = 1.3
@@ -58,34 +59,6 @@ def nearest(px, py, graph):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sift(cost, node, size, value, junction):  # type: ignore[no-untyped-def]
-    """Put on the heap; its new size."""
-    i = size
-    while i > 0 and cost[(i - 1) // 2] > value:
-        cost[i], node[i] = cost[(i - 1) // 2], node[(i - 1) // 2]
-        i = (i - 1) // 2
-    cost[i], node[i] = value, junction
-    return size + 1
-
-
-@njit(nogil=True, cache=True)
-def _drop(cost, node, size):  # type: ignore[no-untyped-def]
-    """Take the least off the heap; its new size."""
-    size -= 1
-    value, junction, i = cost[size], node[size], 0
-    while 2 * i + 1 < size:
-        c = 2 * i + 1
-        if c + 1 < size and cost[c + 1] < cost[c]:
-            c += 1
-        if cost[c] >= value:
-            break
-        cost[i], node[i] = cost[c], node[c]
-        i = c
-    cost[i], node[i] = value, junction
-    return size
-
-
-@njit(nogil=True, cache=True)
 def _dearer(salt, road):  # type: ignore[no-untyped-def]
     """What a metre of a road costs for this trip."""
     word = mixed(salt ^ (np.uint64(road) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)))
@@ -102,10 +75,10 @@ def _route(start, goal, came_by, salt, graph, scratch, out, n):  # type: ignore[
     stamps[0] += 1
     stamp = stamps[0]
     cost[start], seen[start], by[start] = 0.0, stamp, -1
-    size = _sift(heap_cost, heap_node, 0, 0.0, start)
+    size = push(heap_cost, heap_node, 0, 0.0, start)
     while size > 0:
         here = heap_node[0]
-        size = _drop(heap_cost, heap_node, size)
+        size = pop(heap_cost, heap_node, size)
         if done[here] == stamp:
             continue
         done[here] = stamp
@@ -122,7 +95,7 @@ def _route(start, goal, came_by, salt, graph, scratch, out, n):  # type: ignore[
                 ahead = math.sqrt(
                     (graph.x[to] - graph.x[goal]) ** 2 + (graph.y[to] - graph.y[goal]) ** 2
                 )
-                size = _sift(heap_cost, heap_node, size, there + ahead, to)
+                size = push(heap_cost, heap_node, size, there + ahead, to)
     count, at = 0, goal
     while at != start:
         count += 1

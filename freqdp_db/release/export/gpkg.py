@@ -53,6 +53,11 @@ class _Layer:
     description: str
 
 
+def gpkg_columns(system: ReferenceSystem, areas: bool) -> list[str]:
+    during = ["during_begin", "during_end"] if areas else []
+    return ["fid", "geom", "trajectory_id", "seq", "at", "at_us", *during]
+
+
 def write_gpkg(
     path: Path,
     reader: ReleaseReader,

@@ -1,10 +1,18 @@
-"""The README.txt beside an exported file: what it is, what it guarantees, who may use it."""
+"""What stands beside an exported file: its guarantee, as data, and a README.txt.
+
+The README says what the file is, what it guarantees and who may use it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import freqdp_db
+from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.methods.registry import find_method
 
 _WIDTH = 80
@@ -57,6 +65,39 @@ def why_not_granted(guarantee: dict[str, Any]) -> str:
         "The method of this release draws no noise and guarantees nothing. It was made to compare "
         "others with. Do not hand it out."
     )
+
+
+def catalog_document(catalog: dict[str, Any]) -> dict[str, Any]:
+    """The catalogue's row as plain JSON values."""
+    published = catalog["published_at"].astimezone(UTC)
+    return {**catalog, "published_at": published.isoformat(timespec="seconds")}
+
+
+def guarantee_document(
+    catalog: dict[str, Any],
+    target: Path,
+    data: Path,
+    format_name: str,
+    system: ReferenceSystem,
+    columns: list[str],
+) -> dict[str, Any]:
+    """The guarantee beside the file: the catalogue's row, and which file it speaks of."""
+    with data.open("rb") as written:
+        digest = hashlib.file_digest(written, "sha256").hexdigest()
+    return {
+        **catalog_document(catalog),
+        "file": {
+            "name": target.name,
+            "format": format_name,
+            "bytes": data.stat().st_size,
+            "sha256": digest,
+            "columns": columns,
+            "srid": system.srid,
+            "reference_system": system.crs.name,
+            "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "software": f"freqdp {freqdp_db.__version__}",
+        },
+    }
 
 
 def readme(document: dict[str, Any]) -> str:

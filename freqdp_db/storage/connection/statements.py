@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, LiteralString, TypeAlias, TypeVar
 
 from psycopg import sql
 from psycopg.abc import Params
-from psycopg.rows import class_row
+from psycopg.rows import kwargs_row
 
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 
@@ -85,8 +85,8 @@ def call(connection: Connection, database: Database, function: str, *arguments: 
 
 
 def rows_as(
-    kind: type[T], connection: Connection, query: Query, values: Params | None = None
+    kind: Callable[..., T], connection: Connection, query: Query, values: Params | None = None
 ) -> list[T]:
     """The rows of a query, each as one of these: its columns are called as the fields."""
-    with driver(connection).cursor(row_factory=class_row(kind)) as cursor:
+    with driver(connection).cursor(row_factory=kwargs_row(kind)) as cursor:
         return cursor.execute(query, values).fetchall()

@@ -53,7 +53,8 @@ class JobRow:
     worker_id: int
     dataset_id: int
     schedule_id: int | None
-    request: str
+    request: dict[str, Any]
+    """What is asked for. Numbers are exact."""
     attempts: int
     build_id: int | None
     release_id: int | None
@@ -61,15 +62,13 @@ class JobRow:
     taken_over: bool
     asked_by: str
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """What is asked for. Numbers are exact."""
-        document: dict[str, Any] = from_json(self.request)
-        return document
-
     def holding(self, **values: Any) -> dict[str, Any]:
         """Values of a statement about this job, if its worker still holds it (`_MINE`)."""
         return {"job": self.job_id, "worker": self.worker_id, **values}
+
+
+def _row(request: str, **columns: Any) -> JobRow:
+    return JobRow(request=from_json(request), **columns)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
     """Take the next job that is due, or whose worker has not been heard of for its lease."""
     statement = sql.SQL(_CLAIM).format(**_names(database))
     with database.begin() as connection:
-        found = rows_as(JobRow, connection, statement, {"worker": worker_id, "lease": lease_s})
+        found = rows_as(_row, connection, statement, {"worker": worker_id, "lease": lease_s})
     return found[0] if found else None
 
 

@@ -30,7 +30,8 @@ class ScheduleRow:
     schedule_id: int
     dataset_id: int
     dataset: str
-    request: str
+    request: dict[str, Any]
+    """What is asked for. Numbers are exact."""
     cron: str
     timezone: str
     next_at: datetime
@@ -40,10 +41,9 @@ class ScheduleRow:
     ended_at: datetime | None
     ended_reason: str | None
 
-    @property
-    def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = from_json(self.request)
-        return document
+
+def _row(request: str, **columns: Any) -> ScheduleRow:
+    return ScheduleRow(request=from_json(request), **columns)
 
 
 def _names(database: Database) -> dict[str, sql.Composable]:
@@ -58,7 +58,7 @@ def _select(
     connection: Connection, database: Database, condition: LiteralString, *values: Any
 ) -> list[ScheduleRow]:
     query = sql.SQL(_SELECT + condition).format(**_names(database))
-    return rows_as(ScheduleRow, connection, query, values)
+    return rows_as(_row, connection, query, values)
 
 
 def server_time(database: Database) -> datetime:
@@ -129,7 +129,7 @@ def ask(connection: Connection, database: Database, schedule: ScheduleRow) -> in
     """Ask for the release of a schedule, or raise why not, leaving the transaction usable."""
     with translated(), driver(connection).transaction():
         return request_release(
-            connection, database, schedule.dataset, schedule.document, schedule.schedule_id
+            connection, database, schedule.dataset, schedule.request, schedule.schedule_id
         )
 
 
@@ -163,7 +163,7 @@ def record_refusal(
     insert = sql.SQL(
         "INSERT INTO {queue} (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
     ).format(**names)
-    job_id = one_value(connection, insert, [schedule.dataset_id, schedule.request])
+    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(schedule.request)])
     driver(connection).execute(
         sql.SQL(
             "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
