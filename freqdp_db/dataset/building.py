@@ -18,13 +18,12 @@ from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import Findings, seen_times
 from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
 from freqdp_db.dataset.object_ranges import Read, place
-from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.dataset.reading import Source, read_source
 from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
 from freqdp_db.dataset.spread_building import make_spread
 from freqdp_db.dataset.writing import write_build
 from freqdp_db.engines.held import workers_in_use
-from freqdp_db.errors import BadData
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.progress import Progress
 from freqdp_db.search.filing import file_trajectories
@@ -150,13 +149,7 @@ def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    if raw.srid == WGS84:
-        return utm_srid(rows.x, rows.y)
-    lon, lat = transform(raw, reference(database, WGS84), rows.x, rows.y)
-    known = np.isfinite(lon) & np.isfinite(lat)
-    if not known.any():
-        raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")
-    return utm_srid(lon[known], lat[known])
+    return utm_srid(seen_degrees(*transform(raw, reference(database, WGS84), rows.x, rows.y)))
 
 
 def _snap(

@@ -91,11 +91,11 @@ def parse_period(text: str, timezone: str) -> str:
 
 def srid_of(region: str) -> int:
     """The UTM zone of a region: a projection that is not read from the data."""
-    from freqdp_db.dataset.projection import utm_srid
+    from freqdp_db.dataset.projection import seen_degrees, utm_srid
 
     box = box_of(LonLatArea().from_text(region))
     middle = [float(box.west + box.east) / 2], [float(box.south + box.north) / 2]
-    return utm_srid(*(np.array(m) for m in middle))
+    return utm_srid(seen_degrees(*(np.array(m) for m in middle)))
 
 
 def change_facts(

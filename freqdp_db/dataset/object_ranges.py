@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import SeenTimes, seen_times
 from freqdp_db.dataset.making import reference
-from freqdp_db.dataset.projection import ReferenceSystem, far_from, transform, zones_of
+from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform
 from freqdp_db.dataset.reading import number_of, numbered_rows, open_source, read_columns
 from freqdp_db.dataset.snapping import GridCells
 from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
@@ -106,25 +106,9 @@ def keys_of(read: Read) -> list[str]:
     return read.keys
 
 
-def _degrees(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> tuple[Metres, Metres]:
-    lon, lat = transform(raw, degrees, read.rows.x, read.rows.y)
-    known: Flags = np.isfinite(lon) & np.isfinite(lat)
-    return lon[known], lat[known]
-
-
-def zones_seen(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> Ints:
-    """How many rows are in each UTM zone."""
-    return np.bincount(zones_of(_degrees(read, raw, degrees)[0]), minlength=61)[1:]
-
-
-def north_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> int:
-    """How many rows are north of the equator."""
-    return int(np.count_nonzero(_degrees(read, raw, degrees)[1] >= 0))
-
-
-def far_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem, zone: int) -> int:
-    """How many rows are too far from a zone."""
-    return far_from(_degrees(read, raw, degrees)[0], zone)
+def degrees_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> Ints:
+    """How many rows are in each degree of longitude."""
+    return seen_degrees(*transform(raw, degrees, read.rows.x, read.rows.y))
 
 
 def times_of(part: Part, read_at: datetime) -> SeenTimes | None:

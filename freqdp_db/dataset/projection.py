@@ -61,25 +61,19 @@ class ReferenceSystem:
         )
 
 
-def utm_srid(lon: Metres, lat: Metres) -> int:
-    """The UTM zone (WGS 84) of the median coordinate; refuses data too wide for one zone."""
-    zone = int(zones_of(np.array([np.median(lon)]))[0])
-    require_near(far_from(lon, zone), len(lon))
-    return utm_of(zone, northern=float(np.median(lat)) >= 0)
+def utm_srid(seen: Ints) -> int:
+    """The UTM zone (WGS 84) of the middle of the data; refuses data too wide for one zone.
 
-
-def zones_of(lon: Metres) -> Ints:
-    """The UTM zone of each longitude."""
-    return np.clip((lon + 180.0) // 6.0 + 1, 1, 60).astype(np.int64)
-
-
-def far_from(lon: Metres, zone: int) -> int:
-    """How many longitudes are too far from a zone to be measured in it."""
-    return int(np.count_nonzero(degrees_from_meridian(lon, zone) > MEASURED_DEGREES))
-
-
-def require_near(far: int, rows: int) -> None:
-    """Refuse data too wide for one zone."""
+    `seen`: as `seen_degrees` counts; parts of the data add up.
+    """
+    rows = int(seen.sum())
+    if not rows:
+        raise BadData("no position can be told in degrees", remedy="give --srid")
+    by_degree = seen.sum(axis=0)
+    zone = int(np.searchsorted(np.cumsum(by_degree), (rows + 1) // 2)) // 6 + 1
+    utm = (32700 if 2 * int(seen[0].sum()) > rows else 32600) + zone
+    middles: Metres = np.linspace(-179.5, 179.5, 360)
+    far = int(by_degree[degrees_from_meridian(middles, utm) > MEASURED_DEGREES].sum())
     if far >= _FAR_SHARE * rows:
         raise BadData(
             f"{far / rows:.0%} of the rows lie more than {MEASURED_DEGREES:.0f} degrees of longitude "
@@ -87,10 +81,14 @@ def require_near(far: int, rows: int) -> None:
             remedy="give a projected SRID in metres that covers the data with --srid, or build a part "
             "of the data with --where",
         )
+    return utm
 
 
-def utm_of(zone: int, *, northern: bool) -> int:
-    return (32600 if northern else 32700) + zone
+def seen_degrees(lon: Metres, lat: Metres) -> Ints:
+    """How many positions are in each whole degree of longitude: south of the equator, and north."""
+    known = np.isfinite(lon) & np.isfinite(lat)
+    degree = np.clip(np.floor(lon[known]) + 180, 0, 359).astype(np.int64)
+    return np.bincount(degree + 360 * (lat[known] >= 0), minlength=720).reshape(2, 360)
 
 
 def degrees_from_meridian(lon: Metres, utm: int) -> Metres:

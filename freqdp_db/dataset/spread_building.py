@@ -28,8 +28,8 @@ from freqdp_db.dataset.object_ranges import (
     as_read,
     at_of,
     cells_of,
+    degrees_of,
     excluded_of,
-    far_of,
     file_part,
     filed_of,
     gaps_of,
@@ -38,7 +38,6 @@ from freqdp_db.dataset.object_ranges import (
     keys_of,
     location_of,
     merge_counted,
-    north_of,
     number,
     on_step_of,
     place,
@@ -49,16 +48,15 @@ from freqdp_db.dataset.object_ranges import (
     times_of,
     used_of,
     write_filed,
-    zones_seen,
 )
-from freqdp_db.dataset.projection import WGS84, ReferenceSystem, require_near, transform, utm_of
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import open_source, refuse_unreadable
 from freqdp_db.dataset.snapping import Snap, merge_cells
 from freqdp_db.dataset.writing import write_small
 from freqdp_db.engines.held import Held, PerRange, Workers
 from freqdp_db.engines.ranges import add, cut
 from freqdp_db.engines.spread import Spread
-from freqdp_db.errors import BadData, BadInput
+from freqdp_db.errors import BadInput
 from freqdp_db.frequency.parts import lengths_of, tf_of
 from freqdp_db.progress import Progress
 from freqdp_db.search.grid import choose_frame, merge_grids
@@ -218,27 +216,8 @@ def _choose_srid(database: Database, raw: ReferenceSystem, parts: Held) -> int:
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    degrees = reference(database, WGS84)
-    seen = add(list(parts.each(zones_seen, raw, degrees)))
-    rows = int(seen.sum())
-    if rows == 0:
-        raise BadData(f"no position can be read in SRID {raw.srid}", remedy="give --srid")
-    zone = _middle(np.arange(1, 61), seen)
-    north = sum(parts.each(north_of, raw, degrees))
-    require_near(sum(parts.each(far_of, raw, degrees, zone)), rows)
-    northern = bool(_middle(np.array([0, 1]), np.array([rows - north, north])))
-    return utm_of(zone, northern=northern)
-
-
-def _middle(values: NDArray[Any], times: NDArray[Any]) -> int:
-    """The median, where the two in the middle agree; half of a zone is no zone."""
-    middle = cleaning.median_of_counted(values, times)
-    if middle != int(middle):
-        raise BadData(
-            "the middle of the data is on the border of two UTM zones",
-            remedy="give a projected SRID in metres with --srid",
-        )
-    return int(middle)
+    seen = parts.each(degrees_of, raw, reference(database, WGS84))
+    return utm_srid(add(list(seen)))
 
 
 def _columns(parts: Held) -> Iterator[NDArray[Any]]:

@@ -471,7 +471,7 @@ def test_data_too_wide_for_a_zone(database_url: str) -> None:
     query(
         database_url,
         "CREATE TABLE walks AS SELECT 'x' || (i % 5) AS who, now() + i * interval '1 s' AS at, "
-        "ST_SetSRID(ST_MakePoint(-9 + 0.3 * i, 40 + 0.1 * i), 4326) AS geom "
+        "ST_SetSRID(ST_MakePoint(-9 + 0.9 * i, 40 + 0.1 * i), 4326) AS geom "
         "FROM generate_series(1, 100) i",
     )
     _add(database_url)

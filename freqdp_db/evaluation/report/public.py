@@ -14,7 +14,7 @@ import pyproj
 
 from freqdp_db.columns.arrays import Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.dataset.projection import ReferenceSystem, transform, utm_srid
+from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Pair
@@ -94,7 +94,7 @@ def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Met
     degrees = ReferenceSystem(_WGS84, pyproj.CRS.from_epsg(_WGS84))
     lon, lat = transform(own, degrees, x, y)
     try:
-        zone = utm_srid(lon, lat)
+        zone = utm_srid(seen_degrees(lon, lat))
         plane = ReferenceSystem(zone, pyproj.CRS.from_epsg(zone))
     except BadData:  # too wide for one
         middle = f"+lon_0={np.median(lon)} +lat_0={np.median(lat)}"
