@@ -36,6 +36,7 @@ from freqdp_db.evaluation.recommendation.timing import (
     Allowance,
     expected,
     how_long,
+    objects_of_trial,
     objects_within,
     span,
 )
@@ -244,12 +245,23 @@ def test_time_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "trial", "most", "objects"),
-    [(600, 10.0, 200, 200), (600, 10.0, 201, 200), (100, 10.0, 5_000, 320), (10, 100.0, 5_000, 20),
-     (10, 100.0, 15, 14), (100, 0.0, 90, 90)],
+    ("trials", "most", "objects"),
+    [(60, 200, 200), (60, 201, 200), (10, 5_000, 320), (0.1, 5_000, 20), (0.1, 15, 14),
+     (1e12, 90, 90)],
 )  # fmt: skip
-def test_how_many_fit(seconds: float, trial: float, most: int, objects: int) -> None:
-    assert objects_within(seconds, trial, 40, most) == objects
+def test_how_many_fit(trials: float, most: int, objects: int) -> None:
+    alike = 7 * np.arange(1, most + 1)
+    assert objects_within(trials, alike, min(40, most)) == objects
+
+
+def test_what_fits_is_reckoned_in_samples() -> None:
+    """One of a million samples takes as long as a thousand of a thousand."""
+    samples = np.cumsum([1_000] * 100 + [1_000_000] * 900)
+    assert objects_within(2.5, samples, 40) == 80
+    assert objects_within(1_000, samples, 40) == 130
+    assert objects_of_trial(samples) == 40
+    assert objects_of_trial(samples[::-1] * 0 + 10**9) == 20
+    assert objects_of_trial(samples[:12]) == 12
 
 
 def test_span() -> None:

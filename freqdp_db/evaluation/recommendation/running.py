@@ -6,6 +6,8 @@ import shlex
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.errors import BadInput
@@ -15,9 +17,10 @@ from freqdp_db.evaluation.recommendation.timing import (
     Allowance,
     expected,
     how_long,
+    objects_of_trial,
     objects_within,
 )
-from freqdp_db.evaluation.recommendation.trying import Halves, split, try_out
+from freqdp_db.evaluation.recommendation.trying import Halves, chosen, split, try_out
 from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.evaluation.trials import refusal, require_possible
 from freqdp_db.methods.contract import World
@@ -28,7 +31,6 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 
-_TRIAL_OBJECTS = 40
 _NO_TIME = "no time was left; give it more --minutes, or fewer --objects"
 
 
@@ -109,8 +111,10 @@ def _prepare(
     """Find out how long it takes, how many objects fit into the time, and say so."""
     build = world.build
     in_all = len(build.trajectories)
-    most = wishes.objects or in_all
-    few = min(_TRIAL_OBJECTS, most)
+    # of the members among one object, two, and so on: half of them, the first ones
+    members = np.cumsum(build.trajectories.lengths[chosen(in_all, wishes.seed)])
+    samples = members[np.arange(in_all) // 2]
+    few = objects_of_trial(samples[: wishes.objects])
     seconds = 0.0
     with progress.stage("get ready", 2, "trials") as stage:
         for _ in range(2):  # the first one loads the kernels, or compiles them
@@ -120,10 +124,9 @@ def _prepare(
             seconds = time.monotonic() - started
             stage.advance(1)
     per_weight, allowed = seconds / HEAVIEST.weight, 60 * wishes.minutes
-    objects = most
-    if wishes.objects is None:
-        objects = objects_within(allowed, expected(variants, per_weight), few, most)
-    per_weight *= objects / few
+    trials = allowed / max(expected(variants, per_weight), 1e-9)
+    objects = wishes.objects or objects_within(trials, samples, few)
+    per_weight *= float(samples[objects - 1] / samples[few - 1])
     halves = split(build.trajectories, objects, wishes.seed)
     progress.note(
         f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "

@@ -6,12 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.evaluation.recommendation.grid import MethodToTry
 
 _USED = 0.8
 """Of the time, what is planned for: what was measured on few objects is a guess for many."""
 LEAST_OBJECTS = 4
 _FEW = 20
+_TRIAL_OBJECTS = 40
+_TRIAL_SAMPLES = 1_000_000
 
 
 @dataclass
@@ -45,14 +50,24 @@ def expected(variants: Sequence[MethodToTry], per_weight: float) -> float:
     return per_weight * sum(variant.weight for variant in variants)
 
 
-def objects_within(seconds: float, trial_seconds: float, trial_objects: int, most: int) -> int:
-    """How many objects fit into so many seconds, if so few take so long; a round, even number."""
-    share = _USED * seconds / max(trial_seconds, 1e-9)
-    fitting = min(int(trial_objects * share), most)
+def objects_within(trials: float, samples: Ints, trial: int) -> int:
+    """How many objects fit, if there is time for so many trials; a round, even number.
+
+    samples: for one object, for two, and so on. They are what takes time, and objects may differ in
+    them a thousandfold. trial: how many objects it had.
+    """
+    most = len(samples)
+    fitting = int(np.searchsorted(samples, _USED * trials * samples[trial - 1], side="right"))
     if fitting < most:
         step = 10 ** max(len(str(fitting)) - 2, 0)
         fitting = max(fitting // step * step, min(_FEW, most))
     return fitting - fitting % 2
+
+
+def objects_of_trial(samples: Ints) -> int:
+    """How many objects show in seconds how long all will take."""
+    fitting = int(np.searchsorted(samples, _TRIAL_SAMPLES, side="right"))
+    return min(max(fitting, _FEW), _TRIAL_OBJECTS, len(samples))
 
 
 def how_long(needed: float, allowed: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.alone import Alone
 from freqdp_db.engines.ranges import use
@@ -34,9 +35,14 @@ class Halves:
     controls: Trajectories
 
 
+def chosen(objects: int, seed: int) -> Ints:
+    """The order in which objects are taken for a trial."""
+    return np.random.default_rng([seed, objects]).permutation(objects)
+
+
 def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
     """Two halves of a random choice of objects, without one in both; the same seed, the same ones."""
-    order = np.random.default_rng([seed, len(trajectories)]).permutation(len(trajectories))
+    order = chosen(len(trajectories), seed)
     half = objects // 2
     return Halves(
         trajectories.take(np.sort(order[:half])),
