@@ -14,6 +14,7 @@ HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 # Time zones change their offset at quarters of an hour.
 _QUARTER_US = HOUR_US // 4
+_QUARTERS = 96
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _DENSE = 1 << 20
 """Quarters of an hour in 30 years: up to here a table of all of them is quicker than sorting."""
@@ -26,10 +27,24 @@ def local_times(at: Ints, timezone: str) -> Ints:
     quarter = at // _QUARTER_US
     first = int(quarter.min())
     if int(quarter.max()) - first < min(_DENSE, 16 * len(at)):
-        shift = _offsets(np.arange(first, int(quarter.max()) + 1), timezone)
-        return at + shift[quarter - first]
+        return at + _offsets_from(first, int(quarter.max()), timezone)[quarter - first]
     known, which = np.unique(quarter, return_inverse=True)
     return at + _offsets(known, timezone)[which]
+
+
+def _offsets_from(first: int, last: int, timezone: str) -> NDArray[np.int64]:
+    """The same for all quarters of an hour from the first to the last.
+
+    No zone changes its offset and changes it back within a day: where two days begin alike, all
+    between them is alike.
+    """
+    begins = np.append(np.arange(first, last, _QUARTERS), last)
+    each = _offsets(begins, timezone)
+    shift = np.repeat(each, np.diff(np.append(begins, last + 1)))
+    for k in np.flatnonzero(np.diff(each)):
+        inside = np.arange(begins[k], begins[k + 1])
+        shift[inside - first] = _offsets(inside, timezone)
+    return shift
 
 
 def _offsets(quarters: NDArray[np.int64], timezone: str) -> NDArray[np.int64]:

@@ -83,7 +83,11 @@ class Weather:
     def _kill_a_backend(self) -> None:
         backends = [pid for (pid,) in query(self.url, _SESSIONS)]
         if backends:
-            os.kill(self.draw.choice(backends), signal.SIGKILL)
+            struck = self.draw.choice(backends)
+            os.kill(struck, signal.SIGKILL)
+            # until the server has seen it, it still answers as if nothing had happened
+            while Path(f"/proc/{struck}").exists():
+                time.sleep(0.01)
 
     def _restart(self) -> None:
         self.server.stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -197,6 +199,26 @@ def test_hours_and_days_are_local() -> None:
     evening = np.array([23 * HOUR_US], np.int64)
     assert on_odd_days(evening, "UTC").tolist() == [False]
     assert on_odd_days(evening, "Asia/Shanghai").tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "Europe/Paris",
+        "America/St_Johns",
+        "Asia/Kathmandu",
+        "Australia/Lord_Howe",
+        "Africa/Casablanca",
+    ],
+)
+def test_local_times_of_many_years(zone: str) -> None:
+    """Every quarter of an hour of twelve years, against the clock of each."""
+    at = np.arange(0, 12 * 366 * 24 * HOUR_US, HOUR_US // 4)
+    found = local_times(at, zone)
+    epoch, there = datetime(2000, 1, 1, tzinfo=UTC), ZoneInfo(zone)
+    for k in range(0, len(at), 7):
+        clock = (epoch + timedelta(microseconds=int(at[k]))).astimezone(there).replace(tzinfo=UTC)
+        assert found[k] == (clock - epoch) // timedelta(microseconds=1)
 
 
 def test_known_samples_find_the_only_best_match() -> None:
