@@ -288,6 +288,8 @@ class Method:
     """It may follow methods of these kinds: `lg+swap`."""
     explains: str | None = None
     """What a released trajectory is, where the kind's own words do not fit."""
+    moves_objects: bool = False
+    """Whether a released trajectory is one object's, moved: it links what another release unlinks."""
     needs: tuple[Need, ...] = ()
     """Relations that it reads besides the build."""
     books: Spend | None = None
@@ -307,6 +309,11 @@ class Method:
             return self.books(values)
         shares = (values[p.name] for p in self.parameters if p.share_of is not None)
         return sum(shares, Decimal(0))
+
+    @property
+    def links(self) -> bool:
+        """Whether a released trajectory is one object's from its beginning to its end."""
+        return self.kind == "edited" or self.moves_objects
 
     @property
     def spread(self) -> bool:

@@ -1,10 +1,11 @@
-"""An unlinked release and an edited one of the same source: the second undoes the first."""
+"""An unlinked release and one of whole objects of the same source: the second undoes the first."""
 
 from __future__ import annotations
 
 import shlex
 
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.registry import METHODS
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import requests
@@ -20,22 +21,28 @@ def require_alone(
     has both. `held`: analysts will not have it yet; it is looked at again when it is approved.
     """
     if request.method.kind == "unlinked":
-        _require_no_edited(connection, database, dataset, request)
-    elif request.method.kind == "edited" and request.grantable and not held:
+        _require_no_linked(connection, database, dataset, request)
+    elif request.method.links and request.grantable and not held:
         _require_no_unlinked(connection, database, dataset)
 
 
-def _require_no_edited(
+def linked_beside(connection: Connection, database: Database, dataset: DatasetRow) -> list[str]:
+    """Published releases of the same source in which a trajectory is one object's, newest first."""
+    moving = [method.name for method in METHODS.values() if method.moves_objects]
+    return requests.linked_releases(connection, database, dataset.account_id, moving)
+
+
+def _require_no_linked(
     connection: Connection, database: Database, dataset: DatasetRow, request: Request
 ) -> None:
-    out = requests.linked_releases(connection, database, dataset.account_id)
+    out = linked_beside(connection, database, dataset)
     told = request.values.get("beside")
     others = [name for name in out if name != told]
     if others:
         other = shlex.quote(others[0])
         raise BadInput(
-            f"{others[0]} is a published release of the same source, and its true samples join both: "
-            "whoever has it undoes the unlinking",
+            f"{others[0]} is a published release of the same source in which a trajectory is one "
+            "object's: whoever has it undoes the unlinking",
             remedy=f"withdraw it (freqdp release withdraw {other}), or accept that with "
             f"--beside {other}",
         )
@@ -46,7 +53,7 @@ def _require_no_unlinked(connection: Connection, database: Database, dataset: Da
     if others:
         raise BadInput(
             f"{others[0]} is a published release of the same source in which trajectories are "
-            "unlinked, and true samples join both: whoever has this one as well undoes that",
+            "unlinked: whoever has this one, where each is one object's, as well undoes that",
             remedy=f"withdraw it (freqdp release withdraw {shlex.quote(others[0])}), or keep this "
             "one for curators with --hold",
         )

@@ -38,6 +38,7 @@ K_ANONYMITY = (
         (W4mStep(),),
         kind="generalised",
         guarantee=w4m_guarantee,
+        moves_objects=True,
         explains="Each trajectory is one object's, moved in place and time until others are near it "
         "at all times: moved, not coarse, and not k-anonymous. Count places and flows coarsely; do "
         "not read the points as positions.",
