@@ -29,6 +29,7 @@ from freqdp_db.evaluation.report.charts import (
     ticks,
 )
 from freqdp_db.evaluation.report.contents import (
+    box_of,
     busy_window,
     rows_within,
     trajectory_maps,
@@ -352,3 +353,17 @@ def test_every_attacker_is_told_to_who_waits() -> None:
     measure_exposure(case, 1, progress=told)
     total, done = told.heard["exposure"]
     assert total == done > 20
+
+
+def test_a_map_shows_where_most_are() -> None:
+    """One in six travels a thousand times as far as the town is wide: the map is the town's."""
+    draw = np.random.default_rng(4)
+    x, y = draw.normal(0, 5_000, 6_000), draw.normal(0, 5_000, 6_000)
+    town = box_of(x, y)
+    assert town == CellBox.around(x, y, 0.5), "nobody is far away"
+    x[:500] += draw.uniform(-5e6, 5e6, 500)
+    y[500:1_000] -= 2e6
+    seen = box_of(x, y)
+    assert 15_000 < seen.east - seen.west < 60_000 and 15_000 < seen.north - seen.south < 60_000
+    assert seen.west < -5_000 < 5_000 < seen.east
+    assert box_of(np.zeros(0), np.zeros(0)) == CellBox(0, 0, 0, 0)

@@ -226,7 +226,9 @@ def _curator_pictures(
     pitch: float | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    box = box_of(case.x, case.y)
+    # made-up trips lie inside the region that was said, and the data may reach far beyond
+    inside = release.kind == "synthetic" and len(case.release.x) > 0
+    box = box_of(case.release.x, case.release.y) if inside else box_of(case.x, case.y)
     with progress.stage("draw maps"):
         after = "after" if case.release.areas is None else "after: the middle of each area"
         sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
