@@ -26,6 +26,22 @@ def made(name: str, seed: int | None = None) -> dict[str, Any]:
     return Request.parse(name, seed=seed, **given).guarantee()
 
 
+@pytest.mark.parametrize("name", ["glove", "klt"])
+def test_areas_are_not_said_to_hold_everybody(name: str) -> None:
+    """Every sample of k objects is in an area; not that every area has a sample of k objects."""
+    values = {"poi": "demo.poi"} if name == "klt" else {}
+    for more in ({}, {"widest": "6km/2h"}, {"pieces": "30min"}):
+        request = Request.parse(name, k=5, **values, **more)
+        found = request.guarantee()
+        said = " ".join([found["plain"], *found["not_protected"], request.method.for_analysts])
+        assert "stands for at least 5 objects" in found["plain"]
+        assert "that was not left out lies in one of its areas" in found["plain"]
+        assert "some of them only" in found["plain"]
+        for false in ("all of them were", "each of them was", "that of at least", "all of them have",
+                      "Count objects"):  # fmt: skip
+            assert false not in said
+
+
 # artefact: (claimed, accounted)
 CLAIMS: dict[str, dict[str, tuple[str | None, str | None]]] = {
     "pure-g": {"tf_vector": ("0.25", "0.25")},

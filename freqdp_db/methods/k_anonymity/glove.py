@@ -155,7 +155,7 @@ class GloveStep(Grouping[GloveOptions, GloveLog]):
     options = GloveOptions
     logs = GloveLog
     checked: ClassVar[dict[str, str]] = {
-        "groups": "trajectories are each that of at least k objects",
+        "groups": "trajectories stand for at least k objects each",
         "samples_inside": "samples lie in the areas of their trajectory",
         "samples_left_out": "samples were left out",
     }

@@ -29,7 +29,7 @@ _COLUMNS = {
     "geometry": "the location's point, as WKB",
     "geom": "the location's point",
     "fid": "row number; needed by the format",
-    "area": "somewhere in here; as WKB",
+    "area": "where samples of the group lie, of some or all of its objects; as WKB",
     "lon_min": "the area's west",
     "lat_min": "its south",
     "lon_max": "its east",
@@ -38,7 +38,7 @@ _COLUMNS = {
     "y_min": "its south",
     "x_max": "its east",
     "y_max": "its north",
-    "during_begin": "at some time from here",
+    "during_begin": "the times of these samples lie from here on",
     "during_end": "until here, the end not in it",
 }
 
