@@ -49,6 +49,16 @@ class Heats:
     cell_m: float
 
 
+@dataclass(frozen=True)
+class Explained:
+    """Pictures of one thing, and what they show of it."""
+
+    title: str
+    words: str
+    pictures: list[tuple[str, str]]
+    """Caption and SVG of each."""
+
+
 def heat_maps(
     sides: Sequence[tuple[str, Metres, Metres]], box: CellBox, pitch: float | None
 ) -> Heats:
