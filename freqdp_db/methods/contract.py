@@ -44,8 +44,8 @@ Counts: TypeAlias = dict[str, float]
 Facts: TypeAlias = "Callable[[Any, Any], tuple[Region, Period]]"
 
 KINDS: dict[Kind, str] = {
-    "edited": "Each trajectory is one object's, edited: some samples were taken out and others put "
-    "in. Count places, times and flows; do not look for persons.",
+    "edited": "Each trajectory is one object's, edited: samples were taken out and others put in. "
+    "Count places, times and flows; do not look for persons.",
     "unlinked": "The samples are true, the trajectories are not: each is a piece of one object's way "
     "or is pieced together from several. Count places, times and flows; do not follow one "
     "trajectory for long.",

@@ -142,10 +142,12 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         return {"made_alike": len(logged.first), **summary(after)}
 
     def describe(self, drawn: int, counts: Counts) -> str:
+        gone = int(counts.get("groups_left_out", 0))
         return (
             f"{int(counts['made_alike']):,} trajectories in {int(counts['groups']):,} groups of up "
             f"to {int(counts['largest_group']):,} objects; {int(counts['areas']):,} areas of "
             f"{counts['side_median_m']:,.0f} m and {counts['minutes_median']:,.0f} min in the median"
+            + (f"; {gone:,} groups have none" if gone else "")
         )
 
 

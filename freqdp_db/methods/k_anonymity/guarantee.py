@@ -87,7 +87,7 @@ def w4m_guarantee(values: Mapping[str, Any]) -> Guarantee:
             "for the nearest may well find it again.",
         ],
         artefacts={"trajectories": _artefact(None, "nothing is claimed for one trajectory")},
-        titles={"trajectories": "The table of trajectories"},
+        titles={"trajectories": "One trajectory by itself"},
         assumed_public=_PUBLIC,
         not_protected=[
             "whose a trajectory is, for whoever knows about where an object was",
