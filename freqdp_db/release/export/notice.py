@@ -162,6 +162,8 @@ def _use(method: str) -> str:
 
 
 def _artefact(artefact: dict[str, Any]) -> str:
+    if artefact.get("k") is not None:
+        return f"{artefact['title']}, as said above; no epsilon is claimed for it."
     if artefact["claimed_epsilon"] is None:
         return f"{artefact['title']}: nothing is claimed."
     accounted = artefact["accounted_epsilon"]
