@@ -30,6 +30,7 @@ from freqdp_db.evaluation.report.charts import (
 )
 from freqdp_db.evaluation.report.contents import (
     busy_window,
+    heat_maps,
     rows_within,
     trajectory_maps,
 )
@@ -132,6 +133,14 @@ def test_the_public_map_reads_nothing_but_the_release() -> None:
     released = Trajectories(np.array([0, 1_000]), where, np.arange(1_000), np.zeros(1, np.int64))
     shown = heats_of(Pair(released, released, spots))
     assert "1,000 samples, busiest cell 500" in shown.pictures[0].alt
+
+
+def test_a_map_says_what_lies_beyond_its_edge_and_rounds_its_cells() -> None:
+    x = np.append(np.arange(1_000) % 40 * 96.03, [90_000.0, -90_000.0])
+    shown = heat_maps([("before", x, x)], CellBox(0, 0, 4_000, 4_000), 96.03)
+    assert (shown.pictures[0].of, shown.pictures[0].outside) == (1_002, 2)
+    assert shown.cell == "96 m"
+    assert heat_maps([("a", x, x)], CellBox(0, 0, 100, 100), None).cell == "0.71 m"
 
 
 def test_a_long_thin_coast_is_not_drawn_as_a_line() -> None:

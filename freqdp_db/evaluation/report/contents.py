@@ -37,6 +37,10 @@ class Heat:
     title: str
     source: str
     alt: str
+    of: int
+    """How many samples there are, on the map or not."""
+    outside: int
+    """How many of them are not on it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class Heats:
     most: int
     """The upper end of the scale."""
     cell_m: float
+
+    @property
+    def cell(self) -> str:
+        """How wide a cell is, as it is read: coordinates in degrees make no round metres."""
+        return f"{self.cell_m:,.0f} m" if self.cell_m >= 10 else f"{self.cell_m:.2g} m"
 
 
 @dataclass(frozen=True)
@@ -74,8 +83,10 @@ def heat_maps(
             name,
             heat_png(grid, most),
             f"Heat map, {name}: {int(grid.sum()):,} samples, busiest cell {int(grid.max()):,}",
+            len(x),
+            len(x) - int(grid.sum()),
         )
-        for (name, *_), grid in zip(sides, grids, strict=True)
+        for (name, x, _), grid in zip(sides, grids, strict=True)
     ]
     return Heats(pictures, most, raster.cell)
 

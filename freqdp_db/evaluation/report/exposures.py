@@ -58,10 +58,12 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
     if EXPOSED not in values:
         return None
     worst = strongest(values, filter(is_exposure, values))
+    # as it is shown: of nothing, none is the worst
+    marked = worst if round(values[worst], 3) > 0 else None
     panels = []
     for kind, (title, variants) in _ATTACKERS.items():
         shares = [
-            Share(name, values[metric], values.get(f"{metric}.precision"), metric == worst)
+            Share(name, values[metric], values.get(f"{metric}.precision"), metric == marked)
             for metric, name in ((f"exposure.{kind}.{v}", name) for v, name in variants)
             if metric in values
         ]
