@@ -49,9 +49,9 @@ KINDS: dict[Kind, str] = {
     "unlinked": "The samples are true, the trajectories are not: each is a piece of one object's way "
     "or is pieced together from several. Count places, times and flows; do not follow one "
     "trajectory for long.",
-    "generalised": "Each trajectory stands for several objects: wherever these were, it was in one of "
-    "its areas, in that area's interval. Do not count objects by areas, and do not read the points as "
-    "positions.",
+    "generalised": "Each trajectory stands for several objects, whose samples lie in its areas, at times "
+    "in the intervals of these, but for those left out. Do not count objects by areas, and do "
+    "not read the points as positions.",
     "synthetic": "Each trajectory is made up from noisy counts and is nobody's. Use it for "
     "distributions: how many, where, when, how far; not for single trips.",
 }

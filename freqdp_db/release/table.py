@@ -197,7 +197,7 @@ def comments(
         "points.geom": point,
         "points.area": "Where samples of the group lie, of some or all of its objects; in the SRID of "
         "the source.",
-        "points.during": "When: the times of these samples lie in this interval.",
+        "points.during": "When: the times of samples in the area lie in this interval.",
         "trip": what,
         "line": what
         + f" One line for each day ({timezone}) of a trajectory with at least 2 samples.",

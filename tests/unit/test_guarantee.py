@@ -50,14 +50,15 @@ def test_the_notice_does_not_take_back_what_it_says() -> None:
             {
                 "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1,
                 "method": "glove", "granted": True, "parameters": {}, "guarantee": request.guarantee(),
-                "file": {"name": "r.csv", "format": "csv", "columns": ["area"], "srid": 4326,
+                "file": {"name": "r.csv", "format": "csv", "columns": ["area", "during_begin"],
+                         "srid": 4326,
                          "reference_system": "WGS 84", "software": "freqdp", "sha256": "0"},
             }
         ).split()
     )  # fmt: skip
     assert "stands for at least 3 objects" in said
     assert "each for at least 3 objects, as said above; no epsilon is claimed for it." in said
-    assert "nothing is claimed" not in said
+    assert "nothing is claimed" not in said and " 1 areas. Method glove" in said
 
 
 # artefact: (claimed, accounted)

@@ -124,7 +124,7 @@ def test_the_command_names_the_release_and_is_not_offered_where_it_does_not_appl
 def test_nothing_is_the_worst_where_nothing_is_learnt(value: float, marked: bool) -> None:
     shown = exposures({**FOUND, "exposure": value, "exposure.follow.10": value})
     assert shown is not None
-    assert any('class="strong"' in svg for _, svg in shown.panels) == marked
+    assert any('class="strong"' in svg for _, svg in shown.panels) == marked == shown.marked
 
 
 def test_errors_of_counts_say_their_unit() -> None:

@@ -9,9 +9,10 @@ from freqdp_db.methods.k_anonymity.klt import KltStep
 from freqdp_db.methods.k_anonymity.w4m import W4mStep
 
 _SHARED = (
-    "Each trajectory stands for at least k objects: wherever these were, it was in one of its areas, "
-    "in that area's interval. An area may hold samples of some of them only, so do not count objects "
-    "by it; see where and when groups were, coarsely, and do not read the points as positions."
+    "Each trajectory stands for at least k objects: their samples, but for those left out, lie in its "
+    "areas, at times in the intervals of these. An area may hold samples of some of them only: see "
+    "where and when groups were, coarsely; do not count objects by areas, and do not read the points "
+    "as positions."
 )
 
 K_ANONYMITY = (

@@ -38,7 +38,7 @@ _COLUMNS = {
     "y_min": "its south",
     "x_max": "its east",
     "y_max": "its north",
-    "during_begin": "the times of these samples lie from here on",
+    "during_begin": "samples of the group, of some or all of its objects, lie in the area from here on",
     "during_end": "until here, the end not in it",
 }
 
@@ -103,6 +103,7 @@ def guarantee_document(
 def readme(document: dict[str, Any]) -> str:
     """The text for a file that `document` (the guarantee beside it) describes."""
     file, guarantee = document["file"], document["guarantee"]
+    areas = "during_begin" in file["columns"]
     parameters = ", ".join(
         f"{name} {value}"
         for name, value in sorted(document["parameters"].items())
@@ -111,10 +112,10 @@ def readme(document: dict[str, Any]) -> str:
     blocks = [
         f"{file['name']}: release {document['name']}, version {document['version']}, "
         f"of dataset {document['dataset']}, published {document['published_at']}. "
-        f"{document['rows']:,} samples. Method {document['method']}: {parameters}.",
+        f"{document['rows']:,} {'areas' if areas else 'samples'}. "
+        f"Method {document['method']}: {parameters}.",
         f"Reference system: {file['reference_system']} (SRID {file['srid']}).",
     ]
-    areas = "during_begin" in file["columns"]
     if file["format"] == "gpkg":
         blocks.append(
             (
