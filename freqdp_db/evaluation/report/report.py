@@ -38,6 +38,7 @@ from freqdp_db.evaluation.report.followed import followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.verdicts import Tone, verdicts_of
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published
@@ -150,7 +151,7 @@ def _released(release: ReleaseRow | Published, trajectories: int) -> str:
     """What the table holds, in words: samples are not always somebody's, nor rows samples."""
     if release.kind == "synthetic":
         return f"{release.rows:,} samples of {trajectories:,} made-up trips"
-    k = release.guarantee["artefacts"]["trajectories"].get("k")
+    k = stands_for(release.guarantee)
     if k is not None:
         return f"{release.rows:,} areas of {trajectories:,} trajectories, each for at least {k} objects,"
     return f"{release.rows:,} samples in {trajectories:,} trajectories"

@@ -9,6 +9,7 @@ from typing import Literal
 
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
+from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.storage.records.releases import ReleaseRow
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
@@ -67,7 +68,7 @@ def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdic
     no_ways = None
     if release.kind == "synthetic":
         no_ways = "Its trips are made up and nobody's: they have no original."
-    elif release.guarantee["artefacts"]["trajectories"].get("k") is not None:
+    elif stands_for(release.guarantee) is not None:
         no_ways = (
             "It has areas and intervals for several objects each, no ways that roads could join."
         )
