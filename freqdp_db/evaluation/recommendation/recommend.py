@@ -15,7 +15,7 @@ from freqdp_db.evaluation.recommendation.choosing import (
     share,
 )
 from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
-from freqdp_db.evaluation.recommendation.grid import MethodToTry
+from freqdp_db.evaluation.recommendation.grid import MethodToTry, never_tried
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.purposes import Purpose
 from freqdp_db.evaluation.recommendation.running import Tried, try_all
@@ -60,7 +60,10 @@ def recommend_on(
         command=None if picked is None else picked.command,
         guarantee=_guarantee(tried, wishes.purpose),
         candidates=tried.candidates,
-        left_out=_by_reason(tried.left_out),
+        left_out=[
+            *_by_reason(tried.left_out),
+            *(LeftOut(names, why) for names, why in never_tried(wishes.purpose)),
+        ],
         notes=_notes(database, dataset, choice, tried),
         file=file,
     )

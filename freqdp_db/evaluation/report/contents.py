@@ -39,6 +39,10 @@ class Heat:
     title: str
     source: str
     alt: str
+    of: int
+    """How many samples there are, on the map or not."""
+    outside: int
+    """How many of them are not on it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,21 @@ class Heats:
     most: int
     """The upper end of the scale."""
     cell_m: float
+
+    @property
+    def cell(self) -> str:
+        """How wide a cell is, as it is read: coordinates in degrees make no round metres."""
+        return f"{self.cell_m:,.0f} m" if self.cell_m >= 10 else f"{self.cell_m:.2g} m"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Pictures of one thing, and what they show of it."""
+
+    title: str
+    words: str
+    pictures: list[tuple[str, str]]
+    """Caption and SVG of each."""
 
 
 def heat_maps(
@@ -66,8 +85,10 @@ def heat_maps(
             name,
             heat_png(grid, most),
             f"Heat map, {name}: {int(grid.sum()):,} samples, busiest cell {int(grid.max()):,}",
+            len(x),
+            len(x) - int(grid.sum()),
         )
-        for (name, *_), grid in zip(sides, grids, strict=True)
+        for (name, x, _), grid in zip(sides, grids, strict=True)
     ]
     return Heats(pictures, most, raster.cell)
 
