@@ -12,7 +12,7 @@ from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import way_out, whole_user
+from freqdp_db.release.summary import little_left, way_out, whole_user
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build, sparse_objects
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -85,6 +85,7 @@ class Plan:
             f"About {self.rows:,} rows from {self.objects:,} objects "
             f"(now {self.samples:,} samples), in about {max(self.seconds, 1):.0f} s."
         )
+        lines += little_left(self.request.method, self.samples, self.rows)
         if self.sparse:
             lines.append(
                 f"{self.sparse:,} objects have fewer than {2 * self.request.values['signature']} "

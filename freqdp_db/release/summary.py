@@ -21,6 +21,9 @@ from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.metrics import measured_value
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
 
+_LITTLE = 0.01
+"""Less than this part of the samples is hardly a release."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Release(ReleaseRow, Document):
@@ -87,6 +90,8 @@ class Release(ReleaseRow, Document):
                 done = step.describe(recorded.drawn, recorded.counts)
             lines.append(f"Step {recorded.step}, {step.words}: {done}.")
         lines += self._left(request.method)
+        if self.state == "published":
+            lines += little_left(request.method, self.build.samples, self.rows or 0)
         lines += [f"What it is: {request.method.for_analysts}"]
         lines += ["Guarantee: " + self.guarantee["plain"]]
         for mechanism, cost in (self.user_level or {}).items():
@@ -176,6 +181,20 @@ def _readers(release: ReleaseRow) -> str:
     if release.granted:
         return "analysts"
     return "curators (held)" if release.held else "curators"
+
+
+def little_left(method: Method, samples: int, rows: int) -> list[str]:
+    """A warning where hardly anything came out; areas are few by their nature."""
+    if method.kind == "generalised" or rows >= _LITTLE * samples:
+        return []
+    more = {
+        "synthetic": "a larger --epsilon, or more objects, give more",
+        "unlinked": "longer pieces, or fewer that must share an end (--ends), leave more",
+        "edited": "a smaller --signature leaves more",
+    }[method.kind]
+    return [
+        f"Warning: {rows:,} rows of {samples:,} samples: hardly anything can be counted in it; {more}."
+    ]
 
 
 def way_out(method: Method, dataset: str) -> list[str]:

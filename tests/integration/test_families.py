@@ -280,3 +280,14 @@ def test_audit_of_a_person(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert finding["claimed_epsilon"] == "2" and finding["within_claim"]
     assert vectors["artefact"] == "noisy_vectors" and vectors["epsilon_at_least"] > 0.6
     assert [t["artefact"] for t in trips] == ["trajectories", "trajectories"]
+
+
+def test_a_release_of_hardly_anything_is_said(url: str) -> None:
+    """Ends that everybody shares are few: pieces are trimmed to nothing."""
+    asked = ("city", "--method", "cut", "--ends", "1000")
+    planned = freqdp(url, "plan", *asked, in_words=True)
+    made = freqdp(url, "anonymize", *asked, in_words=True)
+    for said in (planned.out, made.out):
+        assert "samples: hardly anything can be counted in it; longer pieces" in said
+    much = freqdp(url, "plan", "city", "--method", "swap", in_words=True)
+    assert "hardly anything" not in much.out
