@@ -26,6 +26,7 @@ from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.interface.engines import at_work
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.request import Request
 from freqdp_db.roads.tables import some_roads
 from freqdp_db.storage.connection.engine import Database
@@ -237,6 +238,8 @@ def report(
     shown = working(progress)
     with reached(connection) as database:
         if public:
+            if not reads_private(database):
+                require_readable(database, name)
             return write_public_report(database, name, shown, out=path, overwrite=force)
         if not reads_private(database):
             raise BadInput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -63,6 +64,31 @@ def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
     for relation in ("city_1", "city_1_line", "city_current"):
         assert _readable(city, relation)
     freqdp(city, "release", "approve", "city_1").refused("city_1", "not held")
+
+
+def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
+    city: str, tmp_path: Path
+) -> None:
+    freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--as", "held").succeeded()
+    freqdp(city, "anonymize", "city", *LITTLE, "--seed", "1", "--as", "seeded").succeeded()
+    analyst = make_conninfo(city, options="-c role=freqdp_analyst")
+    out = str(tmp_path / "file")
+    for command in (("export", "--format", "csv"), ("report", "--public")):
+        verb, *options = command
+        for name, words, way in (
+            ("held", "is held", "ask a curator, who can approve it: freqdp release approve held"),
+            ("seeded", "never granted to analysts", "ask a curator for one by another method"),
+        ):
+            refused = freqdp(analyst, "release", verb, name, *options, "--out", out).refused(
+                name, words
+            )
+            assert way in refused["remedy"]
+            assert "GRANT" not in refused["remedy"]
+    assert not list(tmp_path.iterdir())
+    auditor = make_conninfo(city, options="-c role=freqdp_auditor")
+    freqdp(city, "release", "approve", "held").succeeded()
+    refused = freqdp(auditor, "release", "export", "held", "--format", "csv").refused("held")
+    assert "GRANT freqdp_analyst TO" in refused["remedy"]
 
 
 def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str) -> None:

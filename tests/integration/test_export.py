@@ -489,6 +489,21 @@ def test_changed_table_is_not_exported(database: Database, url: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_table_that_was_dropped_by_hand_is_said_to_be_missing(
+    database: Database, url: str, tmp_path: Path
+) -> None:
+    release(database, "metres", "lost", signature=3, epsilon="0.7")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE freqdp_release.lost RENAME TO elsewhere")
+    try:
+        with pytest.raises(VerificationFailed, match=r"freqdp_release\.lost is not there"):
+            _export(database, "lost", "csv", tmp_path / "lost.csv")
+        assert not list(tmp_path.iterdir())
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE freqdp_release.elsewhere RENAME TO lost")
+
+
 def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:
     """Nothing is left of objects that the edits emptied: a table of no rows is still a table."""
     release(database, "metres", "empty", signature=3, spread="400")

@@ -20,6 +20,7 @@ from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.documents import Document
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.export.csv_file import csv_columns, write_csv
 from freqdp_db.release.export.geoparquet import geoparquet_columns, write_geoparquet
 from freqdp_db.release.export.gpkg import gpkg_columns, write_gpkg
@@ -67,6 +68,7 @@ def export_release(
         target.with_name(f"{target.name}.README.txt"),
     )
     _require_writable(files, overwrite)
+    require_readable(database, name)
     with _writing(files) as (data, guarantee, notice):
         with database.begin(snapshot=True) as connection:
             reader = ReleaseReader(connection, database, name, srid)

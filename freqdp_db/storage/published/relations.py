@@ -30,6 +30,28 @@ def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
     return found.scalar() is not None
 
 
+def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
+    """Whether this login may; of a relation that is not there, that is for others to say."""
+    found = connection.execute(
+        sa.text(
+            "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    ).scalar()
+    return found is None or bool(found)
+
+
+def require_there(connection: Connection, relation: tuple[str, str]) -> None:
+    """Refuse if a relation of a published release was dropped or renamed by hand."""
+    if not relation_exists(connection, *relation):
+        raise VerificationFailed(
+            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
+            remedy="rename it back, or withdraw the release",
+        )
+
+
 def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
     """Names and types, in order; nothing if there is no such relation."""
     rows = connection.execute(
@@ -63,11 +85,7 @@ def table_bytes(
 
     ids: only those from this trajectory_id on, and before that one.
     """
-    if not relation_exists(connection, *relation):
-        raise VerificationFailed(
-            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
-            remedy="rename it back, or withdraw the release",
-        )
+    require_there(connection, relation)
     as_written(connection)
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
         listed(columns), sql.Identifier(*relation)
