@@ -16,7 +16,7 @@ from typing import TypeAlias
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.engines.held import workers_in_use
-from freqdp_db.errors import BadInput, Busy
+from freqdp_db.errors import BadInput, Busy, SchemaInUse
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
@@ -37,7 +37,7 @@ from freqdp_db.release.verification import (
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
-from freqdp_db.storage.published.current import require_ours
+from freqdp_db.storage.published.current import require_ours, require_replaceable
 from freqdp_db.storage.records import releases, requests
 from freqdp_db.storage.records.builds import find_build, sweep_builds
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -46,6 +46,8 @@ from freqdp_db.storage.records.releases import ReleaseRow
 from freqdp_db.storage.schema.declared import require_declared
 
 DEFAULT_MEMORY = 4 * 10**9
+_STEPS_OF_AREAS = ("glove", "klt")
+"""Steps after which a sample is somewhere in an area; a test compares with what they publish."""
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 
@@ -125,6 +127,9 @@ def _ask(
             name = _default_name(connection, database, dataset)
         staging.require_free_name(connection, database, name)
         require_ours(connection, database, dataset.name)
+        if request.grantable and not held:
+            columns = staging.columns_to_come(areas=_makes_areas(request))
+            require_replaceable(connection, database, dataset.name, columns, build.source_srid)
         release = requests.insert_release(
             connection,
             database,
@@ -146,6 +151,10 @@ def _ask(
         if recorded is not None:
             recorded(connection, release)
     return release, True
+
+
+def _makes_areas(request: Request) -> bool:
+    return any(step.name in _STEPS_OF_AREAS for step in request.method.steps)
 
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
@@ -222,7 +231,15 @@ def _carry_out(
         releases.update_release(
             database, release.release_id, user_level=journal.user_level, timings=progress.seconds
         )
-        _publish(database, release, request, table)
+        try:
+            _publish(database, release, request, table)
+        except SchemaInUse as error:
+            told = error.as_options()
+            raise SchemaInUse(
+                f"release {release.name!r} is made, but not published: {told['message']}",
+                remedy=f"it is not lost: {told['remedy']}; then go on with it, which spends nothing: "
+                f"freqdp release resume {shlex.quote(release.name)}",
+            ) from None
     return verified
 
 

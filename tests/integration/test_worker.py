@@ -414,7 +414,7 @@ def test_current_is_the_newest_private_release(url: str) -> None:
     query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_current")
     freqdp(url, "release", "withdraw", "b").succeeded()
     assert _current(url) == "freqdp_release.a"
-    freqdp(url, "release", "withdraw", "a").refused("view mine")
+    freqdp(url, "release", "withdraw", "a").refused("public.mine")
     query(url, "DROP VIEW public.mine")
     freqdp(url, "release", "withdraw", "a").succeeded()
     assert _current(url) is None
