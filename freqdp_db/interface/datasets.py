@@ -254,6 +254,12 @@ def match(
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         found = match_dataset(
-            database, row, row.require_build(), table, target, mode_of(replace), shown
+            database,
+            row,
+            row.require_build(),
+            table.found(database),
+            target,
+            mode_of(replace),
+            shown,
         )
     return MatchedDataset(**vars(found), seconds=shown.seconds)

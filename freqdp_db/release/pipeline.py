@@ -167,7 +167,7 @@ def _default_name(connection: Connection, database: Database, dataset: DatasetRo
         return check_release_name(f"{dataset.name}_{number}")
     except BadInput:
         raise BadInput(
-            f"the dataset's name is too long for a release to be called {dataset.name}_{number}",
+            f"no release can be called {dataset.name}_{number}, after its dataset",
             remedy="give the release a name with --as",
         ) from None
 

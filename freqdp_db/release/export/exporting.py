@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.documents import Document
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
@@ -102,11 +103,7 @@ def _target(name: str, chosen: _Format, out: Path | None) -> Path:
                 remedy=f"name a file: --out {out / f'release{chosen.suffix}'}",
             )
         return out
-    if "/" in name or os.sep in name:
-        raise BadInput(
-            f"release {name!r} cannot give a file its name", remedy="name the file with --out"
-        )
-    return Path(f"{name}{chosen.suffix}")
+    return file_called(name, chosen.suffix)
 
 
 def _require_writable(files: tuple[Path, ...], overwrite: bool) -> None:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import SchemaInUse
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Database, driver
 from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.published.current import current_of, show_newest
