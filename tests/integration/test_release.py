@@ -358,6 +358,7 @@ def test_withdrawn_release_leaves_its_record(released: str) -> None:
         "release": "r",
         "state": "published",
         "released_id": before["released_id"],
+        "note": None,
     }
     assert query(
         released,
@@ -386,6 +387,36 @@ def test_withdrawn_release_leaves_its_record(released: str) -> None:
     again = freqdp(released, "anonymize", "city", "--as", "r").succeeded()
     assert (again["existed"], again["version"]) == (False, 2)
     assert Decimal(freqdp(released, "budget", "city").succeeded()["spent"]) == 2
+
+
+def test_find_says_what_an_id_is_worth_in_each_kind(released: str) -> None:
+    freqdp(released, "release", "withdraw", "r").succeeded()
+    freqdp(released, "load", "demo", "--objects", "60", "--days", "2", "--replace").succeeded()
+    key = value(released, "SELECT min(object_id) FROM demo.city")
+    region = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-03/2024-03-07")
+    freqdp(released, "dataset", "set", "city", *region).succeeded()
+    freqdp(released, "dataset", "build", "city").succeeded()
+    for method, words, has_id in (
+        ("strict", "nobody's trips", False),
+        ("swap", "swapped: a trajectory of this id begins with it", True),
+        ("cut", "in pieces", False),
+        ("glove", "grouped", True),
+        ("w4m", None, True),
+    ):
+        name = f"by_{method}"
+        more = ("--epsilon", "4") if method == "strict" else ("--hold",)
+        freqdp(released, "anonymize", "city", "--method", method, "--as", name, *more).succeeded()
+        found = freqdp(released, "release", "find", "--object", key).succeeded()
+        (row,) = (f for f in found if f["release"] == name)
+        assert (row["released_id"] is not None) == has_id, row
+        assert row["note"] is None if words is None else words in row["note"], row
+        if method == "swap":
+            (first,) = query(
+                released,
+                "SELECT count(*) FROM freqdp_release.by_swap WHERE trajectory_id = %s",
+                row["released_id"],
+            )
+            assert first[0] > 0
 
 
 def test_find_tells_builds_and_releases(released: str) -> None:
