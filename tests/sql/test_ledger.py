@@ -126,6 +126,13 @@ def test_a_head_kept_elsewhere_finds_what_was_rewritten_everywhere(
         assert _verify(spent, "--head", first)[0] == 0
 
 
+@pytest.mark.parametrize("head", ["abc", "", "g" * 64, "a" * 63])
+def test_what_is_no_head_is_bad_input_and_not_a_broken_ledger(spent: str, head: str) -> None:
+    freqdp(spent, "ledger", "verify", "--head", head).refused("--head", repr(head), "64")
+    assert _verify(spent, "--head", _heads(spent)[1].upper())[0] == 0
+    assert _verify(spent, "--head", "0" * 64)[0] == 3
+
+
 def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> None:
     freqdp(spent, "release", "withdraw", "d_1").succeeded()
     freqdp(spent, "release", "withdraw", "d_2").succeeded()
