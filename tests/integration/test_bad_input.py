@@ -630,7 +630,9 @@ def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
     ).succeeded()  # fmt: skip
     freqdp(database_url, "dataset", "build", "--", called).succeeded()
     assert freqdp(database_url, "plan", called).succeeded()["dataset"] == called
-    release = freqdp(database_url, "anonymize", called, "--signature", "3", "--as", called).succeeded()
+    release = freqdp(
+        database_url, "anonymize", called, "--signature", "3", "--as", called
+    ).succeeded()
     assert (release["name"], release["state"]) == (called, "published")
     assert freqdp(database_url, "release", "verify", called).succeeded()["verified"] is True
     assert freqdp(database_url, "release", "show", called).succeeded()["name"] == called

@@ -22,7 +22,7 @@ import pytest
 from library import build_points, make_points, opened, release
 from proxy import Proxy
 from psycopg.conninfo import make_conninfo
-from world import freqdp, query, value
+from world import freqdp, query, value, written
 
 from freqdp_db.errors import ConnectionFailed
 from freqdp_db.evaluation.gate import approve_within_limit
@@ -495,6 +495,26 @@ def test_unchanged_data_costs_nothing(url: str) -> None:
     freqdp(url, "schedule", "drop", "d").succeeded()
     assert "ended by" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
     freqdp(url, "schedule", "drop", "d").refused("has no schedule")
+
+
+def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(url: str) -> None:
+    freqdp(
+        url, "schedule", "add", "d", "--at", "@hourly", "--method", "pure-g", "--epsilon", "0.25",
+        "--keep", "3",
+    ).succeeded()  # fmt: skip
+    shown = freqdp(url, "schedule", "list", in_words=True).out
+    assert "pure-g" in shown and "epsilon 0.25 per occurrence" in shown and " 3 " in shown
+    freqdp(url, "schedule", "drop", "2").refused("'2'", "no schedule")
+    # a dataset goes only when nothing asks for it any more
+    before = written(url)
+    refused = freqdp(url, "dataset", "drop", "d").refused("'d'", "schedule", "0 * * * *")
+    assert "freqdp schedule drop d" in refused["remedy"]
+    assert written(url) == before
+    assert freqdp(url, "schedule", "drop", "1").succeeded()["dataset"] == "d"
+    with opened(url) as database:
+        release(database, "d", "a", signature=3)
+    dropped = freqdp(url, "dataset", "drop", "d", in_words=True)
+    assert "1 of its releases stay published" in dropped.out
 
 
 def test_unchanged_data_is_drawn_anew_where_that_is_asked_for(url: str) -> None:
