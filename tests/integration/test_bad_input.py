@@ -17,11 +17,13 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import Answer, city_template, freqdp, query, value, written
 
 from freqdp_db.errors import ServerRefused
 from freqdp_db.storage.connection.engine import translate
+from freqdp_db.storage.connection.refusals import unreachable
 
 ROOT = Path(__file__).parents[2]
 
@@ -479,6 +481,41 @@ def test_connections_that_cannot_be(dsn: str) -> None:
     answer.refused()
     assert PASSWORD not in answer.out + answer.err
     assert "cr3t" not in answer.out + answer.err
+
+
+def test_the_server_is_quoted_when_it_lets_nobody_in(database_url: str) -> None:
+    absent = freqdp(make_conninfo(database_url, dbname="absent"), "dataset", "list").refused(
+        "the server refused the connection", 'database "absent" does not exist'
+    )
+    assert "createdb absent" in absent["remedy"] and "server runs" not in absent["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ('password authentication failed for user "ann"', "user and password"),
+        ('Peer authentication failed for user "ann"', "run the command as ann"),
+        ('role "ann" does not exist', "CREATE ROLE ann"),
+        ('no pg_hba.conf entry for host "1.2.3.4", user "ann"', "pg_hba.conf"),
+        ("sorry, too many clients already", "max_connections"),
+        ("the database system is starting up", "try again"),
+        ("etwas anderes", "check --dsn"),
+    ],
+)
+def test_remedies_for_who_is_not_let_in(said: str, remedy: str) -> None:
+    for text in (
+        f'connection failed: connection to server at "::1", port 5432 failed: FATAL:  {said}',
+        'connection failed: connection to server at "::1", port 5432 failed: Connection refused\n'
+        "\tIs the server running on that host and accepting TCP/IP connections?\n"
+        f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  {said}\n',
+    ):
+        told = unreachable(text).as_options()
+        assert told["message"] == f"the server refused the connection: {said}"
+        assert remedy in str(told["remedy"])
+    told = unreachable(
+        'connection to server at "::1", port 5432 failed: fe_sendauth: no password supplied'
+    ).as_options()
+    assert told["message"] == "the server refused the connection: fe_sendauth: no password supplied"
 
 
 @pytest.mark.parametrize(
