@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from freqdp_db.dataset.facts import parse_period, parse_region
-from freqdp_db.dataset.limits import parse_limit
+from freqdp_db.dataset.limits import in_percent, parse_limit
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document, aside
@@ -175,9 +175,10 @@ def _facts(database: Database, row: DatasetRow, given: dict[str, Any]) -> Iterat
         wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
     for key, (there, value) in wished.items():
         if there != value:
+            was = in_percent(there) if key == "max_exposure" else there or "not said"
             yield Change(
                 row.name,
-                f"set {key} to {given[key]} (was {'not said' if there is None else there})",
+                f"set {key} to {given[key]} (was {was})",
                 do=lambda db, key=key: set_dataset(db, row.name, **{key: given[key]}),  # type: ignore[misc]
             )
 

@@ -11,7 +11,7 @@ from freqdp_db.dataset import dropping
 from freqdp_db.dataset.building import build_and_look
 from freqdp_db.dataset.facts import change_facts
 from freqdp_db.dataset.findings import Findings
-from freqdp_db.dataset.limits import parse_limit
+from freqdp_db.dataset.limits import in_percent, parse_limit
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
@@ -54,7 +54,7 @@ class Dataset(DatasetRow, Document):
             return "releases are granted to analysts however much they expose"
         return (
             "releases are held, and granted when they are measured to expose at most "
-            f"{100 * self.max_exposure:.3g}% of a person"
+            f"{in_percent(self.max_exposure)} of a person"
         )
 
     def build_lines(self) -> list[str]:

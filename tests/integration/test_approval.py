@@ -120,15 +120,18 @@ def test_a_limit_holds_every_release_and_approve_measures_it(city: str) -> None:
     assert (row["exposure"], row["held"]) == (found, True)
     assert found > 0.05 and not _readable(city, "city_1")
     freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
-    assert freqdp(city, "release", "approve", "city_1").succeeded()["exposure"] == found
+    approved = freqdp(city, "release", "approve", "city_1", in_words=True)
+    assert approved.code == 0 and "(the limit is 100%)" in approved.out
     assert _readable(city, "city_1")
 
 
 def test_the_limit_is_for_the_mean_and_for_the_share_of_exposed_persons() -> None:
-    Exposure(0.05, 0.05).require_within("r", 0.05)
+    Exposure(0.05, 0.05).require_within("r", 0.05, "d")
     for found in (Exposure(0.051, 0.0), Exposure(0.0, 0.051)):
-        with pytest.raises(TooExposed, match=r"5\.1%"):
-            found.require_within("r", 0.05)
+        with pytest.raises(TooExposed, match=r"5\.1%") as refused:
+            found.require_within("r", 0.05, "my d")
+        assert "freqdp recommend 'my d'" in str(refused.value.remedy)
+        assert "freqdp dataset set 'my d' --max-exposure 6%" in str(refused.value.remedy)
 
 
 @pytest.mark.parametrize("text", ["0", "101%", "5", "x", "-1%", ""])
@@ -179,6 +182,10 @@ def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:
 def test_unlinking_is_checked_again_when_it_is_approved(city: str) -> None:
     freqdp(city, "anonymize", "city", "--method", "swap", "--hold", "--as", "mixed").succeeded()
     freqdp(city, "anonymize", "city", *LITTLE).succeeded()
-    freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
+    refused = freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
+    assert "leave this one held" in refused["remedy"] and "--beside" not in refused["remedy"]
     freqdp(city, "release", "withdraw", "city_1").succeeded()
     freqdp(city, "release", "approve", "mixed").succeeded()
+    freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--as", "edited").succeeded()
+    refused = freqdp(city, "release", "approve", "edited").refused("mixed", "same source")
+    assert "leave this one held" in refused["remedy"] and "--hold" not in refused["remedy"]
