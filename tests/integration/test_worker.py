@@ -477,6 +477,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
     ]  # fmt: skip
     (row,) = query(url, "SELECT ended_at IS NOT NULL, ended_reason FROM freqdp.schedule")
     assert row[0] and "spent 2 of 2, remaining 0, last spent at 20" in row[1]
+    assert "-> an administrator can raise it" in row[1] and "--raise 1 --reason TEXT`" in row[1]
     job = query(url, "SELECT state, error FROM freqdp.job ORDER BY job_id DESC LIMIT 1")
     assert job == [("refused", row[1])]
     assert [e["refused"] for e in events if e["action"] == "schedule"] == [row[1]]

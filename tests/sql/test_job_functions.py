@@ -168,6 +168,12 @@ def test_bad_requests_are_refused_at_the_call(points: str) -> None:
         error
     )
     assert "last spent at 20" in str(error)
+    assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in str(
+        error.diag.message_hint
+    )
+    hint = str(_refusal(points, "d", "lg", 1, '{"color": 1}').diag.message_hint)
+    for option in ("signature", "as", "new_draw", "rebuild", "keep", "hold"):
+        assert option in hint.replace(";", ",").replace(" and of every method", "").split(", ")
 
 
 def test_a_dataset_that_is_not_built(points: str) -> None:

@@ -169,7 +169,7 @@ def record_refusal(
             "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
             "error = %s WHERE job_id = %s"
         ).format(**names),
-        [schedule.schedule_id, error.message, job_id],
+        [schedule.schedule_id, error.told, job_id],
     )
 
 
