@@ -16,7 +16,7 @@ from typing import TypeAlias
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.engines.held import workers_in_use
-from freqdp_db.errors import BadInput, Busy, SchemaInUse
+from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
@@ -38,6 +38,7 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
 from freqdp_db.storage.published.current import require_ours, require_replaceable
+from freqdp_db.storage.published.relations import relation_exists
 from freqdp_db.storage.records import releases, requests
 from freqdp_db.storage.records.builds import find_build, sweep_builds
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -118,6 +119,7 @@ def _ask(
         if not new_draw:
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
+                _require_not_lost(connection, database, known)
                 return known, False
         request.require_possible(build)
         require_alone(connection, database, dataset, request, held)
@@ -151,6 +153,19 @@ def _ask(
         if recorded is not None:
             recorded(connection, release)
     return release, True
+
+
+def _require_not_lost(connection: Connection, database: Database, known: ReleaseRow) -> None:
+    """Refuse to answer with a release whose table was dropped by hand."""
+    schema = database.settings.release_schema
+    for name in (known.name, f"{known.name}_line"):
+        if known.state == "published" and not relation_exists(connection, schema, name):
+            raise NotFound(
+                f"release {known.name!r} answers this request, but {schema}.{name} is not there: it was "
+                "dropped or renamed by hand",
+                remedy="rename it back, or withdraw the release and ask again: freqdp release withdraw "
+                f"{shlex.quote(known.name)}",
+            )
 
 
 def _makes_areas(request: Request) -> bool:

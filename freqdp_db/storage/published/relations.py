@@ -75,6 +75,24 @@ def dependants(connection: Connection, schema: str, relation: str) -> list[tuple
     return [(kind, schema, name) for kind, schema, name in rows]
 
 
+def missing_tables(connection: Connection, schema: str) -> list[str]:
+    """Tables of releases that the catalogue has and that are not there."""
+    rows = connection.execute(
+        sa.text(
+            sql.SQL(
+                "SELECT r.name || part FROM {} AS r, unnest(ARRAY['', '_line']) AS part "
+                "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
+                "ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = r.name || part) "
+                "ORDER BY 1"
+            )
+            .format(sql.Identifier(schema, "catalog"))
+            .as_string(None)
+        ),
+        {"schema": schema},
+    )
+    return [str(name) for (name,) in rows]
+
+
 def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
     """Names and types, in order; nothing if there is no such relation."""
     rows = connection.execute(
