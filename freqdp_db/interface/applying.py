@@ -175,10 +175,12 @@ def _facts(database: Database, row: DatasetRow, given: dict[str, Any]) -> Iterat
         wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
     for key, (there, value) in wished.items():
         if there != value:
-            was = in_percent(there) if key == "max_exposure" else there or "not said"
+            said, was = given[key], "not said" if there is None else there
+            if key == "max_exposure":
+                said, was = in_percent(value), was if there is None else in_percent(there)
             yield Change(
                 row.name,
-                f"set {key} to {given[key]} (was {was})",
+                f"set {key} to {said} (was {was})",
                 do=lambda db, key=key: set_dataset(db, row.name, **{key: given[key]}),  # type: ignore[misc]
             )
 

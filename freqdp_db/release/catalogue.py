@@ -13,7 +13,7 @@ from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_name, format_relation
+from freqdp_db.storage.connection.names import did_you_mean, format_name, format_relation
 from freqdp_db.storage.published.reading import read_catalog
 from freqdp_db.storage.published.relations import may_read
 
@@ -65,12 +65,14 @@ def published(database: Database) -> list[Published]:
 
 
 def find_published(database: Database, name: str) -> Published:
-    for row in published(database):
+    rows = published(database)
+    for row in rows:
         if row.name == name:
             return row
     raise NotFound(
         f"the catalogue has no release {name!r}",
-        remedy="`freqdp release list` shows what there is",
+        remedy=did_you_mean(name, [row.name for row in rows])
+        + "`freqdp release list` shows what there is",
     )
 
 

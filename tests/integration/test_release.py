@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, fingerprint, freqdp, query, same_rows, value
 
@@ -507,6 +508,36 @@ def test_time_step(city: str, text: str, seconds: int) -> None:
     freqdp(city, "release", "verify", "coarse").succeeded()
 
 
+def test_names_that_are_almost_right(released: str) -> None:
+    near = freqdp(released, "release", "show", "rr").refused("'rr'")
+    assert near["remedy"].startswith("did you mean r? ")
+    assert freqdp(released, "plan", "citty").refused()["remedy"].startswith("did you mean city? ")
+    assert "did you mean" not in freqdp(released, "plan", "x").refused()["remedy"]
+    analyst = make_conninfo(released, options="-c role=freqdp_analyst")
+    assert "did you mean r?" in freqdp(analyst, "release", "show", "rr").refused()["remedy"]
+
+
+def test_a_name_that_is_not_used_is_said(released: str) -> None:
+    again = freqdp(released, "anonymize", "city", "--as", "other").succeeded()
+    assert (again["name"], again["name_not_used"]) == ("r", "other")
+    words = freqdp(released, "anonymize", "city", "--as", "other", in_words=True).out
+    assert "--as other was not used: the release that answers is called r" in words
+    assert freqdp(released, "anonymize", "city", "--as", "r").succeeded()["name_not_used"] is None
+
+
+def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> None:
+    analyst = make_conninfo(released, options="-c role=freqdp_analyst")
+    for command in (("release", "show", "r"), ("release", "list")):
+        curators, analysts = (freqdp(url, *command).succeeded() for url in (released, analyst))
+        if command[1] == "list":
+            (curators,), (analysts,) = curators, analysts
+        assert curators["dataset"] == analysts["dataset"] == "city"
+        assert curators["dataset_id"] == 1
+        assert curators["parameters"] == analysts["parameters"]
+    plan = freqdp(released, "plan", "city").succeeded()
+    assert plan["parameters"] == curators["parameters"]
+
+
 @pytest.mark.parametrize("method", ["lg", "gl", "pure-g", "pure-l"])
 def test_methods(city: str, method: str) -> None:
     answer = freqdp(city, "anonymize", "city", "--method", method, "--epsilon", "0.8").succeeded()
@@ -609,6 +640,10 @@ def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -
     query(released, change.format("freqdp_release.r"))
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "is not there" in answer.err
+    lost = freqdp(released, "anonymize", "city").refused("'r'", "freqdp_release.r is not there")
+    assert "freqdp release withdraw r" in lost["remedy"]
+    doctor = freqdp(released, "doctor")
+    assert doctor.code == 1 and "freqdp_release.r is not there" in doctor.out
     freqdp(released, "release", "withdraw", "r").succeeded()
     assert value(released, "SELECT count(*) FROM freqdp_release.catalog") == 0
     if change.startswith("DROP"):  # a table that was renamed keeps its indexes, by their names
