@@ -104,7 +104,11 @@ class Session:
         # a file has no width; and what a terminal has no room for is wrapped, not lost
         if not self.out.is_terminal and "COLUMNS" not in os.environ:
             self.out.width = _ENDLESS
-        self.out.print(table, crop=False)
+        with self.out.capture() as drawn:
+            self.out.print(table, crop=False)
+        # what a row is filled up with is nobody's to copy
+        for line in drawn.get().splitlines():
+            self.out.file.write(line.rstrip() + "\n")
 
     def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
         """Aligned `name  value` lines on stdout."""

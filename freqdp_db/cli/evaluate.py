@@ -176,13 +176,17 @@ def register(app: typer.Typer) -> None:
 
 
 def show_evaluation(session: Session, found: Evaluated) -> None:
-    """The numbers, in words first, then the answers to three questions."""
-    for group, rows in found.in_words().items():
-        session.table(
-            [group.lower(), "value", "metric", "may be published"],
-            [(what, f"{value:.4f}", name, may) for what, value, name, may in rows],
-        )
-    if found.beside:
-        session.print(f"{found.beside} more numbers stand beside these: --json has them all.")
+    """The answers to three questions first, then the numbers, in words."""
     for verdict in found.verdicts:
         session.print(f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}")
+    for group, rows in found.in_words().items():
+        session.print("")
+        session.table(
+            [group.lower(), "value", "metric"],
+            [(what, f"{value:.4f}", name) for what, value, name, _ in rows],
+        )
+    session.print("")
+    if found.beside:
+        session.print(f"{found.beside} more numbers stand beside these: --json has them all.")
+    if found.publishable:
+        session.print(f"May be published: {', '.join(found.publishable)}. The others are for you.")

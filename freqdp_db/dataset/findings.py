@@ -15,6 +15,8 @@ from freqdp_db.methods.areas import LonLatArea, Outline, box_of
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _FAR_DEGREES = 6.0
+_MUCH, _TIMES_ITS_PART = 0.25, 5
+"""An object with so large a share of all samples, and so many times its part, is one too many."""
 _TAIL = 0.005
 """Of the samples, so many may lie outside on each side of what is called most of them."""
 _NEAR_KM = 100.0
@@ -123,6 +125,7 @@ def look_at(
     lat: Metres,
     count: Ints,
     times: SeenTimes,
+    lengths: Ints,
     *,
     timezone: str,
     epoch_unit: str | None,
@@ -132,7 +135,8 @@ def look_at(
 ) -> Findings:
     """Look at the places of a build, how many samples each has, and when the samples are.
 
-    columns: those of longitude and latitude. utm_srid: the zone that was chosen from the data.
+    lengths: how many samples each object has. columns: those of longitude and latitude. utm_srid: the
+    zone that was chosen from the data.
     """
     west, middle_lon, east = _quantiles(lon, count)
     south, middle_lat, north = _quantiles(lat, count)
@@ -144,6 +148,7 @@ def look_at(
         *_outside(lon, lat, count, region),
         *_far(lon, lat, count, utm_srid),
         *_strange_times(times, epoch_unit),
+        *_one_of_all(lengths),
     ]
     return Findings(
         RoundedBox.around(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
@@ -224,6 +229,16 @@ def _far(lon: Metres, lat: Metres, count: Ints, utm_srid: int | None) -> list[st
         f"longitude from the middle of UTM zone {utm_srid}, up to {apart.max():.0f}: "
         f"{', '.join(harm)}. Leave them out with --where, or give a projection that covers them with "
         "--srid."
+    ]
+
+
+def _one_of_all(lengths: Ints) -> list[str]:
+    share = int(lengths.max()) / int(lengths.sum())
+    if share < _MUCH or share * len(lengths) < _TIMES_ITS_PART:
+        return []
+    return [
+        f"one of {len(lengths):,} objects has {share:.0%} of all samples: check that --object tells "
+        "them apart (one key for all that are unknown makes one object of them)."
     ]
 
 

@@ -70,6 +70,7 @@ def look(
         lat,
         samples,
         times,
+        built.trajectories.lengths,
         timezone=mapping.timezone,
         epoch_unit=epoch_unit,
         columns=(mapping.lon, mapping.lat)

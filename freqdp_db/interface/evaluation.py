@@ -21,7 +21,7 @@ from freqdp_db.evaluation.experiment.published import EPSILON
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.public import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
-from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
+from freqdp_db.evaluation.report.verdicts import Verdict, verdicts_of
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.interface.engines import at_work
@@ -102,7 +102,7 @@ def evaluate(
         row = find_release(database, release)
         values = evaluating.evaluate(database, row, shown, seed, found_roads(database, table))
     public = sorted(PUBLISHABLE & values.keys())
-    return Evaluated(release, values, public, verdicts(values), seed, shown.seconds)
+    return Evaluated(release, values, public, verdicts_of(row, values), seed, shown.seconds)
 
 
 def experiment(

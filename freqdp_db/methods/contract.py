@@ -44,13 +44,14 @@ Counts: TypeAlias = dict[str, float]
 Facts: TypeAlias = "Callable[[Any, Any], tuple[Region, Period]]"
 
 KINDS: dict[Kind, str] = {
-    "edited": "Each trajectory is one object's, edited: some samples were taken out and others put "
-    "in. Count places, times and flows; do not look for persons.",
+    "edited": "Each trajectory is one object's, edited: samples were taken out and others put in. "
+    "Count places, times and flows; do not look for persons.",
     "unlinked": "The samples are true, the trajectories are not: each is a piece of one object's way "
     "or is pieced together from several. Count places, times and flows; do not follow one "
     "trajectory for long.",
-    "generalised": "Each trajectory is drawn so coarse that several objects have the same: they were "
-    "somewhere in the area at some time in the interval. Do not read the points as positions.",
+    "generalised": "Each trajectory stands for several objects, whose samples lie in its areas, at times "
+    "in the intervals of these, but for those left out. Do not count objects by areas, and do "
+    "not read the points as positions.",
     "synthetic": "Each trajectory is made up from noisy counts and is nobody's. Use it for "
     "distributions: how many, where, when, how far; not for single trips.",
 }
@@ -288,6 +289,8 @@ class Method:
     """It may follow methods of these kinds: `lg+swap`."""
     explains: str | None = None
     """What a released trajectory is, where the kind's own words do not fit."""
+    moves_objects: bool = False
+    """Whether a released trajectory is one object's, moved: it links what another release unlinks."""
     needs: tuple[Need, ...] = ()
     """Relations that it reads besides the build."""
     books: Spend | None = None
@@ -307,6 +310,11 @@ class Method:
             return self.books(values)
         shares = (values[p.name] for p in self.parameters if p.share_of is not None)
         return sum(shares, Decimal(0))
+
+    @property
+    def links(self) -> bool:
+        """Whether a released trajectory is one object's from its beginning to its end."""
+        return self.kind == "edited" or self.moves_objects
 
     @property
     def spread(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,12 @@ class Guarantee:
             "origin": self.origin,
             "plain": " ".join([*first, *self.plain]),
         }
+
+
+def stands_for(document: Mapping[str, Any]) -> int | None:
+    """At least so many objects that each released trajectory stands for; None: it is not several's."""
+    k: int | None = document["artefacts"].get("trajectories", {}).get("k")
+    return k
 
 
 def _once(first: Sequence[str], second: Sequence[str]) -> list[str]:

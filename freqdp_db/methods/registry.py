@@ -24,7 +24,8 @@ METHODS: dict[str, Method] = {
     method.name: method for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *SYNTHESIS, *CLOSURE)
 }
 
-_EDITED_BEFORE = "Some samples were taken out and others put in first. "
+_EDITED_BEFORE = "Samples were taken out and others put in first. "
+_CLOSED_BEFORE = "Samples were taken out first. "
 
 
 @lru_cache
@@ -67,14 +68,17 @@ def _join(first: Method, then: Method) -> Method:
         unit=first.unit or then.unit,
         grantable=first.grantable and then.grantable,
         after=then.after,
-        explains=None
-        if then.explains is None
-        else _EDITED_BEFORE + then.explains
-        if first.kind == "edited"
-        else then.explains,
+        explains=None if then.explains is None else _before(first) + then.explains,
         needs=first.needs + then.needs,
         books=first.books or then.books,
     )
+
+
+def _before(first: Method) -> str:
+    """What another method did before, in words, where that is not plain from the next one's."""
+    if first in CLOSURE:
+        return _CLOSED_BEFORE
+    return _EDITED_BEFORE if first.kind == "edited" else ""
 
 
 def require_spread(method: Method) -> None:

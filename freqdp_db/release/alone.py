@@ -1,10 +1,11 @@
-"""An unlinked release and an edited one of the same source: the second undoes the first."""
+"""An unlinked release and one of whole objects of the same source: the second undoes the first."""
 
 from __future__ import annotations
 
 import shlex
 
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.registry import METHODS
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import requests
@@ -27,12 +28,18 @@ def require_alone(
     now if it is None.
     """
     if request.method.kind == "unlinked":
-        _require_no_edited(connection, database, dataset, request, approving=held is None)
-    elif request.method.kind == "edited" and request.grantable and not held:
+        _require_no_linked(connection, database, dataset, request, approving=held is None)
+    elif request.method.links and request.grantable and not held:
         _require_no_unlinked(connection, database, dataset, approving=held is None)
 
 
-def _require_no_edited(
+def linked_beside(connection: Connection, database: Database, dataset: DatasetRow) -> list[str]:
+    """Published releases of the same source in which a trajectory is one object's, newest first."""
+    moving = [method.name for method in METHODS.values() if method.moves_objects]
+    return requests.linked_releases(connection, database, dataset.account_id, moving)
+
+
+def _require_no_linked(
     connection: Connection,
     database: Database,
     dataset: DatasetRow,
@@ -40,15 +47,15 @@ def _require_no_edited(
     *,
     approving: bool,
 ) -> None:
-    out = requests.linked_releases(connection, database, dataset.account_id)
+    out = linked_beside(connection, database, dataset)
     told = request.values.get("beside")
     others = [name for name in out if name != told]
     if others:
         other = shlex.quote(others[0])
         way = _LEAVE if approving else f"accept that with --beside {other}"
         raise BadInput(
-            f"{others[0]} is a published release of the same source, and its true samples join both: "
-            "whoever has it undoes the unlinking",
+            f"{others[0]} is a published release of the same source in which a trajectory is one "
+            "object's: whoever has it undoes the unlinking",
             remedy=f"withdraw it (freqdp release withdraw {other}), or {way}",
         )
 
@@ -61,6 +68,6 @@ def _require_no_unlinked(
         way = _LEAVE if approving else "keep this one for curators with --hold"
         raise BadInput(
             f"{others[0]} is a published release of the same source in which trajectories are "
-            "unlinked, and true samples join both: whoever has this one as well undoes that",
+            "unlinked: whoever has this one, where each is one object's, as well undoes that",
             remedy=f"withdraw it (freqdp release withdraw {shlex.quote(others[0])}), or {way}",
         )

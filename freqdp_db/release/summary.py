@@ -77,7 +77,7 @@ class Release(ReleaseRow, Document):
             verb = (
                 "Published" if self.granted else "Held" if self.held else "Published for curators"
             )
-            head = f"{verb} {table}, version {self.version}: {self.rows:,} rows"
+            head = f"{verb} {table}, version {self.version}: {self._shown()}"
         parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
         lines = [
             head + f" (from {self.build.samples:,} samples of {self.build.trajectories:,} objects, "
@@ -90,6 +90,7 @@ class Release(ReleaseRow, Document):
             else:
                 done = step.describe(recorded.drawn, recorded.counts)
             lines.append(f"Step {recorded.step}, {step.words}: {done}.")
+        lines += self._left(request.method)
         lines += [f"What it is: {request.method.for_analysts}"]
         lines += ["Guarantee: " + self.guarantee["plain"]]
         for mechanism, cost in (self.user_level or {}).items():
@@ -97,6 +98,20 @@ class Release(ReleaseRow, Document):
                 f"For a whole user the {mechanism} mechanism costs {whole_user(cost)} (curator only)."
             )
         return lines
+
+    def _shown(self) -> str:
+        return f"{self.rows:,} rows"
+
+    def _left(self, method: Method) -> list[str]:
+        """How much of the original is left, where trajectories are the objects'."""
+        done = [step.counts for step in self.steps if step.counts is not None]
+        if method.kind != "edited" or not done or not all("deletions" in c for c in done):
+            return []
+        deleted = sum(int(counts["deletions"]) for counts in done)
+        left = max(self.build.samples - deleted, 0) / max(self.build.samples, 1)
+        # a later step may have taken out what an earlier one put in
+        least = "at least " if any(counts["insertions"] for counts in done[:-1]) else ""
+        return [f"Of the original samples {least}{left:.1%} are left."]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +164,19 @@ class Anonymized(Release):
         return [
             f"--as {self.name_not_used} was not used: the release that answers is called {self.name}."
         ]
+
+    def _shown(self) -> str:
+        if self.verified is None:
+            return super()._shown()
+        return f"{self.rows:,} rows of {self.verified.trajectories:,} trajectories"
+
+    def _left(self, method: Method) -> list[str]:
+        objects, lines = self.build.trajectories, super()._left(method)
+        gone = 0 if self.verified is None else objects - self.verified.trajectories
+        if method.kind != "edited" or not gone:
+            return lines
+        have = "has" if gone == 1 else "have"
+        return [*lines, f"{gone:,} of the {objects:,} objects {have} no sample left."]
 
     def _next(self) -> list[str]:
         """What a release that is held waits for."""

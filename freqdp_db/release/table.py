@@ -195,8 +195,9 @@ def comments(
         "points.seq": "Position in the trajectory, from 1, in time order.",
         "points.at": "Begin of the interval." if areas else "Time of the sample.",
         "points.geom": point,
-        "points.area": "Somewhere in here, in the SRID of the source.",
-        "points.during": "At some time in this interval.",
+        "points.area": "Where samples of the group lie, of some or all of its objects; in the SRID of "
+        "the source.",
+        "points.during": "When: the times of samples in the area lie in this interval.",
         "trip": what,
         "line": what
         + f" One line for each day ({timezone}) of a trajectory with at least 2 samples.",

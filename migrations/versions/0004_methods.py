@@ -102,7 +102,7 @@ COMMENT ON COLUMN ${private}.release_step.digest IS 'Hash of the hashes of the t
 ALTER TABLE ${release}.catalog ADD COLUMN kind text NOT NULL DEFAULT 'edited';
 ALTER TABLE ${release}.catalog ALTER COLUMN kind DROP DEFAULT;
 ALTER TABLE ${release}.catalog RENAME COLUMN private TO granted;
-COMMENT ON COLUMN ${release}.catalog.kind IS 'What a released trajectory is: edited (one object''s, some samples out and others in), unlinked (pieced together from several objects, do not follow one for long), generalised (an area and an interval that several objects share), synthetic (made up, nobody''s).';
+COMMENT ON COLUMN ${release}.catalog.kind IS 'What a released trajectory is: edited (one object''s, samples out and others in), unlinked (pieced together from several objects, do not follow one for long), generalised (areas and intervals that the samples of several objects lie in), synthetic (made up, nobody''s).';
 COMMENT ON COLUMN ${release}.catalog.granted IS 'Whether analysts may read it. False: the noise was seeded, or the method guarantees nothing. It says nothing about how much a table exposes: see guarantee.';
 
 UPDATE ${private}.release AS t SET guarantee = (t.guarantee - 'private') || jsonb_build_object(

@@ -17,8 +17,9 @@ _SQL = re.compile(r"^```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SECTION = TEXT.split("\n## For analysts\n")[1].split("\n## ")[0]
 (HOURS,) = (q for q in _SQL.findall(_SECTION) if "vans_1" in q and "ST_Buffer" in q)
 (LENGTHS,) = (q for q in _SQL.findall(_SECTION) if "vans_1_line" in q and "ST_Length" in q)
+(FLOWS,) = (q for q in _SQL.findall(_SECTION) if "vans_1_trip" in q and "destination" in q)
 (SOURCE,) = (q for q in _SQL.findall(TEXT) if "fleet.ping" in q)
-SRIDS = (4326, 3857, 32631)
+SRIDS = (4326, 3857, 32633)
 
 
 @pytest.fixture(params=SRIDS)
@@ -65,5 +66,15 @@ def test_queries_work_in_any_system(vans: str) -> None:
 
 
 def test_the_first_uses_the_index_on_places(vans: str) -> None:
-    ((plan,),) = _ask(vans, "EXPLAIN (FORMAT JSON) " + HOURS)
+    ((plan,),) = _ask(vans, "EXPLAIN (FORMAT JSON, VERBOSE) " + HOURS)
     assert '"vans_1_geom_idx"' in json.dumps(plan), plan
+    # the circle is made once, not for every row that is looked at
+    conditions = re.findall(r'"(?:Filter|Index Cond|Recheck Cond)": "([^"]*)"', json.dumps(plan))
+    assert conditions
+    assert not re.search("find_srid|st_buffer|st_transform", "; ".join(conditions).lower()), plan
+
+
+def test_flows_lead_from_one_cell_to_another(vans: str) -> None:
+    flows = _ask(vans, FLOWS)
+    assert flows
+    assert all(origin != destination for origin, destination, *_ in flows)

@@ -142,7 +142,8 @@ def test_comments_say_what_a_point_is(url: str) -> None:
         return str(found)
 
     assert comment("week", "geom").startswith("The middle of the area")
-    assert comment("week", "during") == "At some time in this interval."
+    assert comment("week", "area").startswith("Where samples of the group lie, of some or all of")
+    assert comment("week", "during").startswith("When: the times of samples in the area lie in")
     assert comment("moved", "at") == "Time of the sample."
     ((whole,),) = query(url, "SELECT obj_description('freqdp_release.moved'::regclass)")
     assert "not k-anonymous" in whole

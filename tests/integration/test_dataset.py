@@ -723,6 +723,18 @@ def test_travellers_are_built_and_data_of_the_whole_world_is_not(database_url: s
     assert "--srid" in refused.err and "--where" in refused.err
 
 
+def test_a_build_warns_of_an_object_that_is_too_many(database_url: str) -> None:
+    _brussels(database_url)
+    query(
+        database_url,
+        "INSERT INTO vans SELECT 0, at + make_interval(days => d), lon, lat FROM vans, "
+        "generate_series(1, 20) d WHERE who = 1",
+    )
+    _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
+    (warning,) = _build(database_url)["findings"]["warnings"]
+    assert warning.startswith("one of 7 objects has 77% of all samples: check that --object")
+
+
 def test_a_build_warns_of_times_that_cannot_be(database_url: str) -> None:
     _brussels(database_url)
     query(database_url, "UPDATE vans SET at = at + interval '90 years' WHERE lon > 4.38")

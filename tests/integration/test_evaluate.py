@@ -85,10 +85,17 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     shown = freqdp(released, "evaluate", "r", in_words=True)
     assert shown.code == 0
     lines = shown.out.splitlines()
-    line = next(line for line in lines if " la " in line)
+    line = next(line for line in lines if line.endswith(" la"))
     assert line.startswith("linked to the right trajectory by the best attacker ")
-    assert lines[0].split() == ["what", "an", "attacker", "learns", "value", "metric",
-                                "may", "be", "published"]  # fmt: skip
+    # answers first; a row ends where its words do
+    assert [line.partition("?")[0] for line in lines[:3]] == [
+        "Could someone be found in it",
+        "Is it still good for analysis",
+        "Could the original be put back together",
+    ]
+    assert lines[4].split() == ["what", "an", "attacker", "learns", "value", "metric"]
+    assert not any(line.endswith(" ") for line in lines)
+    assert any(line.startswith("May be published: plausibility.fast, ") for line in lines)
     assert any(
         line.endswith("more numbers stand beside these: --json has them all.") for line in lines
     )

@@ -93,6 +93,16 @@ def test_a_linked_release_is_not_put_beside_an_unlinked_one(url: str) -> None:
     freqdp(url, "release", "approve", "kept").succeeded()
 
 
+def test_moved_objects_are_linked_too(url: str) -> None:
+    """A trajectory of w4m is one object's, moved: it tells who is who in an unlinked release."""
+    freqdp(url, "anonymize", "city", "--method", "w4m", "--as", "moved").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "swap").refused("moved", "undoes")
+    freqdp(url, "release", "withdraw", "moved").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "mixed").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "w4m", "--new-draw").refused("mixed", "undoes")
+    freqdp(url, "anonymize", "city", "--method", "glove").succeeded()
+
+
 def test_a_linked_release_may_follow_where_that_was_accepted(url: str) -> None:
     freqdp(url, "anonymize", "city", "--as", "linked").succeeded()
     freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()

@@ -13,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, fingerprint, freqdp, query, same_rows, value
 
+import freqdp_db
 from freqdp_db.release import paging
 from freqdp_db.search.paging import PagedSearch
 
@@ -586,6 +587,25 @@ def test_signature_closure(city: str, method: str) -> None:
     assert table == kept
     analyst = "SELECT has_table_privilege('freqdp_analyst', %s, 'SELECT')"
     assert value(city, analyst, f"freqdp_release.{name}") is False
+
+
+def test_it_is_said_who_is_gone_and_how_much_is_left(city: str) -> None:
+    made = freqdp_db.anonymize(city, "city", "rsc", radius=2500)
+    ((rows, there, objects, samples),) = query(
+        city,
+        f"SELECT count(*), count(DISTINCT trajectory_id), b.trajectories, b.samples "
+        f"FROM freqdp_release.{made.name}, freqdp.build b GROUP BY 3, 4",
+    )
+    said = made.lines()
+    assert there < objects
+    assert f"{rows:,} rows of {there:,} trajectories" in said[0]
+    assert f"{objects - there:,} of the {objects:,} objects have no sample left." in said
+    assert f"Of the original samples {rows / samples:.1%} are left." in said
+    (what,) = [line for line in said if line.startswith("What it is")]
+    assert "put in" not in what.replace("none were put in", "") and "some" not in what
+    # a step that deletes may take what one before it put in
+    both = freqdp_db.anonymize(city, "city", "lg", epsilon=1)
+    assert any(line.startswith("Of the original samples at least ") for line in both.lines())
 
 
 def test_a_reader_does_not_stop_a_release(released: str) -> None:

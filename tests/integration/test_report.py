@@ -132,6 +132,35 @@ def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Pa
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "own",
+            "{rows:,} samples in {there:,} trajectories from dataset city with {objects:,} objects",
+        ),
+        ("swapped", "{rows:,} samples in {there:,} trajectories from dataset city"),
+        ("areas", "{rows:,} areas of {there:,} trajectories, each for at least 3 objects, from"),
+        (
+            "made_up",
+            "{rows:,} samples of {there:,} made-up trips from dataset many with 60 objects",
+        ),
+    ],
+)
+def test_the_head_says_what_is_in_the_table(
+    reported: tuple[str, Path], name: str, said: str
+) -> None:
+    url, folder = reported
+    table = "r" if name == "own" else name
+    ((rows, there),) = query(
+        url, f"SELECT count(*), count(DISTINCT trajectory_id) FROM freqdp_release.{table}"
+    )
+    objects = value(url, "SELECT trajectories FROM freqdp.build WHERE build_id = 1")
+    head = " ".join(Page((folder / f"{name}.html").read_text()).text.split())
+    assert said.format(rows=rows, there=there, objects=objects) in head
+    assert ("of the original samples are left" in head) == (name == "own")
+
+
+@pytest.mark.parametrize(
     ("name", "title", "pictures"),
     [
         ("swapped", "Two that meet and exchange tails", 1),

@@ -198,6 +198,30 @@ def test_pieces_of_one_object_are_one_object() -> None:
     assert len(after.trajectories) == 0
 
 
+def test_an_area_may_hold_some_of_its_group_only() -> None:
+    """What is not claimed: intervals that overlap are cut apart, and a part is of one of two."""
+    state = make([(0, 19), (3, 25)], [(3, 1), (0, 5)])
+    step, options = asked("glove", k=2)
+    *_, after, found = carried_out(state, step, options)
+    assert after.members.tolist() == [2] and found["samples_left_out"] == 0
+    side, until = state.trajectories, after.areas.until
+    inside = (after.trajectories.at <= side.at[:, None]) & (side.at[:, None] < until)
+    assert [len(np.unique(side.owner[held])) for held in inside.T] == [1, 2, 1]
+
+
+def test_a_sample_outside_the_area_of_its_time_is_found_out_though_some_were_left_out() -> None:
+    state = make([(1, 0), (1, 600), (0, 1200)], [(1, 0), (1, 600), (20, 1200)])
+    step, options = asked("glove", k=2, widest="100m/60s")
+    drawn, logged, after, found = carried_out(state, step, options)
+    assert found["samples_left_out"] == 2 and after.samples == 2
+    sides = {
+        name: getattr(after.areas, name) + 100 for name in ("x_min", "x_max", "y_min", "y_max")
+    }
+    moved = replace(after, areas=replace(after.areas, **sides))
+    with pytest.raises(VerificationFailed, match="outside the area of their time"):
+        step.check(WORLD, state, drawn, logged, moved, options)
+
+
 @pytest.mark.parametrize("fault", ["few", "moved", "late", "id", "wide", "twice", "gone"])
 def test_a_false_result_is_found_out(fault: str) -> None:
     state = make(*[[((i + j) % 40, 6.0 * i + j) for i in range(8)] for j in range(6)])

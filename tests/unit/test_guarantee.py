@@ -13,6 +13,7 @@ from freqdp_db.mechanisms.global_tf import tf_mechanism
 from freqdp_db.mechanisms.local_pf import pf_mechanism
 from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.registry import METHODS
+from freqdp_db.release.export.notice import readme
 from freqdp_db.release.persons import in_words
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import comments
@@ -24,6 +25,40 @@ def made(name: str, seed: int | None = None) -> dict[str, Any]:
     known = {p.name for p in METHODS[name].parameters}
     given = {share: value for share, value in SHARES.items() if share in known}
     return Request.parse(name, seed=seed, **given).guarantee()
+
+
+@pytest.mark.parametrize("name", ["glove", "klt"])
+def test_areas_are_not_said_to_hold_everybody(name: str) -> None:
+    """Every sample of k objects is in an area; not that every area has a sample of k objects."""
+    values = {"poi": "demo.poi"} if name == "klt" else {}
+    for more in ({}, {"widest": "6km/2h"}, {"pieces": "30min"}):
+        request = Request.parse(name, k=5, **values, **more)
+        found = request.guarantee()
+        said = " ".join([found["plain"], *found["not_protected"], request.method.for_analysts])
+        assert "stands for at least 5 objects" in found["plain"]
+        assert "that was not left out lies in one of its areas" in found["plain"]
+        assert "some of them only" in found["plain"]
+        for false in ("all of them were", "each of them was", "that of at least", "all of them have",
+                      "Count objects"):  # fmt: skip
+            assert false not in said
+
+
+def test_the_notice_does_not_take_back_what_it_says() -> None:
+    request = Request.parse("glove", k=3)
+    said = " ".join(
+        readme(
+            {
+                "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1,
+                "method": "glove", "granted": True, "parameters": {}, "guarantee": request.guarantee(),
+                "file": {"name": "r.csv", "format": "csv", "columns": ["area", "during_begin"],
+                         "srid": 4326,
+                         "reference_system": "WGS 84", "software": "freqdp", "sha256": "0"},
+            }
+        ).split()
+    )  # fmt: skip
+    assert "stands for at least 3 objects" in said
+    assert "each for at least 3 objects, as said above; no epsilon is claimed for it." in said
+    assert "nothing is claimed" not in said and " 1 areas. Method glove" in said
 
 
 # artefact: (claimed, accounted)

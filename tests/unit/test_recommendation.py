@@ -28,10 +28,17 @@ from freqdp_db.evaluation.recommendation.choosing import (
     within,
 )
 from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
-from freqdp_db.evaluation.recommendation.grid import GRID, MethodToTry, grid_for
+from freqdp_db.evaluation.recommendation.grid import GRID, MethodToTry, grid_for, never_tried
+from freqdp_db.evaluation.recommendation.labels import PictureFrame
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
-from freqdp_db.evaluation.recommendation.purposes import PURPOSES, find_purpose, in_words, kept
+from freqdp_db.evaluation.recommendation.purposes import (
+    PURPOSES,
+    Purpose,
+    find_purpose,
+    in_words,
+    kept,
+)
 from freqdp_db.evaluation.recommendation.timing import (
     Allowance,
     expected,
@@ -43,6 +50,7 @@ from freqdp_db.evaluation.recommendation.timing import (
 from freqdp_db.evaluation.recommendation.trying import split
 from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes
 from freqdp_db.methods.contract import KINDS
+from freqdp_db.methods.registry import METHODS
 
 LIMIT = 0.05
 
@@ -123,6 +131,34 @@ def test_the_frontier_is_what_no_other_beats() -> None:
         made_up("d", 0.6, 0.9), made_up("e", 0.04, 0.7), made_up("out", 0.0, None),
     ]  # fmt: skip
     assert [c.label for c in frontier(candidates)] == ["a", "e", "c"]
+
+
+def test_what_serves_poorly_is_not_recommended_without_a_word(tmp_path: Path) -> None:
+    for usefulness, cautious in ((0.34, True), (0.499, True), (0.5, False), (0.9, False)):
+        found = recommendation(tmp_path / "p.html", [made_up("lg+swap", 0.01, usefulness)])
+        write_page(found, PURPOSES["density"])
+        head = re.search(r"<strong>(Use lg.*?)</strong>", found.file.read_text())
+        assert head is not None
+        for said in (head[1], found.lines()[0].partition(". ")[0]):
+            assert ("with caution: of what analysts ask for, little is left" in said) == cautious
+            assert (f"usefulness {usefulness:.2f} of 1" in said) == cautious
+
+
+@pytest.mark.parametrize("purpose", PURPOSES.values())
+def test_every_method_is_tried_or_said_not_to_be(purpose: Purpose) -> None:
+    tried = {part for method in grid_for(purpose) for part in method.method.split("+")}
+    never = {name for names, _ in never_tried(purpose) for name in names.split(", ")}
+    assert tried | never == set(METHODS)
+    if purpose.name != "histories":
+        assert not tried & never
+
+
+def test_more_than_half_of_nobody_is_plain_english() -> None:
+    assert "on average; there is nobody of whom it learns more than half." in learns(
+        made_up("a", 0.01, 0.5)
+    )
+    some = made_up("a", 0.2, 0.5, half=0.367)
+    assert "; of 36.7 % of the persons it learns more than half." in learns(some)
 
 
 def test_a_guarantee_is_on_a_line_of_its_own() -> None:
@@ -330,6 +366,59 @@ def test_labels_do_not_overlap() -> None:
         for a, b in combinations(boxes, 2):
             assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1], (a, b)
     assert set(SHAPES) == set(KINDS) and len(set(SHAPES.values())) == 4
+
+
+_SVG = "{http://www.w3.org/2000/svg}"
+# numbers of a city's recommendation: clusters below the limit, at its words, and above it
+CITY = [
+    made_up("cut", 0.049, 0.67), made_up("cut, short pieces", 0.041, 0.62),
+    made_up("lg+swap+cut", 0.042, 0.62), made_up("lg+cut", 0.043, 0.62),
+    made_up("lg+swap+cut, short pieces", 0.037, 0.58), made_up("lg+cut, short pieces", 0.039, 0.58),
+    made_up("swap, wide meetings", 0.895, 1.0), made_up("swap", 0.899, 1.0),
+    made_up("lg+swap, wide meetings", 0.498, 0.69), made_up("lg", 0.627, 0.69, kind="edited"),
+]  # fmt: skip
+
+
+def _crowds() -> list[list[Candidate]]:
+    crowds = [CITY, [replace(c, usefulness=(c.usefulness or 0) - 0.08) for c in CITY]]
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        middles = rng.uniform((0.0, 0.3), (0.2, 1.0), (4, 2))
+        crowds.append([
+            made_up(f"lg+swap{'+cut' * (n % 2)}{', short pieces' * (n % 3 == 0)}{n}",
+                    float(abs(middles[n % 4, 0] + rng.normal(0, 0.01))),
+                    float(np.clip(middles[n % 4, 1] + rng.normal(0, 0.01), 0, 1)))
+            for n in range(13)
+        ])  # fmt: skip
+    return crowds
+
+
+@pytest.mark.parametrize("frame", [WIDE, NARROW])
+@pytest.mark.parametrize("crowd", _crowds())
+def test_lines_cross_no_words_and_labels_do_not_run_into_each_other(
+    crowd: list[Candidate], frame: PictureFrame
+) -> None:
+    drawn = ElementTree.fromstring(draw_frontier(crowd, crowd[0], LIMIT, frame, "T", "it"))
+    boxes = {}
+    for text in drawn.iter(f"{_SVG}text"):
+        if text.get("class", "").split(" ")[0] in ("label", "limit-words"):
+            words = text.text or ""
+            x, y, wide = float(text.get("x", "")), float(text.get("y", "")), 6.0 * len(words)
+            x -= wide if text.get("text-anchor") == "end" else 0.0
+            boxes[words] = (x, y - 9.0, x + wide, y + 2.0)
+    assert len(boxes) == len(crowd) + 1, "each has its label"
+    for (one, a), (other, b) in combinations(boxes.items(), 2):
+        level = a[1] < b[3] and b[1] < a[3]
+        assert not level or a[2] + 5 <= b[0] or b[2] + 5 <= a[0], (one, other)
+    leads = [e for e in drawn.iter(f"{_SVG}line") if e.get("class") == "lead"]
+    for lead in leads:
+        x1, y1, x2, y2 = (float(lead.get(k, "")) for k in ("x1", "y1", "x2", "y2"))
+        assert abs(y2 - y1) > 3, "a level line between two numbers is a dash"
+        along = np.linspace(0, 1, 200)
+        x, y = x1 + along * (x2 - x1), y1 + along * (y2 - y1)
+        for words, (left, top, right, base) in boxes.items():
+            through = (x > left) & (x < right) & (y > top) & (y < base)
+            assert not through.any(), words
 
 
 def recommendation(file: Path, candidates: list[Candidate]) -> Recommendation:

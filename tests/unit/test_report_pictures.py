@@ -29,7 +29,9 @@ from freqdp_db.evaluation.report.charts import (
     ticks,
 )
 from freqdp_db.evaluation.report.contents import (
+    box_of,
     busy_window,
+    heat_maps,
     rows_within,
     trajectory_maps,
 )
@@ -132,6 +134,14 @@ def test_the_public_map_reads_nothing_but_the_release() -> None:
     released = Trajectories(np.array([0, 1_000]), where, np.arange(1_000), np.zeros(1, np.int64))
     shown = heats_of(Pair(released, released, spots))
     assert "1,000 samples, busiest cell 500" in shown.pictures[0].alt
+
+
+def test_a_map_says_what_lies_beyond_its_edge_and_rounds_its_cells() -> None:
+    x = np.append(np.arange(1_000) % 40 * 96.03, [90_000.0, -90_000.0])
+    shown = heat_maps([("before", x, x)], CellBox(0, 0, 4_000, 4_000), 96.03)
+    assert (shown.pictures[0].of, shown.pictures[0].outside) == (1_002, 2)
+    assert shown.cell == "96 m"
+    assert heat_maps([("a", x, x)], CellBox(0, 0, 100, 100), None).cell == "0.71 m"
 
 
 def test_a_long_thin_coast_is_not_drawn_as_a_line() -> None:
@@ -256,8 +266,30 @@ def test_nobody_is_followed_where_nobody_is_found() -> None:
     )
 
 
-def test_areas_of_a_group_hold_whom_they_say() -> None:
+@pytest.mark.parametrize(
+    ("part_of", "members", "said"),
+    [
+        # the second of three has samples in the areas' time, the third has none in it
+        (
+            [-1, 0, 0],
+            2,
+            "of 1 of the 2 objects of the group; the other 1 has none in these intervals",
+        ),
+        ([0, 0, -1], 2, "of all 2 objects of the group"),
+        (None, 2, "of anybody"),
+    ],
+)
+def test_areas_of_a_group_hold_whom_they_say(
+    part_of: list[int] | None, members: int, said: str
+) -> None:
     case = crossing()
+    late = side_of([[(0, 100.0)]])
+    original = Trajectories(
+        np.append(case.original.offsets, case.original.samples + 1),
+        np.append(case.original.location, late.location),
+        np.append(case.original.at, late.at),
+        np.append(case.original.start, late.start),
+    )
     boxes = Areas(
         np.full(2, -2_500.0), np.full(2, -2_500.0), np.full(2, 2_500.0), np.array([2_500.0, 100.0]),
         np.array([8 * MINUTE, 17 * MINUTE]),
@@ -266,12 +298,14 @@ def test_areas_of_a_group_hold_whom_they_say() -> None:
                             np.array([0, 8 * MINUTE]), np.zeros(1, np.int64))  # fmt: skip
     middle = Locations(np.zeros(2), np.array([0.0, -1_200.0]))
     nobody = np.full(2, -1, np.int32)
-    grouped = Case(case.original, case.places, ReleaseSeen(released, middle, nobody, boxes))
+    who = None if part_of is None else np.array(part_of, np.int32)
+    seen = ReleaseSeen(released, middle, nobody, boxes, members=np.array([members]), part_of=who)
+    grouped = Case(original, case.places, seen)
     shown = explained(grouped, "generalised", CellBox(0, 0, 1, 1), RoadLines.none(), 1)
     assert shown is not None
     (caption, areas), (_, intervals) = shown.pictures
-    # the one who goes north leaves the second area
-    assert "samples of 1 object " in caption
+    assert said in caption
+    assert "stands for 2 objects" in shown.words and "All objects" not in shown.words
     assert areas.count('class="area"') == 2
     assert "5.0 × 2.6 km" in intervals
     require_readable(intervals)
@@ -352,3 +386,17 @@ def test_every_attacker_is_told_to_who_waits() -> None:
     measure_exposure(case, 1, progress=told)
     total, done = told.heard["exposure"]
     assert total == done > 20
+
+
+def test_a_map_shows_where_most_are() -> None:
+    """One in six travels a thousand times as far as the town is wide: the map is the town's."""
+    draw = np.random.default_rng(4)
+    x, y = draw.normal(0, 5_000, 6_000), draw.normal(0, 5_000, 6_000)
+    town = box_of(x, y)
+    assert town == CellBox.around(x, y, 0.5), "nobody is far away"
+    x[:500] += draw.uniform(-5e6, 5e6, 500)
+    y[500:1_000] -= 2e6
+    seen = box_of(x, y)
+    assert 15_000 < seen.east - seen.west < 60_000 and 15_000 < seen.north - seen.south < 60_000
+    assert seen.west < -5_000 < 5_000 < seen.east
+    assert box_of(np.zeros(0), np.zeros(0)) == CellBox(0, 0, 0, 0)

@@ -112,6 +112,26 @@ def test_roads_alone_do_not_put_pieces_together() -> None:
     assert "trajectory for each object" in verdicts({})[2].meaning
 
 
+def test_the_command_names_the_release_and_is_not_offered_where_it_does_not_apply() -> None:
+    assert "freqdp evaluate city_1 --roads schema.table" in verdicts({}, "city_1")[2].meaning
+    assert "freqdp evaluate city_1." in verdicts({}, "city_1")[0].meaning
+    moot = verdicts({}, "city_1", "Its trips are nobody's.")[2]
+    assert (moot.answer, moot.tone) == ("does not apply", "moot")
+    assert moot.meaning == "Its trips are nobody's."
+
+
+@pytest.mark.parametrize(("value", "marked"), [(0.0, False), (0.0004, False), (0.0006, True)])
+def test_nothing_is_the_worst_where_nothing_is_learnt(value: float, marked: bool) -> None:
+    shown = exposures({**FOUND, "exposure": value, "exposure.follow.10": value})
+    assert shown is not None
+    assert any('class="strong"' in svg for _, svg in shown.panels) == marked == shown.marked
+
+
+def test_errors_of_counts_say_their_unit() -> None:
+    for name in ("query_error", "query_error.mean", "published.query"):
+        assert meaning_of(name).what.endswith("as a share of the true count")
+
+
 def test_what_was_not_measured_is_neither_good_nor_bad() -> None:
     for verdict in verdicts({}):
         assert (verdict.answer, verdict.tone, verdict.value) == ("not measured", "unknown", None)

@@ -20,6 +20,8 @@ from freqdp_db.release.request import Request
 
 _RISKS = ((0.01, "hardly anything"), (0.05, "little"), (0.2, "a part"), (0.5, "much"))
 """Below this risk; what is above the last is most of a person."""
+SERVES = 0.5
+"""What is less useful is not recommended without a word of caution."""
 ALIKE = 0.02
 """Usefulness that differs by no more is no difference: another draw may turn it round."""
 _SHOWN = (
@@ -65,6 +67,16 @@ class Candidate(Document):
     @property
     def use_words(self) -> str:
         return "cannot be used for it" if self.usefulness is None else in_words(self.usefulness)
+
+    @property
+    def caution(self) -> str:
+        """What has to be said beside its name; empty where it serves well enough."""
+        if self.usefulness is None or self.usefulness >= SERVES:
+            return ""
+        return (
+            f"of what analysts ask for, little is left (usefulness {share(self.usefulness)} of 1: "
+            f"{self.use_words})"
+        )
 
     def beats(self, other: Candidate) -> bool:
         """At least as good in both, and better in one."""
@@ -184,22 +196,23 @@ def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
         tempting = min(better, key=lambda c: (max(c.risk, c.half), -_use(c)))
         text += (
             f" More useful would be {tempting.label} ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}, and "
+            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}; "
             f"{_more_than_half(tempting)}."
         )
     return text
 
 
 def _more_than_half(candidate: Candidate) -> str:
-    whom = f"{percent(candidate.half)} of the persons" if candidate.half > 0 else "nobody"
-    return f"more than half of {whom}"
+    if candidate.half <= 0:
+        return "there is nobody of whom it learns more than half"
+    return f"of {percent(candidate.half)} of the persons it learns more than half"
 
 
 def learns(candidate: Candidate) -> str:
     """What the best attacker learns, in a sentence."""
     return (
         f"The best attacker, {candidate.attacker}, learns {percent(candidate.risk)} of a person's "
-        f"samples on average, and {_more_than_half(candidate)}."
+        f"samples on average; {_more_than_half(candidate)}."
     )
 
 

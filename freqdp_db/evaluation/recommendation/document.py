@@ -56,6 +56,11 @@ class Recommendation(Document):
         name = self.recommended or self.nearest
         return next((c for c in self.candidates if c.label == name), None)
 
+    @property
+    def caution(self) -> str:
+        """What has to be said beside what is recommended."""
+        return "" if self.picked is None else self.picked.caution
+
     def ordered(self) -> list[Candidate]:
         """The picked one first, then what meets the risk, then the rest; the most useful first."""
         picked = self.recommended or self.nearest
@@ -85,11 +90,10 @@ class Recommendation(Document):
 
     def lines(self) -> list[str]:
         """The answer, below the table."""
-        head = (
-            f"Recommended for {self.dataset}: {self.recommended}. {self.why}"
-            if self.recommended
-            else self.why
-        )
+        head = self.why
+        if self.recommended:
+            beside = f", with caution: {self.caution}" if self.caution else ""
+            head = f"Recommended for {self.dataset}: {self.recommended}{beside}. {self.why}"
         lines = [head]
         if self.command:
             lines.append(f"  {self.command}")

@@ -93,6 +93,31 @@ _HISTORIES: Sequence[MethodToTry] = (
     MethodToTry("lg+cut"),
     MethodToTry("lg+swap+cut", weight=1.4),
 )
+_NEVER: Sequence[tuple[tuple[str, ...], str]] = (
+    (
+        ("gl", "pure-g", "pure-l"),
+        "as lg they leave each trajectory one person's, and are found again about as often, or more: "
+        "lg stands for them",
+    ),
+    (
+        ("glove",),
+        "each trajectory stands for k persons, which bounds nothing that an attacker learns; its areas "
+        "have no trips or flows to compare. Ask for it by name if k-anonymity is demanded",
+    ),
+    (("klt",), "as glove; it needs points of interest as well (--poi)"),
+    (
+        ("w4m",),
+        "each trajectory stays one person's, moved a little, with no bound on who finds it again; it "
+        "compares all pairs of objects, which takes long",
+    ),
+    (("adatrace", "dpt"), "published methods with the guarantee of strict, which is there for use"),
+    (("sc", "rsc"), "they are for comparison and never granted to analysts"),
+)
+"""What a user may expect here, and why it is not tried."""
+_NO_HISTORY = (
+    "its trajectories are not one person's: there is no history in them. lg+cut and lg+swap+cut were "
+    "measured to say what that demand costs"
+)
 HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
 """Goes through every kernel: run first, to know how long the others will take."""
 
@@ -101,3 +126,16 @@ def grid_for(purpose: Purpose, roads: str | None = None) -> Sequence[MethodToTry
     """What is tried for a purpose."""
     methods = _HISTORIES if purpose.kinds == {"edited"} else GRID
     return [method.on_roads(roads) for method in methods]
+
+
+def never_tried(purpose: Purpose) -> list[tuple[str, str]]:
+    """Methods that are not tried for a purpose, whatever the data and the time: names and reason."""
+    tried = {part for method in grid_for(purpose) for part in method.method.split("+")}
+    found = []
+    if purpose.kinds == {"edited"}:
+        found.append(("swap, cut, strict", _NO_HISTORY))
+    for names, why in _NEVER:
+        missing = [name for name in names if name not in tried]
+        if missing:
+            found.append((", ".join(missing), why))
+    return found

@@ -1,7 +1,6 @@
 """The frontier of risk against usefulness, as a picture: SVG as text, coloured by the page.
 
-Shapes tell the kinds apart, so that it survives black and white. Labels are put where they touch
-neither each other nor a point.
+Shapes tell the kinds apart, so that it survives black and white.
 """
 
 from __future__ import annotations
@@ -13,16 +12,19 @@ from html import escape
 from itertools import pairwise
 
 from freqdp_db.evaluation.recommendation.choosing import Candidate, frontier, percent
+from freqdp_db.evaluation.recommendation.labels import (
+    LETTER,
+    LINE,
+    Label,
+    Labels,
+    PictureFrame,
+    TakenSpace,
+)
 from freqdp_db.evaluation.report.drawing import svg
 
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-_LETTER = 6.6
-"""Width of a letter of a label, generously."""
-_LINE = 15.0
 _MARK = 6.0
 _RING = 11.0
-_WAYS = ((1, 0), (-1, 0), (0.7, -0.7), (0.7, 0.7), (-0.7, -0.7), (-0.7, 0.7), (0, -1), (0, 1))
-"""Where a label may stand: to the right, to the left, and so on."""
 SHAPES = {
     "edited": "circle",
     "unlinked": "square",
@@ -37,45 +39,7 @@ KIND_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class PictureFrame:
-    """A picture's size and margins."""
-
-    width: float
-    height: float
-    left: float = 58
-    right: float = 18
-    top: float = 16
-    bottom: float = 58
-
-
 WIDE, NARROW = PictureFrame(800, 500), PictureFrame(360, 400, left=62, right=12)
-
-
-@dataclass(frozen=True)
-class TakenSpace:
-    """A part of the picture that something stands on."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def touches(self, other: TakenSpace) -> bool:
-        return (
-            self.x < other.x + other.width
-            and other.x < self.x + self.width
-            and self.y < other.y + other.height
-            and other.y < self.y + self.height
-        )
-
-    def inside(self, frame: PictureFrame) -> bool:
-        return (
-            self.x >= frame.left
-            and self.x + self.width <= frame.width - 2
-            and self.y >= 2
-            and self.y + self.height <= frame.height - frame.bottom
-        )
 
 
 def mark(kind: str, x: float, y: float, size: float = _MARK, more: str = "") -> str:
@@ -126,21 +90,22 @@ def draw_frontier(
     shown = [c for c in candidates if c.usefulness is not None]
     scales = _Scales.of(frame, shown, limit)
     corners = _corners(scales, frontier(shown))
-    parts = [*_ground(scales, limit), _stairs(corners)]
     points = {c.label: (scales.x(c.usefulness or 0.0), scales.y(c.risk)) for c in shown}
-    taken = [TakenSpace(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in points.values()]
-    # the limit and its words stand there already
     line = scales.y(limit)
-    taken.append(TakenSpace(frame.left, line - _LINE - 3, 12 * _LETTER, _LINE))
-    taken.append(TakenSpace(frame.left, line - 1, frame.width - frame.left, 2))
-    taken += [
+    labels = Labels(frame, list(points.values()), _MARK)
+    # the limit and its words stand there already
+    said = _limit_words(scales, limit, list(points.values()))
+    labels.words.append(said)
+    parts = [*_ground(scales, limit, said), _stairs(corners)]
+    labels.taken.append(TakenSpace(frame.left, line - 1, frame.width - frame.left, 2))
+    labels.taken.extend(
         TakenSpace(min(x, to_x), min(y, to_y), abs(to_x - x), abs(to_y - y))
         for (x, y), (to_x, to_y) in pairwise(corners)
-    ]
+    )
     numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
     if picked is not None and picked.label in points:
         x, y = points[picked.label]
-        taken.append(TakenSpace(x - _RING, y - _RING, 2 * _RING, 2 * _RING))
+        labels.taken.append(TakenSpace(x - _RING, y - _RING, 2 * _RING, 2 * _RING))
         parts.append(f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="{_RING}"/>')
     # the picked one names itself first, and is drawn last
     names, marks = [], []
@@ -151,14 +116,31 @@ def draw_frontier(
             f"risk {percent(c.risk)}, usefulness {c.usefulness:.2f}</title></g>"
         )
         text = str(numbers[c.label]) + (f" {c.label}" if frame is WIDE else "")
-        others = [p for label, p in points.items() if label != c.label]
-        names.append(_label(text, (x, y), others, taken, frame, bold=c is picked))
-    parts += [*(lead for lead, _ in names), *reversed(marks), *(name for _, name in names)]
+        names.append(Label(text, (x, y), _RING if c is picked else _MARK, bold=c is picked))
+    put = labels.put_all(names)
+    parts += [*(lead for lead, _ in put), *reversed(marks), *(words for _, words in put)]
     parts.append(_axes(scales, useful_for))
     return svg(title, frame.width, frame.height, "".join(parts))
 
 
-def _ground(scales: _Scales, limit: float) -> Iterator[str]:
+def _limit_words(
+    scales: _Scales, limit: float, points: Sequence[tuple[float, float]]
+) -> TakenSpace:
+    """Where the limit says its name: along its line, where no point is."""
+    frame, line = scales.frame, scales.y(limit)
+    wide = (len(f"limit {percent(limit)}") + 1) * LETTER
+    last = frame.width - frame.right - wide
+    places = [
+        TakenSpace(x, y, wide, LINE)
+        for y in (line - LINE - 3, line + 3)
+        for x in (*range(int(frame.left), int(last), 10), last)
+    ]
+    room = _RING + 4
+    marks = [TakenSpace(x - room, y - room, 2 * room, 2 * room) for x, y in points]
+    return next((p for p in places if not any(p.touches(m) for m in marks)), places[0])
+
+
+def _ground(scales: _Scales, limit: float, said: TakenSpace) -> Iterator[str]:
     """What is within the limit, the lines of the scale, and the limit itself."""
     frame = scales.frame
     base, right, line = frame.height - frame.bottom, frame.width - frame.right, scales.y(limit)
@@ -176,7 +158,8 @@ def _ground(scales: _Scales, limit: float) -> Iterator[str]:
         )
     yield (
         f'<line class="limit" x1="{frame.left}" x2="{right}" y1="{line:.1f}" y2="{line:.1f}"/>'
-        f'<text class="limit-words" x="{frame.left + 5}" y="{line - 5:.1f}">limit {percent(limit)}</text>'
+        f'<text class="limit-words" x="{said.x + 5:.1f}" y="{said.y + LINE - 2:.1f}">'
+        f"limit {percent(limit)}</text>"
     )
 
 
@@ -194,67 +177,6 @@ def _corners(scales: _Scales, best: Sequence[Candidate]) -> list[tuple[float, fl
 def _stairs(corners: Sequence[tuple[float, float]]) -> str:
     through = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
     return f'<polyline class="frontier" points="{through}"/>' if corners else ""
-
-
-@dataclass(frozen=True)
-class _Spot:
-    """A place for a label."""
-
-    box: TakenSpace
-    x: float
-    y: float
-    """Where the label is nearest to its point."""
-    beside: bool
-    """So near that it needs no line to its point."""
-
-    def points_to(self, point: tuple[float, float], others: Sequence[tuple[float, float]]) -> bool:
-        """Whether no other point is nearer than its own."""
-        own = math.hypot(self.x - point[0], self.y - point[1])
-        return all(math.hypot(self.x - x, self.y - y) >= own for x, y in others)
-
-
-def _spots(point: tuple[float, float], reach: float, width: float) -> Iterator[_Spot]:
-    """Places for a label of this width, the nearest first."""
-    for away in (0.0, 12.0, 26.0, 42.0, 60.0, 82.0, 110.0, 145.0, 180.0):
-        for dx, dy in _WAYS:
-            x, y = point[0] + dx * (reach + 4 + away), point[1] + dy * (reach + 4 + away)
-            left = x if dx > 0 else x - width if dx < 0 else x - width / 2
-            yield _Spot(TakenSpace(left, y - _LINE / 2, width, _LINE), x, y, not away and not dy)
-
-
-def _label(
-    text: str,
-    point: tuple[float, float],
-    others: Sequence[tuple[float, float]],
-    taken: list[TakenSpace],
-    frame: PictureFrame,
-    *,
-    bold: bool,
-) -> tuple[str, str]:
-    """A line to the point if it is far, and the label, in the nearest place that is free."""
-    reach, width = _RING if bold else _MARK, len(text) * _LETTER * (1.1 if bold else 1.0) + 2
-    free = [
-        spot
-        for spot in _spots(point, reach, width)
-        if spot.box.inside(frame) and not any(spot.box.touches(other) for other in taken)
-    ]
-    if not free:
-        return "", ""  # no room: the table has it
-    spot = next((spot for spot in free if spot.points_to(point, others)), free[0])
-    taken.append(spot.box)
-    lead = (
-        f'<line class="lead" x1="{point[0]:.1f}" y1="{point[1]:.1f}" x2="{spot.x:.1f}" '
-        f'y2="{spot.y:.1f}"/>'
-    )
-    named = "label picked" if bold else "label"
-    # to the left of its point a label ends where the line does, however wide its letters are
-    leftwards = spot.x > spot.box.x + spot.box.width / 2 + 1
-    at, anchor = (spot.x - 1, "end") if leftwards else (spot.box.x + 1, "start")
-    words = (
-        f'<text class="{named}" x="{at:.1f}" y="{spot.y + 4:.1f}" text-anchor="{anchor}">'
-        f"{escape(text)}</text>"
-    )
-    return "" if spot.beside else lead, words
 
 
 def _axes(scales: _Scales, useful_for: str) -> str:

@@ -15,16 +15,16 @@ from freqdp_db.evaluation.recommendation.choosing import (
     share,
 )
 from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
-from freqdp_db.evaluation.recommendation.grid import MethodToTry
+from freqdp_db.evaluation.recommendation.grid import MethodToTry, never_tried
 from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.purposes import Purpose
 from freqdp_db.evaluation.recommendation.running import Tried, try_all
 from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.progress import Progress
+from freqdp_db.release.alone import linked_beside
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
-from freqdp_db.storage.records.requests import linked_releases
 
 _FEW_MEMBERS = 100
 
@@ -60,7 +60,10 @@ def recommend_on(
         command=None if picked is None else picked.command,
         guarantee=_guarantee(tried, wishes.purpose),
         candidates=tried.candidates,
-        left_out=_by_reason(tried.left_out),
+        left_out=[
+            *_by_reason(tried.left_out),
+            *(LeftOut(names, why) for names, why in never_tried(wishes.purpose)),
+        ],
         notes=_notes(database, dataset, choice, tried),
         file=file,
     )
@@ -112,7 +115,7 @@ def _notes(database: Database, dataset: DatasetRow, choice: Chosen, tried: Tried
     )
     if choice.picked is not None and choice.picked.kind == "unlinked":
         with database.begin() as connection:
-            out = linked_releases(connection, database, dataset.account_id)
+            out = linked_beside(connection, database, dataset)
         if out:
             notes.append(
                 f"{out[0]} is a published release of the same source in which trajectories are still "

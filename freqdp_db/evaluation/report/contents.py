@@ -22,6 +22,8 @@ from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.methods.frequency.possible import reached_pf
 
 _EDGE_PERCENT = 0.5
+_MOST_PERCENT = (95, 90, 80)
+_MUCH_FARTHER, _AROUND = 8, 1.5
 _MOST_SAMPLES = 600
 _MINUTE_US = 60_000_000
 _SPANS_MIN = (720, 480, 360, 240, 180, 120, 90, 60, 45, 30, 20, 10, 5, 2, 1)
@@ -37,6 +39,10 @@ class Heat:
     title: str
     source: str
     alt: str
+    of: int
+    """How many samples there are, on the map or not."""
+    outside: int
+    """How many of them are not on it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,21 @@ class Heats:
     most: int
     """The upper end of the scale."""
     cell_m: float
+
+    @property
+    def cell(self) -> str:
+        """How wide a cell is, as it is read: coordinates in degrees make no round metres."""
+        return f"{self.cell_m:,.0f} m" if self.cell_m >= 10 else f"{self.cell_m:.2g} m"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Pictures of one thing, and what they show of it."""
+
+    title: str
+    words: str
+    pictures: list[tuple[str, str]]
+    """Caption and SVG of each."""
 
 
 def heat_maps(
@@ -64,15 +85,33 @@ def heat_maps(
             name,
             heat_png(grid, most),
             f"Heat map, {name}: {int(grid.sum()):,} samples, busiest cell {int(grid.max()):,}",
+            len(x),
+            len(x) - int(grid.sum()),
         )
-        for (name, *_), grid in zip(sides, grids, strict=True)
+        for (name, x, _), grid in zip(sides, grids, strict=True)
     ]
     return Heats(pictures, most, raster.cell)
 
 
 def box_of(x: Metres, y: Metres) -> CellBox:
-    """The area that maps of these positions show: their 0.5 to 99.5 percentiles."""
-    return CellBox.around(x, y, _EDGE_PERCENT)
+    """The area that maps of these positions show: where most are.
+
+    From their 0.5 to their 99.5 percentile. But people travel: where most are much nearer to the
+    middle than the others, the map shows that part.
+    """
+    box = CellBox.around(x, y, _EDGE_PERCENT)
+    if not len(x):
+        return box
+    middle_x, middle_y = float(np.median(x)), float(np.median(y))
+    away = np.maximum(np.abs(x - middle_x), np.abs(y - middle_y))
+    for reach in np.percentile(away, _MOST_PERCENT).tolist():
+        if _MUCH_FARTHER * 2 * reach < max(box.east - box.west, box.north - box.south):
+            around = _AROUND * reach
+            box = CellBox(
+                max(box.west, middle_x - around), max(box.south, middle_y - around),
+                min(box.east, middle_x + around), min(box.north, middle_y + around),
+            )  # fmt: skip
+    return box
 
 
 def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[tuple[str, str]]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.days import local_times
 from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.pair import CellBox, Pair
-from freqdp_db.evaluation.report.charts import Span, span_chart
-from freqdp_db.evaluation.report.contents import busy_window, clock, rows_within
-from freqdp_db.evaluation.report.maps import Map, RoadLines
+from freqdp_db.evaluation.report.contents import Explained, busy_window, rows_within
+from freqdp_db.evaluation.report.grouped import areas_explained
+from freqdp_db.evaluation.report.maps import SAME_NAME, Map, RoadLines
 
 _MINUTE_US = 60_000_000
 _BESIDE_MIN = 40
@@ -22,20 +21,10 @@ _BESIDE_MIN = 40
 _MOST_OF_A_WAY = 14
 """Samples of one way: of more, a picture is a tangle."""
 _TRIED = 400
-_RING, _ROOM, _SAME_NAME = 13.0, 6.0, 12.0
-"""On the paper: the least ring around a meeting, what it has beyond both, a number's width."""
-_AREAS, _TRIPS, _PIECES = 7, 5, 12
+_RING, _ROOM = 13.0, 6.0
+"""On the paper: the least ring around a meeting, and what it has beyond both."""
+_TRIPS, _PIECES = 5, 12
 _TRIP_LINES = ("way ink", "way accent", "way ink dashed", "way accent dashed", "way ink dotted")
-
-
-@dataclass(frozen=True)
-class Explained:
-    """Pictures of one thing, and what they show."""
-
-    title: str
-    words: str
-    pictures: list[tuple[str, str]]
-    """Caption and SVG of each."""
 
 
 def explained(case: Case, kind: str, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
@@ -196,105 +185,6 @@ def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
     )
 
 
-def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
-    """Areas and intervals of one group, one after the other."""
-    release = case.release
-    if release.areas is None:
-        return None
-    lengths = release.trajectories.lengths
-    rows = _telling_areas(case)
-    if not len(rows):
-        return None
-    t = release.trajectory[rows[0]]
-    areas, begin = release.areas, release.trajectories.at
-    drawn = Map.over(
-        CellBox(
-            areas.x_min[rows].min(), areas.y_min[rows].min(),
-            areas.x_max[rows].max(), areas.y_max[rows].max(),
-        )
-    )  # fmt: skip
-    drawn.roads(roads)
-    inside, objects = _inside(case, rows)
-    drawn.rings(case.x[inside], case.y[inside], 2.2, "dot")
-    spans = []
-    corners: dict[tuple[int, int], tuple[float, float, list[str]]] = {}
-    for n, row in enumerate(rows, start=1):
-        west, south, east, north = (
-            side[row] for side in (areas.x_min, areas.y_min, areas.x_max, areas.y_max)
-        )
-        drawn.box_of(west, south, east, north)
-        u, v = drawn.at(west, north)
-        corner = (round(u / _SAME_NAME), round(v / _SAME_NAME))
-        corners.setdefault(corner, (west, north, []))[2].append(str(n))
-        size = f"{(east - west) / 1000:.1f} × {(north - south) / 1000:.1f} km"
-        spans.append(Span(str(n), float(begin[row]), float(areas.until[row]), size))
-    for west, north, numbers in corners.values():
-        drawn.name(west, north, ", ".join(numbers), dx=3, dy=13)
-    ends = local_times(np.array([begin[rows].min(), areas.until[rows].max()]), case.timezone)
-    words = (
-        f"{len(rows)} of the {int(lengths[t]):,} areas of one released trajectory, in order of time. "
-        "All objects of the group were somewhere in area 1 at some time in interval 1, and so on: "
-        "the release says no more of any of them."
-    )
-    return Explained(
-        "Areas and intervals of one group",
-        words,
-        [
-            (
-                f"The areas. Dots: samples of {objects:,} object{'s' * (objects != 1)} inside throughout",
-                drawn.picture(f"Map: {words}"),
-            ),
-            (
-                "The intervals, and how wide each area is",
-                span_chart(f"Intervals: {words}", spans, (_when(ends[0]), _when(ends[1]))),
-            ),
-        ],
-    )
-
-
-def _telling_areas(case: Case) -> Ints:
-    """Areas of one group, one after the other: where they differ most for their size."""
-    release, areas = case.release, case.release.areas
-    assert areas is not None
-    size = np.hypot(areas.x_max - areas.x_min, areas.y_max - areas.y_min)
-    step = np.hypot(np.diff(release.x), np.diff(release.y)) / np.maximum(size[1:] + size[:-1], 1.0)
-    best, found = -1.0, np.zeros(0, np.int64)
-    for begin, end in pairwise(release.trajectories.offsets.tolist()):
-        count = min(_AREAS, end - begin)
-        if count < 1:
-            continue
-        sums = np.concatenate([[0.0], np.cumsum(step[begin : end - 1])])
-        moved = sums[count - 1 :] - sums[: len(sums) - count + 1]
-        first = int(np.argmax(moved))
-        # of shorter ones there is less to see
-        if count + moved[first] > best:
-            best, found = count + float(moved[first]), begin + first + np.arange(count)
-    return found
-
-
-def _when(local_us: int) -> str:
-    day = np.datetime64("2000-01-01") + np.timedelta64(int(local_us) // (1_440 * _MINUTE_US), "D")
-    return f"{day} {clock(int(local_us))}"
-
-
-def _inside(case: Case, rows: Ints) -> tuple[Flags, int]:
-    """Original samples of objects that were in these areas at these times throughout; how many."""
-    areas, begin = case.release.areas, case.release.trajectories.at
-    assert areas is not None
-    at, owner = case.original.at, case.original.owner
-    during = (at >= begin[rows].min()) & (at < areas.until[rows].max())
-    covered = np.zeros(len(at), np.bool_)
-    for row in rows:
-        covered |= (
-            (at >= begin[row]) & (at < areas.until[row])
-            & (case.x >= areas.x_min[row]) & (case.x <= areas.x_max[row])
-            & (case.y >= areas.y_min[row]) & (case.y <= areas.y_max[row])
-        )  # fmt: skip
-    strays = np.bincount(owner[during & ~covered], minlength=len(case)) > 0
-    theirs = during & covered & ~strays[owner]
-    return theirs, len(np.unique(owner[theirs]))
-
-
 def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
     """A few made-up trips over the region."""
     release = case.release
@@ -325,11 +215,11 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
     for n, trip in enumerate(rows):
         x, y = release.x[trip], release.y[trip]
         here = drawn.at(float(x[0]), float(y[0]))
-        beside = sum(math.dist(here, other) < _SAME_NAME for other in begun)
+        beside = sum(math.dist(here, other) < SAME_NAME for other in begun)
         begun.append(here)
         drawn.way(x, y, f"{_TRIP_LINES[n]} broad")
         drawn.rings(x[:1], y[:1])
-        drawn.name(x[0], y[0], str(n + 1), dx=7.0 + _SAME_NAME * beside)
+        drawn.name(x[0], y[0], str(n + 1), dx=7.0 + SAME_NAME * beside)
     words = (
         f"{len(chosen)} made-up trips over the region, each from its ring on. Nobody made them: places, "
         "ways and lengths were drawn from noisy counts. Behind them, grey: "

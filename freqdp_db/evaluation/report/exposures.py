@@ -46,6 +46,8 @@ class Exposures:
 
     worst: str
     """In words."""
+    marked: bool
+    """Whether one of them is marked as the worst: not if none learns anything."""
     panels: list[Picture]
     """Of each kind of attacker."""
     horizons: Picture | None
@@ -58,10 +60,12 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
     if EXPOSED not in values:
         return None
     worst = strongest(values, filter(is_exposure, values))
+    # as it is shown: of nothing, none is the worst
+    marked = worst if round(values[worst], 3) > 0 else None
     panels = []
     for kind, (title, variants) in _ATTACKERS.items():
         shares = [
-            Share(name, values[metric], values.get(f"{metric}.precision"), metric == worst)
+            Share(name, values[metric], values.get(f"{metric}.precision"), metric == marked)
             for metric, name in ((f"exposure.{kind}.{v}", name) for v, name in variants)
             if metric in values
         ]
@@ -69,7 +73,9 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
             told = "; ".join(f"{share.name} {share.value:.1%}" for share in shares)
             panels.append((title, share_panel(f"{title}: {told}", shares)))
     beside = [words.format(values[name]) for name, words in _BESIDE.items() if name in values]
-    return Exposures(worst_in_words(values, worst), panels, _horizons(values), beside)
+    return Exposures(
+        worst_in_words(values, worst), marked is not None, panels, _horizons(values), beside
+    )
 
 
 def worst_in_words(values: Mapping[str, float], worst: str) -> str:
@@ -80,8 +86,11 @@ def worst_in_words(values: Mapping[str, float], worst: str) -> str:
         f"The worst is one {attack_in_words(worst)}: it learns {values[worst]:.1%} of a person's "
         "other samples on average"
     )
-    if f"{worst}.half" in values:
-        words += f", and more than half of {values[f'{worst}.half']:.1%} of the persons"
+    half = values.get(f"{worst}.half")
+    if half is not None and round(half, 3) > 0:
+        words += f", and more than half of {half:.1%} of the persons"
+    elif half is not None:
+        words += ", and of nobody more than half"
     if f"{worst}.precision" in values:
         words += f". Of what it claims, {values[f'{worst}.precision']:.1%} is right"
     return words + "."

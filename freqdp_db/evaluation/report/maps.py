@@ -17,6 +17,8 @@ _FLATTEST, _STEEPEST = 0.5, 1.15
 _LEAST_M = 300.0
 _APART = 5.0
 """Marks in one square of so many pixels are drawn once."""
+SAME_NAME = 12.0
+"""Names nearer than this lie on each other: a number's width."""
 _MOST_ROADS = 6_000
 """More of them in a picture are a grey wash and megabytes."""
 

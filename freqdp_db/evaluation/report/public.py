@@ -49,7 +49,7 @@ def write_public_report(
         measured = measure_published(pair, release.kind, _SEED)
     with progress.stage("draw maps"):
         heats = heats_of(pair)
-    context = facts(database, release, measured) | {
+    context = facts(database, release, measured, len(pair.released)) | {
         "public": True,
         "dataset": release.dataset,
         "price": _price(release.guarantee),

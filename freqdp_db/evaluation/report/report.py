@@ -36,8 +36,9 @@ from freqdp_db.evaluation.report.explained import explained
 from freqdp_db.evaluation.report.exposures import Exposures, exposures
 from freqdp_db.evaluation.report.followed import followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
-from freqdp_db.evaluation.report.verdicts import Tone, verdicts
+from freqdp_db.evaluation.report.verdicts import Tone, verdicts_of
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published
@@ -61,13 +62,14 @@ _NEWS: dict[Tone, str] = {
     "middling": "~ middling",
     "bad": "✗ bad",
     "unknown": "? unknown",
+    "moot": "",
 }
 """Beside an answer: a yes may be good or bad."""
 _FOR_THE_CURATOR: dict[str, Any] = {
     "verdicts": [], "exposures": None, "news": {}, "ledger_entry": None, "software": None,
     "objects": None, "build": None, "steps": [], "user_level": None, "timings": {}, "command": "",
     "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
-    "on_roads": False,
+    "on_roads": False, "left": "",
 }  # fmt: skip
 
 
@@ -108,7 +110,8 @@ def write_report(
     pitch = snap.metres if snap.kind == "grid" else None
     lines = _road_lines(database, roads, build.srid)
     pictures = _curator_pictures(database, release, case, lines, pitch, progress)
-    return written(path, _curators_facts(database, release) | pictures)
+    there = int((case.release.trajectories.lengths > 0).sum())
+    return written(path, _curators_facts(database, release, there) | pictures)
 
 
 def written(path: Path, context: dict[str, Any]) -> Reported:
@@ -119,7 +122,10 @@ def written(path: Path, context: dict[str, Any]) -> Reported:
 
 
 def facts(
-    database: Database, release: ReleaseRow | Published, measured: dict[str, float]
+    database: Database,
+    release: ReleaseRow | Published,
+    measured: dict[str, float],
+    trajectories: int,
 ) -> dict[str, Any]:
     """What both reports tell; what is for the curator alone is empty."""
     method = find_method(release.method)
@@ -132,7 +138,7 @@ def facts(
         "for_analysts": method.for_analysts,
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
-        "rows": release.rows,
+        "released": _released(release, trajectories),
         "granted": release.granted,
         "guarantee": release.guarantee,
         "metrics": measured,
@@ -141,7 +147,17 @@ def facts(
     }
 
 
-def _curators_facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
+def _released(release: ReleaseRow | Published, trajectories: int) -> str:
+    """What the table holds, in words: samples are not always somebody's, nor rows samples."""
+    if release.kind == "synthetic":
+        return f"{release.rows:,} samples of {trajectories:,} made-up trips"
+    k = stands_for(release.guarantee)
+    if k is not None:
+        return f"{release.rows:,} areas of {trajectories:,} trajectories, each for at least {k} objects,"
+    return f"{release.rows:,} samples in {trajectories:,} trajectories"
+
+
+def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) -> dict[str, Any]:
     """Everything that is text and numbers."""
     request = Request.of(release)
     dataset = get_dataset(database, release.dataset_id)
@@ -151,12 +167,12 @@ def _curators_facts(database: Database, release: ReleaseRow) -> dict[str, Any]:
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
-    return facts(database, release, measured) | {
+    return facts(database, release, measured, trajectories) | {
         "public": False,
         "dataset": dataset.name,
         "price": request.price,
         "parameters": dict(request.shown()),
-        "verdicts": verdicts(measured),
+        "verdicts": verdicts_of(release, measured),
         "groups": by_group(_in_the_table(measured)),
         "exposures": _exposures(measured),
         "comparison": _comparison(database, release, measured),
@@ -226,7 +242,9 @@ def _curator_pictures(
     pitch: float | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    box = box_of(case.x, case.y)
+    # made-up trips lie inside the region that was said, and the data may reach far beyond
+    inside = release.kind == "synthetic" and len(case.release.x) > 0
+    box = box_of(case.release.x, case.release.y) if inside else box_of(case.x, case.y)
     with progress.stage("draw maps"):
         after = "after" if case.release.areas is None else "after: the middle of each area"
         sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
@@ -271,7 +289,11 @@ def _edit_pictures(
     charts = frequency_charts(pair, request.values.get("signature", _SIGNATURE))
     if logs:
         charts.append(loss_chart(logs))
+    kept = 1 - edited.deleted.mean() if len(edited.deleted) else 0.0
+    gone = int((pair.original.lengths > 0).sum() - (pair.released.lengths > 0).sum())
     return {
+        "left": f"{kept:.1%} of the original samples are left."
+        + (f" {gone:,} objects have no sample left." if gone else ""),
         "edit_heats": heat_maps(sides, box, pitch),
         "charts": _marked([(title, svg) for title, svg in charts if svg]),
         "maps": _marked(trajectory_maps(pair, edited, roads)),

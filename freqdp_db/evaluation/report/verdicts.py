@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
+from freqdp_db.methods.guarantee import stands_for
+from freqdp_db.storage.records.releases import ReleaseRow
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
 _SIGNATURES = {"s": "places", "st": "places by the hour", "sq": "movements between places"}
-Tone = Literal["good", "middling", "bad", "unknown"]
-"""Whether the answer is good news: a yes may be either."""
+Tone = Literal["good", "middling", "bad", "unknown", "moot"]
+"""Whether the answer is good news: a yes may be either. Moot: the question does not apply."""
 _Scale = tuple[tuple[float, str, Tone], ...]
 """Below this value; the answer; and how that is."""
 _ENDLESS = float("inf")
@@ -50,9 +53,26 @@ def _judge(value: float, scale: _Scale) -> tuple[str, Tone]:
     return next((answer, tone) for below, answer, tone in scale if shown < below)
 
 
-def verdicts(values: Mapping[str, float]) -> list[Verdict]:
-    """Found? Useful? Recoverable? Refuses nothing: what was not measured is said to be so."""
-    return [_found(values), _useful(values), _recoverable(values)]
+def verdicts(
+    values: Mapping[str, float], name: str = "NAME", no_ways: str | None = None
+) -> list[Verdict]:
+    """Found? Useful? Recoverable? Refuses nothing: what was not measured is said to be so.
+
+    name: of the release. no_ways: why it has none that could be put back together.
+    """
+    return [_found(values, name), _useful(values, name), _recoverable(values, name, no_ways)]
+
+
+def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdict]:
+    """Those of a release that was made."""
+    no_ways = None
+    if release.kind == "synthetic":
+        no_ways = "Its trips are made up and nobody's: they have no original."
+    elif stands_for(release.guarantee) is not None:
+        no_ways = (
+            "It has areas and intervals for several objects each, no ways that roads could join."
+        )
+    return verdicts(values, shlex.quote(release.name), no_ways)
 
 
 def attack_in_words(name: str) -> str:
@@ -77,10 +97,10 @@ def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
     return max(attacks, key=lambda name: values[name])
 
 
-def _found(values: Mapping[str, float]) -> Verdict:
+def _found(values: Mapping[str, float], name: str) -> Verdict:
     question = "Could someone be found in it?"
     if EXPOSED not in values:
-        return Verdict(question, "not measured", EXPOSED, None, "Run freqdp evaluate.")
+        return Verdict(question, "not measured", EXPOSED, None, f"Run freqdp evaluate {name}.")
     learnt = values[EXPOSED]
     best = strongest(values, filter(is_exposure, values))
     answer, tone = _judge(learnt, _FOUND)
@@ -99,12 +119,13 @@ def _found(values: Mapping[str, float]) -> Verdict:
     return Verdict(question, answer, best, learnt, meaning, tone)
 
 
-def _useful(values: Mapping[str, float]) -> Verdict:
+def _useful(values: Mapping[str, float], name: str) -> Verdict:
     question = "Is it still good for analysis?"
     if "inf" not in values and "density" in values:
         return _useful_in_all(question, values["density"], values["flow"])
     if "query_error" not in values:
-        return Verdict(question, "not measured", "query_error", None, "Run freqdp evaluate.")
+        missing = f"Run freqdp evaluate {name}."
+        return Verdict(question, "not measured", "query_error", None, missing)
     error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
     # counts of objects may stay where most samples are gone: the worse of the two is the answer
     worse = max(("query_error", "density"), key=lambda name: values.get(name, 0.0))
@@ -145,15 +166,17 @@ def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
     )
 
 
-def _recoverable(values: Mapping[str, float]) -> Verdict:
+def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) -> Verdict:
     question = "Could the original be put back together?"
+    if no_ways is not None:
+        return Verdict(question, "does not apply", "recovery.f", None, no_ways, "moot")
     if "recovery.f" not in values:
         return Verdict(
             question,
             "not measured",
             "recovery.f",
             None,
-            "It takes roads (freqdp evaluate NAME --roads schema.table), and a release that has a "
+            f"It takes roads (freqdp evaluate {name} --roads schema.table), and a release that has a "
             "trajectory for each object.",
         )
     f, precision, recall = (values[f"recovery.{n}"] for n in ("f", "precision", "recall"))

@@ -65,13 +65,19 @@ _SAID: dict[str, Meaning] = {
             "de": ("change of diameters (JSD)", _CLOSER),
             "te.trip": ("change of where trips begin and end (JSD)", _CLOSER),
             "ffp": ("frequent patterns kept (F1)", _LIKER),
-            "query_error": ("error of area counts, median", _CLOSER),
+            "query_error": (
+                "error of counts of trajectories in areas, median, as a share of the true count",
+                _CLOSER,
+            ),
             "hotspot": ("order of hotspots (Kendall)", _LIKER),
             "plausibility.fast": ("segments over 120 km/h", "lower is more plausible"),
             "plausibility.length_ratio": ("length against the original", "1 is as before"),
         },
         ELSEWHERE: {
-            "published.query": ("mean error of 200 area counts of trips", _CLOSER),
+            "published.query": (
+                "mean error of 200 counts of trips in areas, as a share of the true count",
+                _CLOSER,
+            ),
             "published.kendall": ("order of cells by trips (Kendall)", _LIKER),
             "published.patterns": ("frequent patterns of trips kept (F1)", _LIKER),
             "published.trips": ("change of trips (JSD)", _CLOSER),
@@ -82,7 +88,10 @@ _SAID: dict[str, Meaning] = {
             "mi.nats": ("mutual information of positions, nats", _LOWER),
             "te.trajectory": ("change of where trajectories begin and end (JSD)", _CLOSER),
             "ffp.occurrence": ("frequent patterns kept, by occurrence (F1)", _LIKER),
-            "query_error.mean": ("error of area counts, mean", _CLOSER),
+            "query_error.mean": (
+                "error of counts of trajectories in areas, mean, as a share of the true count",
+                _CLOSER,
+            ),
             "plausibility.fast.original": ("segments over 120 km/h in the original", ""),
             "plausibility.length_km": ("length of all trajectories, km", ""),
             "plausibility.length_km.original": ("length of all originals, km", ""),

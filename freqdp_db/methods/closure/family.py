@@ -15,6 +15,8 @@ def _method(name: str, summary: str, options: type[ClosureOptions]) -> Method:
         kind="edited",
         guarantee=closure_guarantee,
         grantable=False,
+        explains="Each trajectory is one object's, edited: samples were taken out, none were put in. "
+        "Count places, times and flows; do not look for persons.",
     )
 
 

@@ -9,9 +9,10 @@ from freqdp_db.methods.k_anonymity.klt import KltStep
 from freqdp_db.methods.k_anonymity.w4m import W4mStep
 
 _SHARED = (
-    "Each trajectory is that of at least k objects, so coarse that all of them have it: they were "
-    "somewhere in the area at some time in the interval. Count objects by area and time; do not "
-    "read the points as positions."
+    "Each trajectory stands for at least k objects: their samples, but for those left out, lie in its "
+    "areas, at times in the intervals of these. An area may hold samples of some of them only: see "
+    "where and when groups were, coarsely; do not count objects by areas, and do not read the points "
+    "as positions."
 )
 
 K_ANONYMITY = (
@@ -38,6 +39,7 @@ K_ANONYMITY = (
         (W4mStep(),),
         kind="generalised",
         guarantee=w4m_guarantee,
+        moves_objects=True,
         explains="Each trajectory is one object's, moved in place and time until others are near it "
         "at all times: moved, not coarse, and not k-anonymous. Count places and flows coarsely; do "
         "not read the points as positions.",

@@ -142,10 +142,12 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         return {"made_alike": len(logged.first), **summary(after)}
 
     def describe(self, drawn: int, counts: Counts) -> str:
+        gone = int(counts.get("groups_left_out", 0))
         return (
             f"{int(counts['made_alike']):,} trajectories in {int(counts['groups']):,} groups of up "
             f"to {int(counts['largest_group']):,} objects; {int(counts['areas']):,} areas of "
             f"{counts['side_median_m']:,.0f} m and {counts['minutes_median']:,.0f} min in the median"
+            + (f"; {gone:,} groups have none" if gone else "")
         )
 
 
@@ -155,7 +157,7 @@ class GloveStep(Grouping[GloveOptions, GloveLog]):
     options = GloveOptions
     logs = GloveLog
     checked: ClassVar[dict[str, str]] = {
-        "groups": "trajectories are each that of at least k objects",
+        "groups": "trajectories stand for at least k objects each",
         "samples_inside": "samples lie in the areas of their trajectory",
         "samples_left_out": "samples were left out",
     }

@@ -1,7 +1,9 @@
 """What `glove` promises, counted in its input: no kernel of the method takes part.
 
-Every released trajectory is that of at least k objects: each sample that they had in what was made
-alike lies in one of its areas at a time of that area's interval, or all that time was left out.
+Every released trajectory stands for at least k objects: each sample that they had in what was made
+alike lies in the area of its time, or its trajectory has no area at that time because it was left out.
+Not that every area holds a sample of each of them: intervals that overlapped were cut apart, and one
+of the parts may hold samples of some of them only.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ def check_groups(
     """`runs`: the first and last sample of what was made alike; `keys`: the id that each had.
 
     Raises:
-        VerificationFailed: a trajectory of too few objects, an area over the widest, or a sample
-            that is nowhere though nothing was left out.
+        VerificationFailed: a trajectory of too few objects, an area over the widest, a sample that
+            is not in the area of its time, or one that has none though nothing was left out.
     """
     first, last = runs
     old, new, areas = before.trajectories, after.trajectories, after.areas
@@ -81,7 +83,10 @@ def check_groups(
     samples = np.arange(len(rows)) - begins[rows] + first[rows]
     of = number[index[rows]]
     samples, of = samples[of >= 0], of[of >= 0]
-    inside = _inside(before, samples, of, after)
+    there, inside = _inside(before, samples, of, after)
+    strays = int((there & ~inside).sum())
+    if strays:
+        raise VerificationFailed(f"{strays:,} samples lie outside the area of their time")
     missing = int((~inside).sum())
     if missing and widest is None:
         raise VerificationFailed(f"{missing:,} samples lie in no area of their group")
@@ -116,12 +121,13 @@ def _require_disjoint(after: State) -> None:
         raise VerificationFailed("an area is empty")
 
 
-def _inside(before: State, samples: Ints, of: Ints, after: State) -> Flags:
-    """Whether each sample lies in the area that its trajectory has at the sample's time."""
+def _inside(before: State, samples: Ints, of: Ints, after: State) -> tuple[Flags, Flags]:
+    """Whether each sample's trajectory has an area at the sample's time, and whether it lies in it."""
     old, new, areas = before.trajectories, after.trajectories, after.areas
     assert areas is not None
     if not new.samples or not len(samples):
-        return np.zeros(len(samples), np.bool_)
+        nowhere = np.zeros(len(samples), np.bool_)
+        return nowhere, nowhere
     at = old.at[samples]
     origin = min(int(at.min()), int(new.at.min()))
     span = max(int(at.max()), int(new.at.max())) - origin + 1
@@ -129,6 +135,6 @@ def _inside(before: State, samples: Ints, of: Ints, after: State) -> Flags:
     box = np.searchsorted(boxes, of * span + (at - origin), side="right") - 1
     there: Flags = (box >= 0) & (new.owner[box] == of) & (at < areas.until[box])
     x, y = (c[old.location[samples]] for c in (before.places.x, before.places.y))
-    there &= (areas.x_min[box] <= x) & (x < areas.x_max[box])
-    there &= (areas.y_min[box] <= y) & (y < areas.y_max[box])
-    return there
+    inside = there & (areas.x_min[box] <= x) & (x < areas.x_max[box])
+    inside &= (areas.y_min[box] <= y) & (y < areas.y_max[box])
+    return there, inside

@@ -13,7 +13,8 @@ _NOT_DP = (
     "a group did."
 )
 _NOT_PROTECTED = [
-    "what all objects of a group have in common: that each of them was in the area in the interval",
+    "what the areas say of every object of a group: if it was recorded at a time of an interval, it "
+    "was in that interval's area",
     "that an object is in the data, for whoever knows all its movements",
     "the join with another release of the same source, whose groups may differ",
 ]
@@ -33,8 +34,9 @@ def _artefact(k: Any, what: str) -> dict[str, Any]:
 def glove_guarantee(values: Mapping[str, Any]) -> Guarantee:
     k = values["k"]
     plain = [
-        f"Each trajectory is that of at least {k} objects: all of them were in its areas in their "
-        "intervals, and nothing in it tells them apart.",
+        f"Each trajectory stands for at least {k} objects: every sample of each of them that was not "
+        "left out lies in one of its areas, at a time in that area's interval. It does not say which "
+        "of them were in an area: it may have been some of them only.",
         _NOT_DP,
     ]
     if values.get("pieces") is not None:
@@ -44,11 +46,14 @@ def glove_guarantee(values: Mapping[str, Any]) -> Guarantee:
             "other objects before and after.",
         )
     if values.get("widest") is not None:
-        plain.append("Areas that would be too wide or too long were left out for the whole group.")
+        plain.append(
+            "Areas that would be too wide or too long were left out for the whole group, and with "
+            "them the samples that only they held."
+        )
     return Guarantee(
         plain=plain,
         artefacts={"trajectories": _artefact(k, "an object is one trajectory of the build")},
-        titles={"trajectories": f"The table of trajectories, each of at least {k} objects"},
+        titles={"trajectories": f"The table of trajectories, each for at least {k} objects"},
         assumed_public=_PUBLIC,
         not_protected=_NOT_PROTECTED,
         origin="Gramaglia, Fiore: Hiding mobile traffic fingerprints with GLOVE (CoNEXT 2015).",
@@ -76,13 +81,13 @@ def w4m_guarantee(values: Mapping[str, Any]) -> Guarantee:
     k, delta = values["k"], values["delta"]
     return Guarantee(
         plain=[
-            f"At every time of a trajectory at least {k - 1} others are within {delta} m of it, and "
-            "their times are the same.",
-            "That is not k-anonymity: each object keeps a trajectory of its own, moved as little as "
-            "that takes, and whoever looks for the nearest finds it again.",
+            f"At the time of each sample of a trajectory at least {k - 1} others have a sample too, "
+            f"within {delta} m of it.",
+            "That is not k-anonymity: each object keeps a trajectory of its own, and whoever looks "
+            "for the nearest may well find it again.",
         ],
         artefacts={"trajectories": _artefact(None, "nothing is claimed for one trajectory")},
-        titles={"trajectories": "The table of trajectories"},
+        titles={"trajectories": "One trajectory by itself"},
         assumed_public=_PUBLIC,
         not_protected=[
             "whose a trajectory is, for whoever knows about where an object was",

@@ -30,7 +30,7 @@ _COLUMNS = {
     "geometry": "the location's point, as WKB",
     "geom": "the location's point",
     "fid": "row number; needed by the format",
-    "area": "somewhere in here; as WKB",
+    "area": "where samples of the group lie, of some or all of its objects; as WKB",
     "lon_min": "the area's west",
     "lat_min": "its south",
     "lon_max": "its east",
@@ -39,7 +39,7 @@ _COLUMNS = {
     "y_min": "its south",
     "x_max": "its east",
     "y_max": "its north",
-    "during_begin": "at some time from here",
+    "during_begin": "samples of the group, of some or all of its objects, lie in the area from here on",
     "during_end": "until here, the end not in it",
 }
 
@@ -104,6 +104,7 @@ def guarantee_document(
 def readme(document: dict[str, Any]) -> str:
     """The text for a file that `document` (the guarantee beside it) describes."""
     file, guarantee = document["file"], document["guarantee"]
+    areas = "during_begin" in file["columns"]
     parameters = ", ".join(
         f"{name} {value}"
         for name, value in sorted(document["parameters"].items())
@@ -112,10 +113,10 @@ def readme(document: dict[str, Any]) -> str:
     blocks = [
         f"{file['name']}: release {document['name']}, version {document['version']}, "
         f"of dataset {document['dataset']}, published {document['published_at']}. "
-        f"{document['rows']:,} samples. Method {document['method']}: {parameters}.",
+        f"{document['rows']:,} {'areas' if areas else 'samples'}. "
+        f"Method {document['method']}: {parameters}.",
         f"Reference system: {file['reference_system']} (SRID {file['srid']}).",
     ]
-    areas = "during_begin" in file["columns"]
     if file["format"] == "gpkg":
         blocks.append(
             (
@@ -163,6 +164,8 @@ def _use(method: str) -> str:
 
 
 def _artefact(artefact: dict[str, Any]) -> str:
+    if artefact.get("k") is not None:
+        return f"{artefact['title']}, as said above; no epsilon is claimed for it."
     if artefact["claimed_epsilon"] is None:
         return f"{artefact['title']}: nothing is claimed."
     accounted = artefact["accounted_epsilon"]

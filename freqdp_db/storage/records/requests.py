@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +81,16 @@ def insert_release(
     return ReleaseRow(**row._mapping)
 
 
-def linked_releases(connection: Connection, database: Database, account_id: int) -> list[str]:
-    """Published releases of the same source in which a trajectory is one object's, newest first."""
-    return _granted(connection, database, account_id, table(database, "release").c.kind == "edited")
+def linked_releases(
+    connection: Connection, database: Database, account_id: int, moving: Collection[str]
+) -> list[str]:
+    """Published releases of the same source in which a trajectory is one object's, newest first.
+
+    moving: methods that move an object's samples, besides those that edit them.
+    """
+    releases = table(database, "release")
+    which = (releases.c.kind == "edited") | releases.c.method.in_(moving)
+    return _granted(connection, database, account_id, which)
 
 
 def unlinked_releases(connection: Connection, database: Database, account_id: int) -> list[str]:

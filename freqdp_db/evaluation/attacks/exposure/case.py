@@ -33,6 +33,10 @@ class ReleaseSeen:
     method finds most of them; here all are known, so that no attacker knows more."""
     pieces: bool = False
     """Whether released trajectories are pieces that go on under other ids."""
+    members: Ints | None = None
+    """How many objects each trajectory stands for, where that is several."""
+    part_of: Ids | None = None
+    """The trajectory that each object is in, -1: in none; None: in several, or as `owner` says."""
 
     @cached_property
     def trajectory(self) -> Ids:
@@ -77,7 +81,7 @@ class Case:
         """What a method made of a build."""
         release = ReleaseSeen(
             state.trajectories, state.places, state.owner, state.areas, time_step_us, state.groups,
-            state.pieces,
+            state.pieces, state.members, state.part_of,
         )  # fmt: skip
         return cls(build.trajectories, build.locations, release, build.timezone)
 
