@@ -10,8 +10,9 @@ from freqdp_db.errors import FreqdpError
 from freqdp_db.settings import Settings, libpq_is_configured
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.login import Login, login_of, may_use
-from freqdp_db.storage.connection.names import format_name
+from freqdp_db.storage.connection.names import format_name, format_relation
 from freqdp_db.storage.connection.postgis import find_postgis
+from freqdp_db.storage.published.relations import missing_tables
 from freqdp_db.storage.schema.grants import ROLES
 from freqdp_db.storage.schema.upgrade import (
     INIT_REMEDY,
@@ -51,8 +52,11 @@ def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]
     with database.begin() as connection:
         login = login_of(connection, settings)
         findings += [_server(connection), Finding(login.words(), True), _postgis(connection, login)]
-    findings.append(_schemas(database, login))
+    ours = _schemas(database, login)
+    findings.append(ours)
     with database.begin() as connection:
+        if ours.ok and login.sees_released:
+            findings += _released(connection, settings)
         findings.append(_roles(connection, settings))
     return findings
 
@@ -125,6 +129,19 @@ def _schemas(database: Database, login: Login) -> Finding:
     return Finding(
         f"this database has no schema {settings.schema!r} of freqdp's", False, INIT_REMEDY
     )
+
+
+def _released(connection: Connection, settings: Settings) -> list[Finding]:
+    """Every release that the catalogue has is there; nothing is said where that is so."""
+    return [
+        Finding(
+            f"{format_relation(settings.release_schema, name)} is not there: it was dropped or renamed "
+            "by hand",
+            False,
+            "rename it back, or withdraw its release: freqdp release withdraw NAME",
+        )
+        for name in missing_tables(connection, settings.release_schema)
+    ]
 
 
 def _roles(connection: Connection, settings: Settings) -> Finding:

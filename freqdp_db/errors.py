@@ -80,6 +80,11 @@ class FreqdpError(Exception):
             self.can_pass = can_pass
         super().__init__(self.message)
 
+    @property
+    def told(self) -> str:
+        """For the records of jobs: what was wrong, and what to do."""
+        return self.message if self.remedy is None else f"{self.message} -> {self.remedy}"
+
     def as_options(self) -> dict[str, str | None]:
         """For the command line: parameters are spelled as options."""
         message, remedy = self._written

@@ -224,9 +224,14 @@ def show(session: Session, name: Dataset) -> None:
 @command(app, "drop")
 def drop(session: Session, name: Dataset) -> None:
     """Forget a dataset. Its source, its budget and its published releases stay."""
-    session.answer(
-        freqdp_db.drop_dataset(session.target, name),
-        lambda: session.print(
-            f"Dropped dataset {name}. Its source, its budget and its releases are as they were."
-        ),
-    )
+    dropped = freqdp_db.drop_dataset(session.target, name)
+
+    def show_() -> None:
+        session.print(f"Dropped dataset {name}. Its source and its budget are as they were.")
+        if dropped.releases_published:
+            session.print(
+                f"{dropped.releases_published} of its releases stay published. To take one back: "
+                "freqdp release withdraw NAME"
+            )
+
+    session.answer(dropped, show_)

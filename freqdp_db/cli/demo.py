@@ -198,8 +198,8 @@ def _answer(name: str, schema: str, advice: Recommendation | None, measured: Eva
     )
     if learnt <= limit:
         return (
-            f"Answer: {name} may be handed out: {what}. As a file: freqdp release export {name}; on a "
-            f"server that others can reach: GRANT {schema}_analyst TO their_login;"
+            f"Answer: {name} may be handed out: {what}. As a file: freqdp release export {name} "
+            f"--format csv; on a server that others can reach: GRANT {schema}_analyst TO their_login;"
         )
     more = next((risk for risk in _RISKS if risk >= learnt), _RISKS[-1])
     return (

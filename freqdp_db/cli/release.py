@@ -186,8 +186,11 @@ def find(
             session.print("No build holds this object.")
             return
         session.table(
-            ["dataset", "build", "release", "state", "released id"],
-            [(f.dataset, f.build_id, f.release, f.state, _id(f.released_id)) for f in found],
+            ["dataset", "build", "release", "state", "released id", "note"],
+            [
+                (f.dataset, f.build_id, f.release, f.state, _id(f.released_id), f.note)
+                for f in found
+            ],
         )
 
     session.answer(found, show_)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import freqdp_db
+from freqdp_db.cli import completion
 from freqdp_db.cli.console import Session, command
 from freqdp_db.cli.numbers import whole_number
 from freqdp_db.cli.request import SEED, Dataset
@@ -80,9 +81,11 @@ def list_(session: Session) -> None:
 
     def show() -> None:
         session.table(
-            ["schedule", "dataset", "at", "zone", "next at (UTC)", "state"],
+            ["schedule", "dataset", "at", "zone", "method", "each costs", "keep", "next at (UTC)",
+             "state"],
             [
-                (s.schedule_id, s.dataset, s.cron, s.timezone,
+                (s.schedule_id, s.dataset, s.cron, s.timezone, s.asked.request.method.name,
+                 s.asked.request.price, "all" if s.asked.keep is None else str(s.asked.keep),
                  None if s.ended_at else f"{s.next_at:%Y-%m-%d %H:%M}",
                  f"ended {s.ended_at:%Y-%m-%d %H:%M}: {s.ended_reason}" if s.ended_at else "active")
                 for s in found
@@ -93,9 +96,19 @@ def list_(session: Session) -> None:
 
 
 @command(app, "drop")
-def drop(session: Session, dataset: Dataset) -> None:
+def drop(
+    session: Session,
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the dataset, or number of the schedule as `schedule list` has it.",
+            show_default=False,
+            autocompletion=completion.datasets,
+        ),
+    ],
+) -> None:
     """End the schedule of a dataset. Its releases stay."""
     ended = freqdp_db.drop_schedule(session.target, dataset)
     session.answer(
-        ended, lambda: session.print(f"Schedule {ended.schedule_id} of {dataset} has ended.")
+        ended, lambda: session.print(f"Schedule {ended.schedule_id} of {ended.dataset} has ended.")
     )

@@ -18,9 +18,9 @@ from freqdp_db.methods.contract import Facts
 from freqdp_db.methods.kinds import NotAcceptable
 from freqdp_db.methods.places_and_times import Box, TimeStretch
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.records.datasets import DatasetRow, set_facts
 from freqdp_db.storage.source.areas import read_area
+from freqdp_db.storage.source.relations import read_name
 
 if TYPE_CHECKING:
     from freqdp_db.dataset.projection import ReferenceSystem
@@ -65,7 +65,7 @@ def _area(connection: Connection | None, text: str) -> Box | Outline:
         return LonLatArea().from_text(inside)
     if _TABLE.fullmatch(text):
         assert connection is not None, "a table is read from a database"
-        return outline_in_geojson(read_area(connection, parse_relation(text, "--region")))
+        return outline_in_geojson(read_area(connection, read_name(connection, text, "--region")))
     return LonLatArea().from_text(text)
 
 

@@ -29,6 +29,11 @@ def parse_share(option: str, text: str, remedy: str | None = None) -> float:
     return float(value)
 
 
+def in_percent(limit: float | None) -> str:
+    """A limit as people write it: 5%."""
+    return NO_LIMIT if limit is None else f"{100 * limit:.3g}%"
+
+
 def parse_limit(text: str) -> float | None:
     """A share, or `none`."""
     if text.strip().lower() == NO_LIMIT:

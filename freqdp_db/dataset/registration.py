@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
+from freqdp_db.dataset.file_names import names_a_file
 from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
@@ -21,6 +22,7 @@ from freqdp_db.storage.source.relations import (
     find_relation,
     geometry_srid,
     named_relation,
+    read_column,
 )
 from freqdp_db.storage.source.rows import SourceReader
 from freqdp_db.storage.source.timezones import require_timezone
@@ -79,10 +81,15 @@ def epsilon_number(option: str, text: str, largest: Decimal) -> Decimal:
 
 
 def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str:
-    """A name that PostgreSQL can keep whole."""
-    if not name.strip() or "\x00" in name or len(name.encode()) > limit:
+    """A name that PostgreSQL can keep whole, and that a file can have."""
+    if not name.strip() or len(name.encode()) > limit:
         raise BadInput(
             f"{option} {name!r} is not a usable name", remedy=f"give a name of 1 to {limit} bytes"
+        )
+    if not names_a_file(name):
+        raise BadInput(
+            f"{option} {name!r} is not a usable name: no file could be called so",
+            remedy="give a name without /, \\ and control characters that does not begin with a dot",
         )
     return name
 
@@ -93,7 +100,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
     budget = epsilon_number(
         "--budget", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
     )
-    snap = Snap.parse(wanted.snap)
+    Snap.parse(wanted.snap)
     limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
     _require_position(wanted)
     with database.begin() as connection:
@@ -118,6 +125,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
                 )
         region = None if wanted.region is None else parse_region(connection, wanted.region)
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
+        snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="--snap anchors:")
         source_srid = _source_srid(connection, relation, mapping, wanted)
@@ -131,7 +139,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         mapping=mapping,
         source_srid=source_srid,
         srid=srid_of(region) if srid is None and region is not None else srid,
-        snap=wanted.snap,
+        snap=snap.text,
         budget=budget,
         region=region,
         period=period,
@@ -161,12 +169,7 @@ def _require_position(wanted: Registration) -> None:
 
 def _mapping(relation: Relation, wanted: Registration) -> Mapping:
     def column(text: str | None) -> str | None:
-        """A column as typed: its exact name, else as PostgreSQL would read it."""
-        if text is None or text in relation.columns:
-            return text
-        if len(text) > 1 and text[0] == text[-1] == '"':
-            return text[1:-1].replace('""', '"')
-        return text.lower() if text.lower() in relation.columns else text
+        return None if text is None else read_column(relation.columns, text)
 
     return Mapping(
         object=column(wanted.object) or "",

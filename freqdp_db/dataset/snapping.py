@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba import njit
@@ -12,7 +12,9 @@ from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.search.grid import interleave
-from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.connection.engine import Connection
+from freqdp_db.storage.connection.names import format_relation, parse_relation
+from freqdp_db.storage.source.relations import read_name
 
 _MIN_GRID_M, _MAX_GRID_M = 0.01, 1_000_000.0
 
@@ -22,6 +24,8 @@ class Snap:
     """What `--snap` said: grid:METRES, anchors:RELATION or exact."""
 
     kind: str
+    text: str = field(compare=False)
+    """As it was said, and is kept."""
     metres: float = 0.0
     relation: tuple[str, str] | None = None
 
@@ -29,20 +33,30 @@ class Snap:
     def parse(cls, text: str) -> Snap:
         kind, _, value = text.partition(":")
         if kind == "exact" and not value:
-            return cls("exact")
+            return cls("exact", text)
         if kind == "anchors" and value:
-            return cls("anchors", relation=parse_relation(value, "--snap anchors:"))
+            return cls("anchors", text, relation=parse_relation(value, "--snap anchors:"))
         if kind == "grid":
             try:
                 metres = float(value)
             except ValueError:
                 metres = math.nan
             if _MIN_GRID_M <= metres <= _MAX_GRID_M:
-                return cls("grid", metres=metres)
+                return cls("grid", text, metres=metres)
         raise BadInput(
             f"--snap {text!r} is not one of grid:METRES, anchors:SCHEMA.TABLE, exact",
             remedy="for example --snap grid:100",
         )
+
+    @classmethod
+    def named(cls, connection: Connection, text: str) -> Snap:
+        """The same, with the table that is meant: as it is called, if there is one, else folded."""
+        snap = cls.parse(text)
+        if snap.relation is None:
+            return snap
+        meant = read_name(connection, text.partition(":")[2], "--snap anchors:")
+        # what PostgreSQL reads anyway is kept as it was typed
+        return snap if meant == snap.relation else cls.parse(f"anchors:{format_relation(*meant)}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from freqdp_db.dataset.facts import parse_period, parse_region
-from freqdp_db.dataset.limits import parse_limit
+from freqdp_db.dataset.limits import in_percent, parse_limit
+from freqdp_db.dataset.projection import WGS84
+from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document, aside
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.budgets import raise_budget
@@ -25,13 +27,14 @@ from freqdp_db.interface.datasets import add_dataset, set_dataset
 from freqdp_db.interface.jobs import drop_schedule, schedule
 from freqdp_db.jobs.document import parse
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.published.relations import columns_of
 from freqdp_db.storage.records.datasets import DatasetRow, list_datasets
 from freqdp_db.storage.records.ledger import find_budget
 from freqdp_db.storage.records.schedules import ScheduleRow, list_schedules
+from freqdp_db.storage.source.relations import read_column, read_name
 
-_MAPPED = {"object": "object", "time": "time", "geom": "geom", "lon": "lon", "lat": "lat",
-           "timezone": "timezone", "where": "filter"}  # fmt: skip
+_COLUMNS = ("object", "time", "geom", "lon", "lat", "x", "y")
 
 
 @dataclass(frozen=True)
@@ -107,34 +110,58 @@ def _changes(
             name, f"add from {given['source']}", do=lambda db: add_dataset(db, name, **given)
         )
     else:
-        _require_same(row, given, path)
+        _require_same(database, row, given, path)
         yield from _facts(database, row, given)
         yield from _budget(database, row, given, path)
     yield from _schedules(wanted, active.get(name))
 
 
-def _require_same(row: DatasetRow, given: dict[str, Any], path: Path) -> None:
+def _require_same(database: Database, row: DatasetRow, given: dict[str, Any], path: Path) -> None:
     """Refuse to read another table under the same name: releases and budget belong to this one."""
-    there = {
-        "from": f"{row.source_schema}.{row.source_relation}",
-        "snap": row.snap,
-        **{key: getattr(row.mapping, field) for key, field in _MAPPED.items()},
-        # of a dataset with a region it is the region's, unless it was given
-        "srid": row.srid,
-    }
-    said = {"from": ".".join(parse_relation(given["source"], "--from")), **given}
-    for key, value in there.items():
-        if key in said and _folded(value) != _folded(said[key]):
+    there, said = _as_registered(row), _as_meant(database, row, given)
+    for key, value in said.items():
+        if value != there[key]:
+            found = "not said" if there[key] is None else repr(there[key])
             raise BadInput(
-                f"--file {path}: [datasets.{row.name}]: {key} is {said[key]!r}, and {value!r} in the "
+                f"--file {path}: [datasets.{row.name}]: {key} is {value!r}, and {found} in the "
                 "database: a dataset keeps the table and the columns that it was made from",
                 remedy=f"call it otherwise, or drop it first: freqdp dataset drop {shlex.quote(row.name)}",
             )
 
 
-def _folded(value: Any) -> str:
-    """A name as it may be typed: with or without quotes, in any case."""
-    return str(value).replace('"', "").casefold()
+def _as_registered(row: DatasetRow) -> dict[str, Any]:
+    """What a dataset was made from, by the keys of the file."""
+    mapping, degrees = row.mapping, row.source_srid == WGS84
+    lon, lat = mapping.lon, mapping.lat
+    return {
+        "from": row.source,
+        "object": mapping.object,
+        "time": mapping.time,
+        "geom": mapping.geom,
+        "lon": lon if degrees else None,
+        "lat": lat if degrees else None,
+        "x": None if degrees else lon,
+        "y": None if degrees else lat,
+        # of x and y it is what they are in; of a dataset with a region, that of the region
+        "srid": row.source_srid if lon is not None and not degrees else row.srid,
+        "snap": row.snap,
+        "timezone": mapping.timezone,
+        "where": mapping.filter,
+    }
+
+
+def _as_meant(database: Database, row: DatasetRow, given: dict[str, Any]) -> dict[str, Any]:
+    """The same of the file, read as `dataset add` would read it."""
+    source = row.source_schema, row.source_relation
+    with database.begin() as connection:
+        meant = {"from": format_relation(*read_name(connection, given["source"], "--from"))}
+        # a table that is gone: the columns are those that the dataset has
+        kept = {c for c in _as_registered(row).values() if isinstance(c, str)}
+        columns = columns_of(connection, source) or kept
+        meant |= {k: read_column(columns, given[k]) for k in _COLUMNS if k in given}
+        if "snap" in given and Snap.parse(given["snap"]) != Snap.parse(row.snap):
+            meant["snap"] = Snap.named(connection, given["snap"]).text
+    return meant | {k: given[k] for k in ("srid", "timezone", "where") if k in given}
 
 
 def _facts(database: Database, row: DatasetRow, given: dict[str, Any]) -> Iterator[Change]:
@@ -148,9 +175,12 @@ def _facts(database: Database, row: DatasetRow, given: dict[str, Any]) -> Iterat
         wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
     for key, (there, value) in wished.items():
         if there != value:
+            said, was = given[key], "not said" if there is None else there
+            if key == "max_exposure":
+                said, was = in_percent(value), was if there is None else in_percent(there)
             yield Change(
                 row.name,
-                f"set {key} to {given[key]} (was {'not said' if there is None else there})",
+                f"set {key} to {said} (was {was})",
                 do=lambda db, key=key: set_dataset(db, row.name, **{key: given[key]}),  # type: ignore[misc]
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from freqdp_db.dataset.limits import in_percent
 from freqdp_db.documents import Document
 from freqdp_db.interface.connecting import Connection, reached, working
 from freqdp_db.progress import Progress
@@ -35,7 +36,9 @@ class Approved(Document):
             f"Measured: an attacker learns {self.exposure:.1%} of a person's samples on average, and of "
             f"{self.exposure_half:.1%} of the persons more than half"
         )
-        limit = "" if self.max_exposure is None else f" (the limit is {self.max_exposure:.3g})"
+        limit = (
+            "" if self.max_exposure is None else f" (the limit is {in_percent(self.max_exposure)})"
+        )
         return [said, f"{found}{limit}. A measurement, not a guarantee."]
 
 

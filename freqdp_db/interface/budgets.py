@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -16,6 +17,7 @@ from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.ledger import MEANING, Budget, Entry
 
 _NOT_COVERED = "This does not hold for {}: its noise was seeded, and it guarantees nothing."
+_HEAD = re.compile("[0-9a-f]{64}")
 _REMEDY = "restore the ledger from a backup and find out who changed it"
 
 
@@ -98,6 +100,11 @@ def verify_ledger(connection: Connection = None, *, head: str | None = None) -> 
     The heads in the catalogue are looked up too. Only a `head` that was kept elsewhere shows that
     ledger and catalogue were rewritten together.
     """
+    if head is not None and not _HEAD.fullmatch(head := head.lower()):
+        raise BadInput(
+            f"--head {head!r} is no head of a ledger: those are 64 hexadecimal digits",
+            remedy="give the ledger_head of a release, as the catalogue or an exported guarantee has it",
+        )
     with reached(connection) as database:
         faults = ledger.chain_faults(database)
         if faults:

@@ -11,7 +11,7 @@ from freqdp_db.dataset import dropping
 from freqdp_db.dataset.building import build_and_look
 from freqdp_db.dataset.facts import change_facts
 from freqdp_db.dataset.findings import Findings
-from freqdp_db.dataset.limits import parse_limit
+from freqdp_db.dataset.limits import in_percent, parse_limit
 from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
@@ -20,10 +20,11 @@ from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, mode_of, reached, working
 from freqdp_db.interface.engines import at_work
 from freqdp_db.progress import Progress
+from freqdp_db.release import finding
+from freqdp_db.release.finding import Whereabouts
 from freqdp_db.release.persons import open_for_persons
 from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
 from freqdp_db.storage.connection.names import parse_relation
-from freqdp_db.storage.records import erasure
 from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects
 from freqdp_db.storage.records.datasets import (
     DatasetRow,
@@ -33,8 +34,8 @@ from freqdp_db.storage.records.datasets import (
     set_limit,
     untraced_sources,
 )
-from freqdp_db.storage.records.erasure import Whereabouts
 from freqdp_db.storage.records.ledger import Budget, budgets, find_budget
+from freqdp_db.storage.records.releases import list_releases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class Dataset(DatasetRow, Document):
             return "releases are granted to analysts however much they expose"
         return (
             "releases are held, and granted when they are measured to expose at most "
-            f"{100 * self.max_exposure:.3g}% of a person"
+            f"{in_percent(self.max_exposure)} of a person"
         )
 
     def build_lines(self) -> list[str]:
@@ -91,6 +92,8 @@ class BuiltDataset(BuildRow, Document):
 class DroppedDataset(Document):
     dropped: str
     builds_removed: list[int]
+    releases_published: int
+    """How many of its releases stay where they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,16 +224,22 @@ def build_dataset(
 
 
 def drop_dataset(connection: Connection, name: str) -> DroppedDataset:
-    """Forget a dataset. Its source, its budget and its published releases stay."""
+    """Forget a dataset. Its source, its budget and its published releases stay.
+
+    Refused while workers ask for releases of it by themselves: `drop_schedule` ends that.
+    """
     with reached(connection) as database:
         row = find_dataset(database, name)
-        return DroppedDataset(name, dropping.drop_dataset(database, row))
+        removed = dropping.drop_dataset(database, row)
+        staying = [r for r in list_releases(database) if r.dataset_id == row.dataset_id]
+    published = sum(release.state == "published" for release in staying)
+    return DroppedDataset(name, removed, published)
 
 
 def find_object(connection: Connection, object: str) -> list[Whereabouts]:
     """Which builds and releases hold an object, for erasure requests."""
     with reached(connection) as database:
-        return erasure.find_object(database, object)
+        return finding.find_object(database, object)
 
 
 def match(
@@ -254,6 +263,12 @@ def match(
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         found = match_dataset(
-            database, row, row.require_build(), table, target, mode_of(replace), shown
+            database,
+            row,
+            row.require_build(),
+            table.found(database),
+            target,
+            mode_of(replace),
+            shown,
         )
     return MatchedDataset(**vars(found), seconds=shown.seconds)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from freqdp_db.bench.search import GIST, bench_search, parse_names
 from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.dataset.file_names import file_called
 from freqdp_db.documents import Document, aside
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
@@ -26,8 +27,9 @@ from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.interface.engines import at_work
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.request import Request
-from freqdp_db.roads.tables import some_roads
+from freqdp_db.roads.tables import found_roads, some_roads
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release
@@ -98,7 +100,7 @@ def evaluate(
     table, shown = some_roads(roads, map), working(progress)
     with reached(connection) as database, at_work(chosen, database, shown):
         row = find_release(database, release)
-        values = evaluating.evaluate(database, row, shown, seed, table)
+        values = evaluating.evaluate(database, row, shown, seed, found_roads(database, table))
     public = sorted(PUBLISHABLE & values.keys())
     return Evaluated(release, values, public, verdicts_of(row, values), seed, shown.seconds)
 
@@ -147,6 +149,7 @@ def experiment(
         _require_papers_own(method, time_step, signature)
         asked = PaperWishes(objects, epsilon, seeds, poi, category, table, folder, force)
         with reached(connection) as database, at_work(chosen, database, shown):
+            asked = replace(asked, roads=found_roads(database, table))
             written = paper_on(database, dataset, asked, shown, _search_times)
     else:
         if poi is not None or category is not None:
@@ -167,6 +170,7 @@ def experiment(
             each_trip=each_trip,
         )
         with reached(connection) as database, at_work(chosen, database, shown):
+            wishes = replace(wishes, roads=found_roads(database, table))
             written = experiment_on(database, dataset, wishes, shown)
     return Experiment(
         dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
@@ -233,10 +237,13 @@ def report(
     public: only what the catalogue and the released table tell; analysts can ask for it, too.
     out: the file; None: NAME.report.html or NAME.public.html. force: overwrite an existing file.
     """
-    table, path = some_roads(roads, map), None if out is None else Path(out)
-    shown = working(progress)
+    table, shown = some_roads(roads, map), working(progress)
+    suffix = ".public.html" if public else ".report.html"
+    path = file_called(name, suffix) if out is None else Path(out)
     with reached(connection) as database:
         if public:
+            if not reads_private(database):
+                require_readable(database, name)
             return write_public_report(database, name, shown, out=path, overwrite=force)
         if not reads_private(database):
             raise BadInput(
@@ -244,4 +251,5 @@ def report(
                 remedy="ask for the one that is for everybody, with --public",
             )
         row = find_release(database, name)
-        return write_report(database, row, shown, out=path, overwrite=force, roads=table)
+        found = found_roads(database, table)
+        return write_report(database, row, shown, out=path, overwrite=force, roads=found)

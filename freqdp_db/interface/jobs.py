@@ -12,7 +12,7 @@ from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.interface.connecting import Connection, Value, reached
 from freqdp_db.interface.engines import at_work
 from freqdp_db.jobs import schedule as scheduling
-from freqdp_db.jobs.document import JobRequest, check_keep
+from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.health import living_workers, require_worker_here
 from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, TELLS_NO_CHANGE, Planned
@@ -41,6 +41,11 @@ class Scheduled(Planned, Document):
 @dataclass(frozen=True)
 class Schedule(ScheduleRow, Document):
     """When workers ask for releases of a dataset by themselves, and for what."""
+
+    @property
+    def asked(self) -> JobRequest:
+        """What is asked for, read."""
+        return parse(self.request)
 
 
 @dataclass(frozen=True)
@@ -117,10 +122,10 @@ def schedules(connection: Connection = None) -> list[Schedule]:
 
 
 def drop_schedule(connection: Connection, dataset: str) -> EndedSchedule:
-    """End the schedule of a dataset. Its releases stay."""
+    """End the schedule of a dataset, or the one of this number. Its releases stay."""
     with reached(connection) as database:
         ended = schedule_records.drop_schedule(database, dataset)
-    return EndedSchedule(ended.schedule_id, dataset, True)
+    return EndedSchedule(ended.schedule_id, ended.dataset, True)
 
 
 def jobs(

@@ -117,7 +117,7 @@ def anonymize(
                 hold_back=hold,
                 memory=limit,
             )
-        return Anonymized.by(database, outcome, shown)
+        return Anonymized.by(database, outcome, shown, name)
 
 
 def resume(

@@ -15,6 +15,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.source import road_tables
 from freqdp_db.storage.source.plain_tables import check_target
+from freqdp_db.storage.source.relations import read_name
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def load_roads(
                 check_target(session, settings, wanted, mode)
         with shown.stage("load roads", unit="roads") as stage:
             if source is not None:
-                origin = parse_relation(source, "--from")
+                origin = read_name(session, source, "--from")
                 if origin == table.relation:
                     raise BadInput("--from and --into are the same", remedy="give two names")
                 mapping = road_tables.column_mapping(map or [])

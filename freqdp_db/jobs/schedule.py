@@ -87,7 +87,7 @@ def fire_due(database: Database) -> list[Fired]:
                 except FreqdpError as error:
                     if error.can_pass:
                         raise
-                    refused = error.message
+                    refused = error.told
                     schedules.record_refusal(connection, database, schedule, error)
                     schedules.end_schedule(connection, database, schedule.schedule_id, refused)
                     ended = True

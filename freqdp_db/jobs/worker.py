@@ -261,9 +261,9 @@ class Worker:
             if isinstance(error, BudgetExceeded) and job.schedule_id is not None:
                 self._end_schedule(job.schedule_id, error)
             state = "failed" if isinstance(error, VerificationFailed) else "refused"
-            return self._ended(job, state, error.message)
+            return self._ended(job, state, error.told)
         if job.attempts >= MAX_ATTEMPTS:
-            text = f"given up after {job.attempts} attempts: {error.message}"
+            text = f"given up after {job.attempts} attempts: {error.told}"
             return self._ended(job, "failed", text)
         self.served.put_off += 1
         seconds = back_off(job.attempts)
@@ -273,10 +273,10 @@ class Worker:
     def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
         def end() -> None:
             with self.database.begin() as connection:
-                schedules.end_schedule(connection, self.database, schedule_id, error.message)
+                schedules.end_schedule(connection, self.database, schedule_id, error.told)
 
         self._report(end)
-        LOG.warning("schedule", schedule=schedule_id, refused=error.message)
+        LOG.warning("schedule", schedule=schedule_id, refused=error.told)
 
     def _interrupted(self, job: JobRow, reason: Reason | None) -> Callable[[], object]:
         if reason is Reason.CANCELLED:

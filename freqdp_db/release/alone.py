@@ -11,19 +11,26 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import requests
 from freqdp_db.storage.records.datasets import DatasetRow
 
+_LEAVE = "leave this one held: curators can read it"
+
 
 def require_alone(
-    connection: Connection, database: Database, dataset: DatasetRow, request: Request, held: bool
+    connection: Connection,
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    held: bool | None,
 ) -> None:
     """Refuse to unlink what another release of the same source links again, unless told to.
 
     Also to link again what another one unlinks: which of the two was first makes no difference to who
-    has both. `held`: analysts will not have it yet; it is looked at again when it is approved.
+    has both. `held`: analysts will not have it yet; it is looked at again when it is approved, which is
+    now if it is None.
     """
     if request.method.kind == "unlinked":
-        _require_no_linked(connection, database, dataset, request)
+        _require_no_linked(connection, database, dataset, request, approving=held is None)
     elif request.method.links and request.grantable and not held:
-        _require_no_unlinked(connection, database, dataset)
+        _require_no_unlinked(connection, database, dataset, approving=held is None)
 
 
 def linked_beside(connection: Connection, database: Database, dataset: DatasetRow) -> list[str]:
@@ -33,27 +40,34 @@ def linked_beside(connection: Connection, database: Database, dataset: DatasetRo
 
 
 def _require_no_linked(
-    connection: Connection, database: Database, dataset: DatasetRow, request: Request
+    connection: Connection,
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    *,
+    approving: bool,
 ) -> None:
     out = linked_beside(connection, database, dataset)
     told = request.values.get("beside")
     others = [name for name in out if name != told]
     if others:
         other = shlex.quote(others[0])
+        way = _LEAVE if approving else f"accept that with --beside {other}"
         raise BadInput(
             f"{others[0]} is a published release of the same source in which a trajectory is one "
             "object's: whoever has it undoes the unlinking",
-            remedy=f"withdraw it (freqdp release withdraw {other}), or accept that with "
-            f"--beside {other}",
+            remedy=f"withdraw it (freqdp release withdraw {other}), or {way}",
         )
 
 
-def _require_no_unlinked(connection: Connection, database: Database, dataset: DatasetRow) -> None:
+def _require_no_unlinked(
+    connection: Connection, database: Database, dataset: DatasetRow, *, approving: bool
+) -> None:
     others = requests.unlinked_releases(connection, database, dataset.account_id)
     if others:
+        way = _LEAVE if approving else "keep this one for curators with --hold"
         raise BadInput(
             f"{others[0]} is a published release of the same source in which trajectories are "
             "unlinked: whoever has this one, where each is one object's, as well undoes that",
-            remedy=f"withdraw it (freqdp release withdraw {shlex.quote(others[0])}), or keep this "
-            "one for curators with --hold",
+            remedy=f"withdraw it (freqdp release withdraw {shlex.quote(others[0])}), or {way}",
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from math import ceil
 
+from freqdp_db.dataset.limits import in_percent
 from freqdp_db.errors import BadInput, TooExposed
 from freqdp_db.release.alone import require_alone
 from freqdp_db.release.request import Request
@@ -25,16 +27,18 @@ class Exposure:
     half: float
     """Share of persons of whom an attacker learns more than half."""
 
-    def require_within(self, release: str, limit: float) -> None:
+    def require_within(self, release: str, limit: float, dataset: str) -> None:
         """Refuse a release that was found to expose more than its dataset allows."""
-        if max(self.learnt, self.half) > limit:
+        found = max(self.learnt, self.half)
+        if found > limit:
+            named = shlex.quote(dataset)
             raise TooExposed(
                 f"release {release!r} exposes more than the dataset allows "
-                f"({100 * limit:.3g}% of a person): an attacker learns {self.learnt:.1%} of a "
+                f"({in_percent(limit)} of a person): an attacker learns {self.learnt:.1%} of a "
                 f"person's samples on average, and of {self.half:.1%} of the persons more than half. "
                 "It stays held: analysts cannot read it",
-                remedy="choose another method (freqdp recommend), or change the limit (freqdp dataset "
-                "set --max-exposure)",
+                remedy=f"choose another method (`freqdp recommend {named}`), or accept more (`freqdp "
+                f"dataset set {named} --max-exposure {ceil(100 * found)}%`)",
             )
 
 
@@ -45,7 +49,8 @@ def require_held(release: ReleaseRow) -> None:
         raise BadInput(
             f"release {release.name!r} is never granted to analysts: its noise was seeded, or its "
             "method guarantees nothing",
-            remedy="make one without --seed, by a method that may be granted",
+            remedy="it stays for curators; for analysts, make one without --seed, by a method that may be "
+            "granted",
         )
     if not release.held:
         raise BadInput(
@@ -67,8 +72,8 @@ def approve(database: Database, release: ReleaseRow, measured: Exposure | None) 
                     f"release {release.name!r} was not measured, and its dataset has a limit",
                     remedy=f"freqdp evaluate {shlex.quote(release.name)}",
                 )
-            measured.require_within(release.name, dataset.max_exposure)
+            measured.require_within(release.name, dataset.max_exposure, dataset.name)
         with database.begin() as connection:
-            require_alone(connection, database, dataset, Request.of(release), held=False)
+            require_alone(connection, database, dataset, Request.of(release), held=None)
         approve_release(database, release)
     return get_release(database, release.release_id)

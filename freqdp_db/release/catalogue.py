@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from freqdp_db.documents import Document, aside
-from freqdp_db.errors import NotFound
+from freqdp_db.errors import NotFound, PermissionMissing
 from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.connection.names import did_you_mean, format_name, format_relation
 from freqdp_db.storage.published.reading import read_catalog
+from freqdp_db.storage.published.relations import may_read
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,45 @@ def published(database: Database) -> list[Published]:
 
 
 def find_published(database: Database, name: str) -> Published:
-    for row in published(database):
+    rows = published(database)
+    for row in rows:
         if row.name == name:
             return row
     raise NotFound(
         f"the catalogue has no release {name!r}",
-        remedy="`freqdp release list` shows what there is",
+        remedy=did_you_mean(name, [row.name for row in rows])
+        + "`freqdp release list` shows what there is",
+    )
+
+
+def may_be_granted(guarantee: dict[str, Any]) -> bool:
+    """Whether analysts may ever be granted a release: then it is only held, if it is not."""
+    return not guarantee["seeded"] and find_method(guarantee["method"]).grantable
+
+
+def require_readable(database: Database, name: str) -> None:
+    """Refuse whoever may not read a release, with whom to ask.
+
+    Never with a GRANT on its table: that would go round the approval.
+    """
+    release = find_published(database, name)
+    with database.begin() as connection:
+        if may_read(connection, (release.schema, name)):
+            return
+    if release.granted:
+        raise PermissionMissing(
+            f"release {name!r} is for analysts, and this login is none",
+            remedy=f"an administrator can: GRANT {format_name(database.settings.role('analyst'))} "
+            f"TO {format_name(database.user or 'your_login')}",
+        )
+    if may_be_granted(release.guarantee):
+        raise PermissionMissing(
+            f"release {name!r} is held: its curator has not approved it for analysts yet",
+            remedy=f"ask a curator, who can approve it: freqdp release approve {shlex.quote(name)}",
+        )
+    raise PermissionMissing(
+        f"release {name!r} is never granted to analysts: its noise was seeded, or its method "
+        "guarantees nothing",
+        remedy="ask a curator for one by another method; `freqdp release list` shows which are for "
+        "analysts",
     )

@@ -11,9 +11,9 @@ from freqdp_db.dataset.shown import InSource
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.source.points import read_points
 from freqdp_db.storage.source.reference import definition_of
+from freqdp_db.storage.source.relations import read_name
 from freqdp_db.storage.source.roads import read_roads
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _read(
         raise BadInput(
             f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table"
         )
-    relation = parse_relation(values[need.parameter], option)
+    relation = read_name(connection, values[need.parameter], option)
     if need.reader == "roads":
         from freqdp_db.roads.network import make_network
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.engines.held import workers_in_use
-from freqdp_db.errors import BadInput, Busy
+from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
@@ -37,7 +37,8 @@ from freqdp_db.release.verification import (
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
-from freqdp_db.storage.published.current import require_ours
+from freqdp_db.storage.published.current import require_ours, require_replaceable
+from freqdp_db.storage.published.relations import relation_exists
 from freqdp_db.storage.records import releases, requests
 from freqdp_db.storage.records.builds import find_build, sweep_builds
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -46,6 +47,8 @@ from freqdp_db.storage.records.releases import ReleaseRow
 from freqdp_db.storage.schema.declared import require_declared
 
 DEFAULT_MEMORY = 4 * 10**9
+_STEPS_OF_AREAS = ("glove", "klt")
+"""Steps after which a sample is somewhere in an area; a test compares with what they publish."""
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 
@@ -116,6 +119,7 @@ def _ask(
         if not new_draw:
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
+                _require_not_lost(connection, database, known)
                 return known, False
         request.require_possible(build)
         require_alone(connection, database, dataset, request, held)
@@ -125,6 +129,9 @@ def _ask(
             name = _default_name(connection, database, dataset)
         staging.require_free_name(connection, database, name)
         require_ours(connection, database, dataset.name)
+        if request.grantable and not held:
+            columns = staging.columns_to_come(areas=_makes_areas(request))
+            require_replaceable(connection, database, dataset.name, columns, build.source_srid)
         release = requests.insert_release(
             connection,
             database,
@@ -148,6 +155,23 @@ def _ask(
     return release, True
 
 
+def _require_not_lost(connection: Connection, database: Database, known: ReleaseRow) -> None:
+    """Refuse to answer with a release whose table was dropped by hand."""
+    schema = database.settings.release_schema
+    for name in (known.name, f"{known.name}_line"):
+        if known.state == "published" and not relation_exists(connection, schema, name):
+            raise NotFound(
+                f"release {known.name!r} answers this request, but {schema}.{name} is not there: it was "
+                "dropped or renamed by hand",
+                remedy="rename it back, or withdraw the release and ask again: freqdp release withdraw "
+                f"{shlex.quote(known.name)}",
+            )
+
+
+def _makes_areas(request: Request) -> bool:
+    return any(step.name in _STEPS_OF_AREAS for step in request.method.steps)
+
+
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
     """<dataset>_<n>: the next number that no release of the dataset has had."""
     used = requests.used_names(connection, database, dataset.dataset_id, f"{dataset.name}_")
@@ -158,7 +182,7 @@ def _default_name(connection: Connection, database: Database, dataset: DatasetRo
         return check_release_name(f"{dataset.name}_{number}")
     except BadInput:
         raise BadInput(
-            f"the dataset's name is too long for a release to be called {dataset.name}_{number}",
+            f"no release can be called {dataset.name}_{number}, after its dataset",
             remedy="give the release a name with --as",
         ) from None
 
@@ -222,7 +246,15 @@ def _carry_out(
         releases.update_release(
             database, release.release_id, user_level=journal.user_level, timings=progress.seconds
         )
-        _publish(database, release, request, table)
+        try:
+            _publish(database, release, request, table)
+        except SchemaInUse as error:
+            told = error.as_options()
+            raise SchemaInUse(
+                f"release {release.name!r} is made, but not published: {told['message']}",
+                remedy=f"it is not lost: {told['remedy']}; then go on with it, which spends nothing: "
+                f"freqdp release resume {shlex.quote(release.name)}",
+            ) from None
     return verified
 
 

@@ -13,6 +13,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.methods import parameters
 from freqdp_db.methods.contract import Method, options_of
 from freqdp_db.methods.kinds import plain
+from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.registry import DEFAULT_METHOD, find_method
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -116,7 +117,13 @@ class Request:
 
     def published(self) -> dict[str, Any]:
         """What the catalogue shows."""
-        shown = tuple(p for p in self.method.parameters if p.public)
+        return self._readable(tuple(p for p in self.method.parameters if p.public))
+
+    def readable(self) -> dict[str, Any]:
+        """The same of all parameters, for the curator."""
+        return self._readable(self.method.parameters)
+
+    def _readable(self, shown: tuple[Parameter, ...]) -> dict[str, Any]:
         return {name: _readable(v) for name, v in parameters.document(shown, self.values).items()}
 
     def shown(self) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ class Release(ReleaseRow, Document):
     exposure: float | None
     """What the best attacker learns of a person on average, as measured; None: never measured."""
     steps: list[StepRow]
-    dataset: str = aside()
+    dataset: str
     build: BuildRow = aside()
     schema: str = aside()
 
@@ -61,6 +61,10 @@ class Release(ReleaseRow, Document):
             schema=schema,
             **more,
         )
+
+    def document(self) -> dict[str, Any]:
+        """With exact numbers as text, as the catalogue and `plan` have them."""
+        return super().document() | {"parameters": Request.of(self).readable()}
 
     @property
     def price(self) -> str:
@@ -122,13 +126,18 @@ class Anonymized(Release):
     existed: bool
     resumed: bool
     verified: Verified | None
+    name_not_used: str | None
+    """What it was to be called, if the release that answers is called otherwise."""
     seconds: dict[str, float]
 
     @classmethod
-    def by(cls, database: Database, outcome: Outcome, progress: Progress) -> Self:
+    def by(
+        cls, database: Database, outcome: Outcome, progress: Progress, asked: str | None = None
+    ) -> Self:
         return cls.of(
             database,
             outcome.release,
+            name_not_used=None if asked == outcome.release.name else asked,
             existed=outcome.existed,
             resumed=outcome.resumed,
             verified=outcome.verified,
@@ -143,15 +152,23 @@ class Anonymized(Release):
                 f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}, "
                 f"for {self.readers}).",
                 "Nothing was drawn and nothing spent. --new-draw asks for another one.",
+                *self._unused(),
                 *self._next(),
             ]
-        lines = super().lines()
+        lines = [*super().lines(), *self._unused()]
         if self.verified is not None:
             checked = self.verified.words(Request.of(self))
             lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
         as_lines = format_relation(self.schema, f"{self.name}_line")
         lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {as_lines})")
         return [*lines, *way_out(Request.of(self).method, self.dataset), *self._next()]
+
+    def _unused(self) -> list[str]:
+        if self.name_not_used is None:
+            return []
+        return [
+            f"--as {self.name_not_used} was not used: the release that answers is called {self.name}."
+        ]
 
     def _shown(self) -> str:
         if self.verified is None:

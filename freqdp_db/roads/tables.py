@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from freqdp_db.storage.connection.names import format_relation, parse_relation
 from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, check_target, load_table
+from freqdp_db.storage.source.relations import read_name
 from freqdp_db.storage.source.road_tables import column_mapping
 from freqdp_db.storage.source.roads import read_roads
 
@@ -29,12 +30,18 @@ class RoadTable:
 
     relation: tuple[str, str]
     mapping: Mapping[str, str]
+    text: str
 
     @classmethod
     def named(cls, roads: str, pairs: Sequence[str] | None) -> RoadTable:
         """What --roads and --map say."""
         mapping = column_mapping(pairs or [])
-        return cls(parse_relation(roads, "--roads"), mapping)
+        return cls(parse_relation(roads, "--roads"), mapping, roads)
+
+    def found(self, database: Database) -> RoadTable:
+        """With the table that is meant: as it was typed, if there is one, else folded."""
+        with database.begin() as connection:
+            return replace(self, relation=read_name(connection, self.text, "--roads"))
 
     def network(self, database: Database, srid: int, progress: Progress) -> Network:
         """Read it, in metres of the SRID."""
@@ -49,6 +56,11 @@ def some_roads(roads: str | None, pairs: Sequence[str] | None) -> RoadTable | No
     if roads is None and column_mapping(pairs or []):
         raise BadInput("--map is given without --roads", remedy="name the edge table: --roads")
     return None if roads is None else RoadTable.named(roads, pairs)
+
+
+def found_roads(database: Database, roads: RoadTable | None) -> RoadTable | None:
+    """With the table that is meant."""
+    return None if roads is None else roads.found(database)
 
 
 @dataclass(frozen=True)

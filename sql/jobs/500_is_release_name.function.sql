@@ -5,6 +5,7 @@ LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
+    controls text := (SELECT string_agg(chr(code), '') FROM generate_series(1, 127) AS code WHERE code NOT BETWEEN 32 AND 126);
     blanks text := E' \t\n\r\f\v\x1C\x1D\x1E\x1F';
 BEGIN
     -- the blanks of Unicode can be written in an encoding that has them
@@ -15,11 +16,13 @@ BEGIN
                 || ARRAY(SELECT generate_series(8192, 8202))) AS code
         );
     END IF;
-    RETURN btrim(name, blanks) <> '' AND octet_length(convert_to(name, 'UTF8')) <= 55
+    -- and a file can be called so
+    RETURN name = translate(name, controls || '/\', '') AND NOT starts_with(name, '.')
+        AND btrim(name, blanks) <> '' AND octet_length(convert_to(name, 'UTF8')) <= 55
         AND name <> 'catalog' AND name NOT LIKE '%\_line' AND name NOT LIKE '%\_trip' AND name NOT LIKE '%\_current';
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.is_release_name(text) IS
-'Whether a release can be called so: up to 55 bytes, and not one of our own names.';
+'Whether a release can be called so: up to 55 bytes, a name that a file can have, and not one of our own names.';
 REVOKE ALL ON FUNCTION ${private}.is_release_name(text) FROM PUBLIC;

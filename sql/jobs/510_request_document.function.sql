@@ -42,7 +42,7 @@ BEGIN
     IF given ? 'as' THEN
         IF jsonb_typeof(given -> 'as') <> 'string' OR NOT ${private}.is_release_name(given ->> 'as') THEN
             RAISE EXCEPTION 'as %: not a usable name for a release', given -> 'as' USING ERRCODE = 'QF001',
-            HINT = 'up to 55 bytes, not `catalog`, and not ending in _line, _trip or _current';
+            HINT = 'up to 55 bytes, without /, \ and control characters, not beginning with a dot, not `catalog`, and not ending in _line, _trip or _current';
         END IF;
         job := job || jsonb_build_object('as', given -> 'as');
     END IF;

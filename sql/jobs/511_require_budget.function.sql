@@ -1,5 +1,5 @@
 -- identity: FUNCTION ${private}.require_budget(int, text, jsonb)
-CREATE FUNCTION ${private}.require_budget(account int, method text, parameters jsonb)
+CREATE FUNCTION ${private}.require_budget(dataset int, method text, parameters jsonb)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -16,7 +16,8 @@ BEGIN
         WHERE s.account_id = b.account_id AND s.kind = 'spend') AS last_at
     INTO money
     FROM ${private}.budget AS b
-    JOIN ${private}.account AS own ON own.account_id = require_budget.account
+    JOIN ${private}.dataset AS d ON d.dataset_id = require_budget.dataset
+    JOIN ${private}.account AS own ON own.account_id = d.account_id
     WHERE b.source_schema = own.source_schema AND b.source_relation = own.source_relation
         AND b.object_column = own.object_column AND b.unit = wanted.unit;
     IF coalesce(money.remaining, 0) < wanted.amount THEN
@@ -26,11 +27,17 @@ BEGIN
             trim_scale(coalesce(money.remaining, 0)),
             coalesce(to_char(money.last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), '-')
         USING ERRCODE = 'QF003',
-        HINT = format('an administrator can raise it: freqdp budget DATASET --unit %s --raise EPSILON --reason TEXT', wanted.unit);
+        HINT = format(
+            'an administrator can raise it by what is missing, which is given as epsilon for one %s: %s', wanted.unit,
+            ${private}.raise_command(
+                (SELECT d.name FROM ${private}.dataset AS d WHERE d.dataset_id = require_budget.dataset),
+                wanted.unit, wanted.amount - coalesce(money.remaining, 0)
+            )
+        );
     END IF;
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.require_budget(int, text, jsonb) IS
-'Refuses (SQLSTATE QF003) what the budget of the source cannot pay for, in the unit of the method. The booking itself decides again.';
+'Refuses (SQLSTATE QF003) what the budget of a dataset''s source cannot pay for, in the unit of the method. The booking itself decides again.';
 REVOKE ALL ON FUNCTION ${private}.require_budget(int, text, jsonb) FROM PUBLIC;

@@ -51,7 +51,7 @@ BEGIN
         WHERE r.state IN ('running', 'published')
             AND r.request_hash = ${private}.request_hash(built.build_id, asked ->> 'method', wanted)
     ) THEN
-        PERFORM ${private}.require_budget(known.account_id, asked ->> 'method', wanted);
+        PERFORM ${private}.require_budget(known.dataset_id, asked ->> 'method', wanted);
     END IF;
     INSERT INTO ${private}.job_queue (dataset_id, request)
     VALUES (known.dataset_id, asked)

@@ -9,7 +9,7 @@ BEGIN
     SELECT q.state INTO was FROM ${private}.job_queue AS q WHERE q.job_id = cancel_job.id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no job %', coalesce(cancel_job.id::text, 'NULL')
-        USING ERRCODE = 'QF002', HINT = 'look at the view job';
+        USING ERRCODE = 'QF002', HINT = '`freqdp jobs` shows what there is';
     END IF;
     IF was NOT IN ('waiting', 'running') THEN
         RAISE EXCEPTION 'job % is % already', cancel_job.id, was

@@ -13,7 +13,7 @@ DECLARE
     spenders text;
 BEGIN
     -- Budget and amount follow from the record: a caller cannot book less, or on another's budget.
-    SELECT u.account_id, s.amount, s.unit INTO wanted
+    SELECT u.account_id, s.amount, s.unit, d.name AS dataset INTO wanted
     FROM ${private}.release AS r
     JOIN ${private}.build AS b ON b.build_id = r.build_id AND b.dataset_id = r.dataset_id
     JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
@@ -32,7 +32,8 @@ BEGIN
     END IF;
     IF wanted.account_id IS NULL THEN
         RAISE EXCEPTION 'the source has no budget for the unit %', wanted.unit
-        USING ERRCODE = 'QF003', HINT = 'an administrator can open one: freqdp budget DATASET --unit UNIT --raise AMOUNT --reason TEXT';
+        USING ERRCODE = 'QF003',
+        HINT = 'an administrator can open one: ' || ${private}.raise_command(wanted.dataset, wanted.unit, wanted.amount);
     END IF;
     account := wanted.account_id;
     PERFORM 1 FROM ${private}.account AS a WHERE a.account_id = account FOR UPDATE;
@@ -57,7 +58,11 @@ BEGIN
             trim_scale(wanted.amount), trim_scale(state.spent), trim_scale(state.granted),
             trim_scale(state.remaining), trim_scale(wanted.amount - state.remaining),
             coalesce(spenders, 'no release yet')
-            USING ERRCODE = 'QF003', HINT = format('an administrator can raise it: freqdp budget DATASET --unit %s --raise EPSILON --reason TEXT', wanted.unit);
+            USING ERRCODE = 'QF003',
+            HINT = format(
+                'an administrator can raise it by what is missing, which is given as epsilon for one %s: %s', wanted.unit,
+                ${private}.raise_command(wanted.dataset, wanted.unit, wanted.amount - state.remaining)
+            );
     END IF;
     RETURN ${private}.append_entry(account, 'spend', wanted.amount, book_spend.release, reason);
 END;

@@ -18,7 +18,8 @@ BEGIN
         ELSIF key <> 'epsilon' THEN
             RAISE EXCEPTION 'option %: % has no such option', quote_literal(key), request_parameters.method
             USING ERRCODE = 'QF001', HINT = (
-                SELECT 'use ' || string_agg(k, ', ') FROM jsonb_object_keys(declared) AS k
+                SELECT 'use ' || string_agg(k, ', ') || '; and of every method as, new_draw, rebuild, keep, hold'
+                FROM jsonb_object_keys(declared) AS k
             );
         END IF;
     END LOOP;

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -19,6 +20,7 @@ from world import ADD_CITY, city_template, freqdp, query
 
 from freqdp_db import __version__
 from freqdp_db.cli import main
+from freqdp_db.cli.demo import _answer
 from freqdp_db.server.embedded import EmbeddedServer
 
 # The interface of DESIGN section 5 as far as it is built; scripts of others rely on these names.
@@ -316,6 +318,13 @@ def test_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
     assert _run(*arguments)[0] == code
+
+
+def test_the_demo_ends_with_commands_that_can_be_typed() -> None:
+    measured = SimpleNamespace(verdicts=[SimpleNamespace(value=0.01)])
+    answer = _answer("city_1", "freqdp", None, measured)  # type: ignore[arg-type]
+    typed = answer.partition("As a file: freqdp ")[2].partition(";")[0].split()
+    assert typed == ["release", "export", "city_1", "--format", "csv"]
 
 
 def test_as_a_process(run_cli: Any) -> None:

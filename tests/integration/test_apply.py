@@ -106,6 +106,35 @@ def test_what_the_file_changes_is_changed_and_nothing_else(city: str, tmp_path: 
     assert query(city, "SELECT count(*) FROM freqdp.schedule WHERE ended_at IS NULL") == [(0,)]
 
 
+FLEET = """
+[datasets.fleet]
+from = "demo.Fleet"
+object = "o"
+time = "at"
+x = "X"
+y = "yy"
+srid = 32631
+"""
+
+
+def test_columns_of_projected_numbers_are_compared_too(city: str, tmp_path: Path) -> None:
+    query(city, 'CREATE TABLE demo."Fleet" (o text, at timestamptz, "X" float8, yy float8)')
+    query(city, "CREATE TABLE demo.fleet (o text, at timestamptz, x float8, yy float8)")
+    _apply(city, tmp_path, FLEET).succeeded()
+    same = FLEET.replace('"X"', "'\"X\"'").replace('"yy"', '"YY"')
+    for text in (FLEET, same, FLEET.replace("demo.Fleet", 'demo.\\"Fleet\\"')):
+        assert _apply(city, tmp_path, text).succeeded()["changes"] == []
+    for key, text in {
+        "x": FLEET.replace('"X"', '"Xx"'),
+        "y": FLEET.replace('"yy"', '"X"'),
+        "lon": FLEET.replace("x =", "lon ="),
+        "srid": FLEET.replace("32631", "32632"),
+        # both tables are there: the names differ by more than how they are typed
+        "from": FLEET.replace("demo.Fleet", "demo.fleet"),
+    }.items():
+        _apply(city, tmp_path, text).refused("[datasets.fleet]", f" {key} is ")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -65,6 +66,31 @@ def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
     freqdp(city, "release", "approve", "city_1").refused("city_1", "not held")
 
 
+def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
+    city: str, tmp_path: Path
+) -> None:
+    freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--as", "held").succeeded()
+    freqdp(city, "anonymize", "city", *LITTLE, "--seed", "1", "--as", "seeded").succeeded()
+    analyst = make_conninfo(city, options="-c role=freqdp_analyst")
+    out = str(tmp_path / "file")
+    for command in (("export", "--format", "csv"), ("report", "--public")):
+        verb, *options = command
+        for name, words, way in (
+            ("held", "is held", "ask a curator, who can approve it: freqdp release approve held"),
+            ("seeded", "never granted to analysts", "ask a curator for one by another method"),
+        ):
+            refused = freqdp(analyst, "release", verb, name, *options, "--out", out).refused(
+                name, words
+            )
+            assert way in refused["remedy"]
+            assert "GRANT" not in refused["remedy"]
+    assert not list(tmp_path.iterdir())
+    auditor = make_conninfo(city, options="-c role=freqdp_auditor")
+    freqdp(city, "release", "approve", "held").succeeded()
+    refused = freqdp(auditor, "release", "export", "held", "--format", "csv").refused("held")
+    assert "GRANT freqdp_analyst TO" in refused["remedy"]
+
+
 def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str) -> None:
     freqdp(city, "anonymize", "city", *LITTLE, "--hold").succeeded()
     freqdp(city, "anonymize", "city", *LITTLE, "--new-draw").succeeded()
@@ -94,15 +120,18 @@ def test_a_limit_holds_every_release_and_approve_measures_it(city: str) -> None:
     assert (row["exposure"], row["held"]) == (found, True)
     assert found > 0.05 and not _readable(city, "city_1")
     freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
-    assert freqdp(city, "release", "approve", "city_1").succeeded()["exposure"] == found
+    approved = freqdp(city, "release", "approve", "city_1", in_words=True)
+    assert approved.code == 0 and "(the limit is 100%)" in approved.out
     assert _readable(city, "city_1")
 
 
 def test_the_limit_is_for_the_mean_and_for_the_share_of_exposed_persons() -> None:
-    Exposure(0.05, 0.05).require_within("r", 0.05)
+    Exposure(0.05, 0.05).require_within("r", 0.05, "d")
     for found in (Exposure(0.051, 0.0), Exposure(0.0, 0.051)):
-        with pytest.raises(TooExposed, match=r"5\.1%"):
-            found.require_within("r", 0.05)
+        with pytest.raises(TooExposed, match=r"5\.1%") as refused:
+            found.require_within("r", 0.05, "my d")
+        assert "freqdp recommend 'my d'" in str(refused.value.remedy)
+        assert "freqdp dataset set 'my d' --max-exposure 6%" in str(refused.value.remedy)
 
 
 @pytest.mark.parametrize("text", ["0", "101%", "5", "x", "-1%", ""])
@@ -153,6 +182,10 @@ def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:
 def test_unlinking_is_checked_again_when_it_is_approved(city: str) -> None:
     freqdp(city, "anonymize", "city", "--method", "swap", "--hold", "--as", "mixed").succeeded()
     freqdp(city, "anonymize", "city", *LITTLE).succeeded()
-    freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
+    refused = freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
+    assert "leave this one held" in refused["remedy"] and "--beside" not in refused["remedy"]
     freqdp(city, "release", "withdraw", "city_1").succeeded()
     freqdp(city, "release", "approve", "mixed").succeeded()
+    freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--as", "edited").succeeded()
+    refused = freqdp(city, "release", "approve", "edited").refused("mixed", "same source")
+    assert "leave this one held" in refused["remedy"] and "--hold" not in refused["remedy"]

@@ -17,11 +17,13 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import Answer, city_template, freqdp, query, value, written
 
 from freqdp_db.errors import ServerRefused
 from freqdp_db.storage.connection.engine import translate
+from freqdp_db.storage.connection.refusals import unreachable
 
 ROOT = Path(__file__).parents[2]
 
@@ -375,6 +377,10 @@ def test_requests(refuses: Refuses, options: tuple[str, ...], words: tuple[str, 
         (("anonymize", "built", "--as", "my_current"), ("--as", "'my_current'")),
         (("anonymize", "built", "--as", "my_trip"), ("--as", "'my_trip'")),
         (("anonymize", "built", "--as", ""), ("--as", "''")),
+        *(
+            (("anonymize", "built", "--as", name), ("--as", repr(name), "no file"))
+            for name in ("../evil", "a/b", "a\\b", ".hidden", "a\nb", "\x1b[31m")
+        ),
         (("anonymize", "built", "--as", "x" * 56), ("--as", "x" * 56)),
         (("anonymize", "built", "--as", "ü" * 28), ("--as", "ü" * 28)),
         (("anonymize", "built", "--epsilon", "1.75"), ("requested 1.75", "remaining 1.5")),
@@ -475,6 +481,41 @@ def test_connections_that_cannot_be(dsn: str) -> None:
     answer.refused()
     assert PASSWORD not in answer.out + answer.err
     assert "cr3t" not in answer.out + answer.err
+
+
+def test_the_server_is_quoted_when_it_lets_nobody_in(database_url: str) -> None:
+    absent = freqdp(make_conninfo(database_url, dbname="absent"), "dataset", "list").refused(
+        "the server refused the connection", 'database "absent" does not exist'
+    )
+    assert "createdb absent" in absent["remedy"] and "server runs" not in absent["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ('password authentication failed for user "ann"', "user and password"),
+        ('Peer authentication failed for user "ann"', "run the command as ann"),
+        ('role "ann" does not exist', "CREATE ROLE ann"),
+        ('no pg_hba.conf entry for host "1.2.3.4", user "ann"', "pg_hba.conf"),
+        ("sorry, too many clients already", "max_connections"),
+        ("the database system is starting up", "try again"),
+        ("etwas anderes", "check --dsn"),
+    ],
+)
+def test_remedies_for_who_is_not_let_in(said: str, remedy: str) -> None:
+    for text in (
+        f'connection failed: connection to server at "::1", port 5432 failed: FATAL:  {said}',
+        'connection failed: connection to server at "::1", port 5432 failed: Connection refused\n'
+        "\tIs the server running on that host and accepting TCP/IP connections?\n"
+        f'connection to server at "127.0.0.1", port 5432 failed: FATAL:  {said}\n',
+    ):
+        told = unreachable(text).as_options()
+        assert told["message"] == f"the server refused the connection: {said}"
+        assert remedy in str(told["remedy"])
+    told = unreachable(
+        'connection to server at "::1", port 5432 failed: fe_sendauth: no password supplied'
+    ).as_options()
+    assert told["message"] == "the server refused the connection: fe_sendauth: no password supplied"
 
 
 @pytest.mark.parametrize(
@@ -607,7 +648,7 @@ ODD = [
 
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
-    """Schema, relation, columns, dataset and release may be called anything."""
+    """Schema, relation and columns may be called anything; dataset and release, as a file can be."""
     quoted = '"' + odd.replace('"', '""') + '"'
     names = {key: sql.Identifier(f"{odd} {key}"[:60]) for key in ("who", "at", "geom")}
     statement = sql.SQL(
@@ -618,19 +659,22 @@ def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
     ).format(s=sql.Identifier(odd), **names)
     with psycopg.connect(database_url, options="-c search_path=public") as connection:
         connection.execute(statement)
+    called = odd.replace("\\", "")
     columns = [f"{odd} {key}"[:60] for key in ("who", "at", "geom")]
     freqdp(
         database_url, "dataset", "add", "--from", f"{quoted}.{quoted}", "--object", columns[0],
-        "--time", columns[1], "--geom", columns[2], "--", odd,
+        "--time", columns[1], "--geom", columns[2], "--", called,
     ).succeeded()  # fmt: skip
-    freqdp(database_url, "dataset", "build", "--", odd).succeeded()
-    assert freqdp(database_url, "plan", odd).succeeded()["dataset"] == odd
-    release = freqdp(database_url, "anonymize", odd, "--signature", "3", "--as", odd).succeeded()
-    assert (release["name"], release["state"]) == (odd, "published")
-    assert freqdp(database_url, "release", "verify", odd).succeeded()["verified"] is True
-    assert freqdp(database_url, "release", "show", odd).succeeded()["name"] == odd
+    freqdp(database_url, "dataset", "build", "--", called).succeeded()
+    assert freqdp(database_url, "plan", called).succeeded()["dataset"] == called
+    release = freqdp(
+        database_url, "anonymize", called, "--signature", "3", "--as", called
+    ).succeeded()
+    assert (release["name"], release["state"]) == (called, "published")
+    assert freqdp(database_url, "release", "verify", called).succeeded()["verified"] is True
+    assert freqdp(database_url, "release", "show", called).succeeded()["name"] == called
     with psycopg.connect(database_url) as connection:
-        for relation in (odd, f"{odd}_line"):
+        for relation in (called, f"{called}_line"):
             found = connection.execute(
                 sql.SQL("SELECT count(*) FROM {}").format(
                     sql.Identifier("freqdp_release", relation)
@@ -638,12 +682,12 @@ def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
             ).fetchone()
             assert found is not None and found[0] > 0
     # the default name follows the dataset's, and what is said to a person holds it too
-    assert freqdp(database_url, "anonymize", odd, "--method", "pure-g").succeeded()["name"] == (
-        f"{odd}_1"
+    assert freqdp(database_url, "anonymize", called, "--method", "pure-g").succeeded()["name"] == (
+        f"{called}_1"
     )
-    assert freqdp(database_url, "budget", odd).succeeded()["source_schema"] == odd
-    freqdp(database_url, "release", "withdraw", odd).succeeded()
-    freqdp(database_url, "dataset", "drop", odd).succeeded()
+    assert freqdp(database_url, "budget", called).succeeded()["source_schema"] == odd
+    freqdp(database_url, "release", "withdraw", called).succeeded()
+    freqdp(database_url, "dataset", "drop", called).succeeded()
 
 
 def test_longest_names(database_url: str) -> None:

@@ -86,8 +86,26 @@ def test_a_stranger_is_told_what_to_be_granted(database_url: str, login: str) ->
     assert "see `freqdp doctor`" not in answer.out
     said = _found(answer)[f"{login} may use neither schema freqdp nor freqdp_release"]
     assert said is not None and f"GRANT freqdp_analyst TO {login}" in said
-    refused = _by(database_url, login, "dataset", "list").refused("permission denied")
-    assert "GRANT freqdp_runner TO " in refused["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("command", "role"),
+    [
+        (("release", "list"), "analyst"),
+        (("dataset", "list"), "auditor"),
+        (("budget", "d"), "auditor"),
+        (("ledger", "verify"), "auditor"),
+        (("evaluate", "r"), "runner"),
+        (("dataset", "drop", "d"), "admin"),
+    ],
+)
+def test_the_least_role_that_a_command_needs_is_named(
+    database_url: str, login: str, command: tuple[str, ...], role: str
+) -> None:
+    remedy = _by(database_url, login, *command).refused("permission denied")["remedy"]
+    assert f"GRANT freqdp_{role} TO " in remedy
+    others = {"analyst", "auditor", "runner", "admin"} - {role}
+    assert not any(f"freqdp_{other}" in remedy for other in others)
 
 
 @pytest.mark.parametrize(

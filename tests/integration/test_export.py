@@ -30,6 +30,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 
+import freqdp_db
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
@@ -429,11 +430,19 @@ def test_folder_that_may_not_be_written(
         _export(database, "metres", "csv", tmp_path / "a.csv")
 
 
-def test_name_that_is_no_file_name(database: Database, tmp_path: Path) -> None:
-    release(database, "metres", "a/b", signature=3, spread="100")
+def test_name_that_is_no_file_name(
+    database: Database, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases of older versions may be called so."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules[register.__module__], "names_a_file", lambda name: True)
+        release(database, "metres", "a/b", signature=3, spread="100")
     row = "a/b"
     with pytest.raises(BadInput, match="cannot give a file its name"):
         export_release(database, row, "csv", None, Progress())
+    for public in (True, False):
+        with pytest.raises(BadInput, match="cannot give a file its name"):
+            freqdp_db.report(url, row, public=public)
     export_release(database, row, "csv", tmp_path / "a.csv", Progress())
 
 
@@ -487,6 +496,21 @@ def test_changed_table_is_not_exported(database: Database, url: str, tmp_path: P
     with pytest.raises(VerificationFailed, match="were published"):
         _export(database, "changed", "csv", tmp_path / "a.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_that_was_dropped_by_hand_is_said_to_be_missing(
+    database: Database, url: str, tmp_path: Path
+) -> None:
+    release(database, "metres", "lost", signature=3, epsilon="0.7")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE freqdp_release.lost RENAME TO elsewhere")
+    try:
+        with pytest.raises(VerificationFailed, match=r"freqdp_release\.lost is not there"):
+            _export(database, "lost", "csv", tmp_path / "lost.csv")
+        assert not list(tmp_path.iterdir())
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE freqdp_release.elsewhere RENAME TO lost")
 
 
 def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:

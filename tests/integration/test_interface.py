@@ -181,7 +181,7 @@ def test_held_kept_in_a_file_and_removed(url: str, tmp_path: Path) -> None:
         "[datasets.city]\nfrom = 'demo.city'\nobject = 'object_id'\ntime = 'at'\nmax_exposure = 0.5\n"
     )
     planned = freqdp_db.apply(url, file, plan=True)
-    assert [c.what for c in planned.changes] == ["set max_exposure to 0.5 (was not said)"]
+    assert [c.what for c in planned.changes] == ["set max_exposure to 50% (was not said)"]
     assert "DROP SCHEMA" in freqdp_db.uninstall_script(url).sql
 
 

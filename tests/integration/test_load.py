@@ -97,13 +97,24 @@ def test_demo_points_of_interest_serve_klt(run: Run, query: Query) -> None:
         "--geom", "geom",
     ).succeeded()  # fmt: skip
     run("dataset", "build", "city").succeeded()
-    made = run("anonymize", "city", "--method", "klt", "--k", "3", "--poi", "demo.poi").succeeded()
+    klt = ("anonymize", "city", "--method", "klt", "--k", "3", "--poi")
+    made = run(*klt, "demo.poi").succeeded()
     ((few,),) = query(
         "SELECT count(*) FROM (SELECT count(DISTINCT p.category) AS kinds FROM "
         f"{made['table']} r LEFT JOIN demo.poi p ON ST_Intersects(r.area, p.geom) "
         "GROUP BY r.trajectory_id, r.seq) a WHERE kinds < 3"
     )
     assert few == 0
+    # every option that names a table reads it as --from does: as typed, if there is one, else folded
+    for table in ("poi", "roads"):
+        query(f'ALTER TABLE demo.{table} RENAME TO "{table.title()}"')
+    run(*klt, "demo.Poi", "--category", "CATEGORY").succeeded()
+    run("match", "city", "--roads", "demo.Roads", "--into", "demo.matched").succeeded()
+    add = ("--object", "object_id", "--time", "at", "--geom", "geom")
+    query('ALTER TABLE demo."Poi" RENAME COLUMN geom TO place')
+    anchored = ("dataset", "add", "anchored", "--from", "demo.City", *add)
+    run(*anchored, "--snap", "anchors:demo.Poi").succeeded()
+    run("dataset", "build", "anchored").succeeded()
 
 
 def test_csv(run: Run, query: Query, cars: Path) -> None:

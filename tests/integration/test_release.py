@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, fingerprint, freqdp, query, same_rows, value
 
@@ -359,6 +360,7 @@ def test_withdrawn_release_leaves_its_record(released: str) -> None:
         "release": "r",
         "state": "published",
         "released_id": before["released_id"],
+        "note": None,
     }
     assert query(
         released,
@@ -387,6 +389,36 @@ def test_withdrawn_release_leaves_its_record(released: str) -> None:
     again = freqdp(released, "anonymize", "city", "--as", "r").succeeded()
     assert (again["existed"], again["version"]) == (False, 2)
     assert Decimal(freqdp(released, "budget", "city").succeeded()["spent"]) == 2
+
+
+def test_find_says_what_an_id_is_worth_in_each_kind(released: str) -> None:
+    freqdp(released, "release", "withdraw", "r").succeeded()
+    freqdp(released, "load", "demo", "--objects", "60", "--days", "2", "--replace").succeeded()
+    key = value(released, "SELECT min(object_id) FROM demo.city")
+    region = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-03/2024-03-07")
+    freqdp(released, "dataset", "set", "city", *region).succeeded()
+    freqdp(released, "dataset", "build", "city").succeeded()
+    for method, words, has_id in (
+        ("strict", "nobody's trips", False),
+        ("swap", "swapped: a trajectory of this id begins with it", True),
+        ("cut", "in pieces", False),
+        ("glove", "grouped", True),
+        ("w4m", None, True),
+    ):
+        name = f"by_{method}"
+        more = ("--epsilon", "4") if method == "strict" else ("--hold",)
+        freqdp(released, "anonymize", "city", "--method", method, "--as", name, *more).succeeded()
+        found = freqdp(released, "release", "find", "--object", key).succeeded()
+        (row,) = (f for f in found if f["release"] == name)
+        assert (row["released_id"] is not None) == has_id, row
+        assert row["note"] is None if words is None else words in row["note"], row
+        if method == "swap":
+            (first,) = query(
+                released,
+                "SELECT count(*) FROM freqdp_release.by_swap WHERE trajectory_id = %s",
+                row["released_id"],
+            )
+            assert first[0] > 0
 
 
 def test_find_tells_builds_and_releases(released: str) -> None:
@@ -475,6 +507,36 @@ def test_time_step(city: str, text: str, seconds: int) -> None:
     parameters = value(city, "SELECT parameters FROM freqdp_release.catalog")
     assert float(parameters["time_step"]) == seconds
     freqdp(city, "release", "verify", "coarse").succeeded()
+
+
+def test_names_that_are_almost_right(released: str) -> None:
+    near = freqdp(released, "release", "show", "rr").refused("'rr'")
+    assert near["remedy"].startswith("did you mean r? ")
+    assert freqdp(released, "plan", "citty").refused()["remedy"].startswith("did you mean city? ")
+    assert "did you mean" not in freqdp(released, "plan", "x").refused()["remedy"]
+    analyst = make_conninfo(released, options="-c role=freqdp_analyst")
+    assert "did you mean r?" in freqdp(analyst, "release", "show", "rr").refused()["remedy"]
+
+
+def test_a_name_that_is_not_used_is_said(released: str) -> None:
+    again = freqdp(released, "anonymize", "city", "--as", "other").succeeded()
+    assert (again["name"], again["name_not_used"]) == ("r", "other")
+    words = freqdp(released, "anonymize", "city", "--as", "other", in_words=True).out
+    assert "--as other was not used: the release that answers is called r" in words
+    assert freqdp(released, "anonymize", "city", "--as", "r").succeeded()["name_not_used"] is None
+
+
+def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> None:
+    analyst = make_conninfo(released, options="-c role=freqdp_analyst")
+    for command in (("release", "show", "r"), ("release", "list")):
+        curators, analysts = (freqdp(url, *command).succeeded() for url in (released, analyst))
+        if command[1] == "list":
+            (curators,), (analysts,) = curators, analysts
+        assert curators["dataset"] == analysts["dataset"] == "city"
+        assert curators["dataset_id"] == 1
+        assert curators["parameters"] == analysts["parameters"]
+    plan = freqdp(released, "plan", "city").succeeded()
+    assert plan["parameters"] == curators["parameters"]
 
 
 @pytest.mark.parametrize("method", ["lg", "gl", "pure-g", "pure-l"])
@@ -598,6 +660,10 @@ def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -
     query(released, change.format("freqdp_release.r"))
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "is not there" in answer.err
+    lost = freqdp(released, "anonymize", "city").refused("'r'", "freqdp_release.r is not there")
+    assert "freqdp release withdraw r" in lost["remedy"]
+    doctor = freqdp(released, "doctor")
+    assert doctor.code == 1 and "freqdp_release.r is not there" in doctor.out
     freqdp(released, "release", "withdraw", "r").succeeded()
     assert value(released, "SELECT count(*) FROM freqdp_release.catalog") == 0
     if change.startswith("DROP"):  # a table that was renamed keeps its indexes, by their names

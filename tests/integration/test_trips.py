@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -12,9 +13,12 @@ from library import opened
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value
+from world import city_template, freqdp, query, value, written
 
+from freqdp_db.release.pipeline import _makes_areas, anonymize
+from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published.staging import columns_to_come
 from freqdp_db.storage.published.trips import show_trips
 
 REST_S = 20 * 60
@@ -139,6 +143,55 @@ def test_no_trips_where_points_are_only_middles(city: str) -> None:
     freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
     assert value(city, "SELECT to_regclass('freqdp_release.city_1_trip')") is None
     assert value(city, "SELECT to_regclass('freqdp_release.city_current_line')") is not None
+
+
+@pytest.mark.parametrize("method", ["lg", "w4m", "glove", "lg+cut"])
+def test_the_columns_of_a_release_are_known_before_it_is_made(city: str, method: str) -> None:
+    request = Request.parse(method)
+    freqdp(city, "anonymize", "city", "--method", method).succeeded()
+    for part, columns in columns_to_come(areas=_makes_areas(request)).items():
+        found = query(
+            city,
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 "
+            "ORDER BY attnum",
+            f"freqdp_release.city_current{part}",
+        )
+        assert [name for (name,) in found] == columns, part
+
+
+def test_a_view_on_the_newest_is_found_before_anything_is_spent(city: str) -> None:
+    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
+    query(city, "CREATE SCHEMA bi")
+    query(city, "CREATE VIEW bi.v AS SELECT trajectory_id, area FROM freqdp_release.city_current")
+    before = written(city)
+    refused = freqdp(city, "anonymize", "city", "--epsilon", "1").refused(
+        "freqdp_release.city_current", "bi.v"
+    )
+    assert "DROP VIEW bi.v" in refused["remedy"]
+    assert written(city) == before
+    # what is held changes no view; a release that fits it is published beside it
+    freqdp(city, "anonymize", "city", "--epsilon", "1", "--hold").succeeded()
+    freqdp(city, "release", "approve", "city_2").refused("bi.v")
+    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "3").succeeded()
+    query(city, "DROP VIEW bi.v")
+    freqdp(city, "release", "approve", "city_2").succeeded()
+
+
+def test_a_view_that_comes_meanwhile_does_not_lose_the_release(
+    city: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
+    query(city, "CREATE VIEW public.v AS SELECT area FROM freqdp_release.city_current")
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules[anonymize.__module__], "require_replaceable", lambda *of: None)
+        refused = freqdp(city, "anonymize", "city", "--epsilon", "1").refused(
+            "'city_2' is made, but not published", "public.v"
+        )
+    assert "freqdp release resume city_2" in refused["remedy"]
+    spent = value(city, "SELECT sum(spent) FROM freqdp.budget")
+    query(city, "DROP VIEW public.v")
+    assert freqdp(city, "release", "resume", "city_2").succeeded()["state"] == "published"
+    assert value(city, "SELECT sum(spent) FROM freqdp.budget") == spent
 
 
 def test_names_of_the_views_are_kept_free(city: str) -> None:

@@ -22,7 +22,7 @@ import pytest
 from library import build_points, make_points, opened, release
 from proxy import Proxy
 from psycopg.conninfo import make_conninfo
-from world import freqdp, query, value
+from world import freqdp, query, value, written
 
 from freqdp_db.errors import ConnectionFailed
 from freqdp_db.evaluation.gate import approve_within_limit
@@ -414,7 +414,7 @@ def test_current_is_the_newest_private_release(url: str) -> None:
     query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_current")
     freqdp(url, "release", "withdraw", "b").succeeded()
     assert _current(url) == "freqdp_release.a"
-    freqdp(url, "release", "withdraw", "a").refused("view mine")
+    freqdp(url, "release", "withdraw", "a").refused("public.mine")
     query(url, "DROP VIEW public.mine")
     freqdp(url, "release", "withdraw", "a").succeeded()
     assert _current(url) is None
@@ -477,6 +477,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
     ]  # fmt: skip
     (row,) = query(url, "SELECT ended_at IS NOT NULL, ended_reason FROM freqdp.schedule")
     assert row[0] and "spent 2 of 2, remaining 0, last spent at 20" in row[1]
+    assert "-> an administrator can raise it" in row[1] and "--raise 1 --reason TEXT`" in row[1]
     job = query(url, "SELECT state, error FROM freqdp.job ORDER BY job_id DESC LIMIT 1")
     assert job == [("refused", row[1])]
     assert [e["refused"] for e in events if e["action"] == "schedule"] == [row[1]]
@@ -495,6 +496,31 @@ def test_unchanged_data_costs_nothing(url: str) -> None:
     freqdp(url, "schedule", "drop", "d").succeeded()
     assert "ended by" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
     freqdp(url, "schedule", "drop", "d").refused("has no schedule")
+
+
+def test_a_job_that_there_is_not(url: str) -> None:
+    refused = freqdp(url, "jobs", "--cancel", "999").refused("no job 999")
+    assert refused["remedy"] == "`freqdp jobs` shows what there is"
+
+
+def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(url: str) -> None:
+    freqdp(
+        url, "schedule", "add", "d", "--at", "@hourly", "--method", "pure-g", "--epsilon", "0.25",
+        "--keep", "3",
+    ).succeeded()  # fmt: skip
+    shown = freqdp(url, "schedule", "list", in_words=True).out
+    assert "pure-g" in shown and "epsilon 0.25 per occurrence" in shown and " 3 " in shown
+    freqdp(url, "schedule", "drop", "2").refused("'2'", "no schedule")
+    # a dataset goes only when nothing asks for it any more
+    before = written(url)
+    refused = freqdp(url, "dataset", "drop", "d").refused("'d'", "schedule", "0 * * * *")
+    assert "freqdp schedule drop d" in refused["remedy"]
+    assert written(url) == before
+    assert freqdp(url, "schedule", "drop", "1").succeeded()["dataset"] == "d"
+    with opened(url) as database:
+        release(database, "d", "a", signature=3)
+    dropped = freqdp(url, "dataset", "drop", "d", in_words=True)
+    assert "1 of its releases stay published" in dropped.out
 
 
 def test_unchanged_data_is_drawn_anew_where_that_is_asked_for(url: str) -> None:

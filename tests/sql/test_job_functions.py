@@ -40,7 +40,9 @@ VALUES = {
     "seed": ["0", "1", "9223372036854775807", "9223372036854775808", "-1", "1.5", '"1"', "true"],
     "as": ['"x"', '"a b"', '""', '"  "', '"\\t\\n"', '"\\u00a0\\u2003"', '"\\u00a0x"', '"catalog"',
            '"Catalog"', '"x_line"', '"x_current"', '"x_trip"', '"x_lines"', "5", '"' + "x" * 55 + '"',
-           '"' + "x" * 56 + '"', '"' + "é" * 27 + '"', '"' + "é" * 28 + '"', '"xline"', '"_line"'],
+           '"' + "x" * 56 + '"', '"' + "é" * 27 + '"', '"' + "é" * 28 + '"', '"xline"', '"_line"',
+           '"../evil"', '"a/b"', '"a\\\\b"', '".hidden"', '"a.b"', '"a\\nb"', '"a\\u007fb"', '"a\\u001fb"',
+           '"a\\u0085b"', '"-x"'],
     "new_draw": ["true", "false", '"true"', "1", "null"],
     "rebuild": ["true", "false", "0"],
     "hold": ["true", "false", '"true"', "1", "null"],
@@ -166,6 +168,12 @@ def test_bad_requests_are_refused_at_the_call(points: str) -> None:
         error
     )
     assert "last spent at 20" in str(error)
+    assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in str(
+        error.diag.message_hint
+    )
+    hint = str(_refusal(points, "d", "lg", 1, '{"color": 1}').diag.message_hint)
+    for option in ("signature", "as", "new_draw", "rebuild", "keep", "hold"):
+        assert option in hint.replace(";", ",").replace(" and of every method", "").split(", ")
 
 
 def test_a_dataset_that_is_not_built(points: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -126,6 +127,13 @@ def test_a_head_kept_elsewhere_finds_what_was_rewritten_everywhere(
         assert _verify(spent, "--head", first)[0] == 0
 
 
+@pytest.mark.parametrize("head", ["abc", "", "g" * 64, "a" * 63])
+def test_what_is_no_head_is_bad_input_and_not_a_broken_ledger(spent: str, head: str) -> None:
+    freqdp(spent, "ledger", "verify", "--head", head).refused("--head", repr(head), "64")
+    assert _verify(spent, "--head", _heads(spent)[1].upper())[0] == 0
+    assert _verify(spent, "--head", "0" * 64)[0] == 3
+
+
 def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> None:
     freqdp(spent, "release", "withdraw", "d_1").succeeded()
     freqdp(spent, "release", "withdraw", "d_2").succeeded()
@@ -141,10 +149,11 @@ def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> 
 
 
 def test_refusal_says_by_which_releases(spent: str) -> None:
-    freqdp(spent, "anonymize", "d", "--epsilon", "998").refused(
+    refusal = freqdp(spent, "anonymize", "d", "--epsilon", "998").refused(
         "(epsilon for one occurrence): requested 998, spent 3 of 1000, remaining 997, short by 1; "
         "spent by d_2 (2), d_1 (1)"
     )
+    assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in refusal["remedy"]
     with opened(spent) as database:
         for number in range(3, 12):
             release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
@@ -152,6 +161,21 @@ def test_refusal_says_by_which_releases(spent: str) -> None:
     assert "spent by d_11 (11), d_10 (10), d_9 (9)" in refusal["message"]
     assert refusal["message"].endswith("d_4 (4) and 3 before")
     assert len(_heads(spent)) == 12
+
+
+def test_the_command_that_raises_a_budget_takes_epsilon(spent: str) -> None:
+    """Also where the ledger keeps rho; so much of it covers what is missing, and little more."""
+    call = "SELECT freqdp.raise_command(%s, %s, %s)"
+    assert value(spent, call, "my d'ata", "occurrence", Decimal("0.50")).startswith(
+        """`freqdp budget 'my d'"'"'ata' --unit occurrence --raise 0.5 --reason"""
+    )
+    for short in ("0.000001", "0.027", "1", "40"):
+        command = value(spent, call, "d", "person", Decimal(short)).split()
+        epsilon = Decimal(command[command.index("--raise") + 1])
+        rho = "SELECT freqdp.rho_of(%s, 0.000001)"
+        assert value(spent, rho, epsilon) >= Decimal(short)
+        less = epsilon - Decimal("0.01")
+        assert less == 0 or value(spent, rho, less) < Decimal(short)
 
 
 REFUSED_CALLS = [

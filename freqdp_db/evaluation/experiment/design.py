@@ -10,6 +10,7 @@ from typing import Any
 
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
+from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
@@ -133,7 +134,9 @@ def experiment_on(
     check_sizes(design.sizes, build.trajectories)
     list(design.requests())  # refuses a bad value before anything runs
     files = files_in(
-        wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
+        wishes.out or file_called(f"experiment_{name}", ""),
+        RESULT_FILES,
+        overwrite=wishes.overwrite,
     )
     pieces: Sequence[Any] = pieces_on_trips(design) if wishes.trips else design.pieces
     runs: list[Run] = []

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
@@ -133,7 +134,9 @@ def paper_on(
             remedy="name an edge table: --roads schema.table (freqdp load roads makes one)",
         )
     files = files_in(
-        wishes.out or Path(f"experiment_{name}"), RESULT_FILES, overwrite=wishes.overwrite
+        wishes.out or file_called(f"experiment_{name}", ""),
+        RESULT_FILES,
+        overwrite=wishes.overwrite,
     )
     result = _result(
         database, build, _PaperAsked(name, build.build_id, wishes, searches), design, progress

@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.documents import Document
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.export.csv_file import csv_columns, write_csv
 from freqdp_db.release.export.geoparquet import geoparquet_columns, write_geoparquet
 from freqdp_db.release.export.gpkg import gpkg_columns, write_gpkg
@@ -67,6 +69,7 @@ def export_release(
         target.with_name(f"{target.name}.README.txt"),
     )
     _require_writable(files, overwrite)
+    require_readable(database, name)
     with _writing(files) as (data, guarantee, notice):
         with database.begin(snapshot=True) as connection:
             reader = ReleaseReader(connection, database, name, srid)
@@ -100,11 +103,7 @@ def _target(name: str, chosen: _Format, out: Path | None) -> Path:
                 remedy=f"name a file: --out {out / f'release{chosen.suffix}'}",
             )
         return out
-    if "/" in name or os.sep in name:
-        raise BadInput(
-            f"release {name!r} cannot give a file its name", remedy="name the file with --out"
-        )
-    return Path(f"{name}{chosen.suffix}")
+    return file_called(name, chosen.suffix)
 
 
 def _require_writable(files: tuple[Path, ...], overwrite: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import freqdp_db
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.methods.registry import find_method
+from freqdp_db.release.catalogue import may_be_granted
 
 _WIDTH = 80
 
@@ -51,7 +52,7 @@ _TERMS = (
 
 def why_not_granted(guarantee: dict[str, Any]) -> str:
     """Why a release is not granted to analysts."""
-    if not guarantee["seeded"] and find_method(guarantee["method"]).grantable:
+    if may_be_granted(guarantee):
         return (
             "This release is held: its curator has not approved it yet. Do not hand it out before "
             "(freqdp release approve)."

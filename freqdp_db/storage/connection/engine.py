@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from freqdp_db import errors
 from freqdp_db.settings import Settings, libpq_is_configured
+from freqdp_db.storage.connection.refusals import unreachable
 from freqdp_db.storage.connection.rights import remedy_for
 
 __all__ = ["Connection", "Database", "connect", "driver", "translate", "translated"]
@@ -57,6 +58,7 @@ class Database:
     def __init__(self, conninfo: str, settings: Settings, command: str) -> None:
         self.conninfo = conninfo
         self.settings = settings
+        self.command = command
         self.application_name = f"freqdp {command}"[:63]
         self.engine = sa.create_engine(
             "postgresql+psycopg://",
@@ -207,7 +209,7 @@ def translated(database: Database | None = None) -> Iterator[None]:
         raise
     except (sa.exc.PendingRollbackError, sa.exc.ResourceClosedError):
         # what SQLAlchemy says of a connection that broke under an open transaction
-        raise _unreachable("connection lost") from None
+        raise unreachable("connection lost") from None
     except psycopg.Error as error:
         raise translate(error, database) from None
 
@@ -219,10 +221,10 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
     if state in _OWN_STATES:
         return _OWN_STATES[state](text, remedy=error.diag.message_hint)
     if state == "42501":
-        settings, user = (
-            (Settings(), None) if database is None else (database.settings, database.user)
-        )
-        return errors.PermissionMissing(text, remedy=remedy_for(text, settings, user))
+        if database is None:
+            return errors.PermissionMissing(text, remedy=remedy_for(text, Settings(), None))
+        remedy = remedy_for(text, database.settings, database.user, database.command)
+        return errors.PermissionMissing(text, remedy=remedy)
     if state == "55P03":
         return errors.Busy(text, remedy="wait for the other session, or try again")
     if state == "57014":
@@ -237,12 +239,14 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
             remedy="free space on the server, then run the command again",
             can_pass=True,
         )
-    if state.startswith(("08", "57P")) or (
-        isinstance(error, psycopg.OperationalError) and not state
+    if (
+        state.startswith(("08", "28", "57P"))
+        or state == "3D000"
+        or (isinstance(error, psycopg.OperationalError) and not state)
     ):
-        return _unreachable(text.splitlines()[0] if text else "connection lost")
+        return unreachable(text)
     if isinstance(error, psycopg.InterfaceError) and "connection is" in text:
-        return _unreachable(text)  # closed or lost, noticed before the next statement
+        return unreachable(text)  # closed or lost, noticed before the next statement
     if not state:
         raise error  # a mistake of ours in using the driver, not the server's answer
     if state.startswith(_ABOUT_NO_ROW):
@@ -254,11 +258,4 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
     return errors.BadData(
         f"the server could not use a value (SQLSTATE {state})",
         remedy="check the columns, --where and the view behind --from; the server's log has the value",
-    )
-
-
-def _unreachable(why: str) -> errors.ConnectionFailed:
-    return errors.ConnectionFailed(
-        f"the database cannot be reached: {why}",
-        remedy="check --dsn, DATABASE_URL or the PG* variables, and that the server runs",
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 from psycopg import sql
 
@@ -43,6 +45,12 @@ def parse_relation(text: str, option: str = "the name", *, fold: bool = True) ->
                 remedy="PostgreSQL would cut it off; give a shorter name",
             )
     return (parts[0], parts[1]) if len(parts) == 2 else ("public", parts[0])
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that begins a remedy, if something that there is is called almost so."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {format_name(close[0])}? " if close else ""
 
 
 def format_relation(schema: str, name: str) -> str:

@@ -17,6 +17,20 @@ _RIGHT = {
     "type": "USAGE ON TYPE",
 }  # fmt: skip
 _RELATIONS = {"table", "view", "materialized view", "foreign table"}
+# The least role with which a command can be run, where that is not a runner's: who is one reads originals.
+_LEAST = {
+    "release list": "analyst", "release show": "analyst", "release export": "analyst",
+    "release report": "analyst",
+    "budget": "auditor", "ledger verify": "auditor", "dataset list": "auditor",
+    "dataset show": "auditor",
+    "dataset add": "admin", "dataset set": "admin", "dataset drop": "admin", "apply": "admin",
+}  # fmt: skip
+_MAY = {
+    "analyst": "to read releases that were granted, and nothing else",
+    "auditor": "to read the ledger and the records, and no data",
+    "runner": "to build, publish and measure: it reads original data",
+    "admin": "to register datasets and raise budgets: it reads original data as well",
+}
 # Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
 _FOR_ADMINISTRATORS = {"account", "dataset", "grant_budget"}
 _FOR_RUNNERS = {
@@ -28,23 +42,25 @@ _FOR_RUNNERS = {
 }  # fmt: skip
 
 
-def remedy_for(denied: str, settings: Settings, user: str | None) -> str:
-    """What an administrator has to grant; `denied` is the server's message."""
+def remedy_for(denied: str, settings: Settings, user: str | None, command: str = "") -> str:
+    """The least that an administrator has to grant; `denied` is the server's message."""
     login = format_name(user) if user else "your login"
     found = _DENIED.fullmatch(denied)
     if found is None:
         return "ask the owner of the object, or a superuser, for that right"
     kind, name = found["kind"], found["name"]
+    role = None
     if kind == "schema" and name == settings.release_schema:
-        return f"an administrator can: GRANT {format_name(settings.role('analyst'))} TO {login}"
-    if (kind, name) == ("schema", settings.schema) or _stem(name) in _FOR_RUNNERS:
-        runner, admin = (format_name(settings.role(k)) for k in ("runner", "admin"))
-        return (
-            f"an administrator can: GRANT {runner} TO {login} (to build, publish and run workers), "
-            f"or GRANT {admin} TO {login} (to register datasets and raise budgets as well)"
-        )
-    if name in _FOR_ADMINISTRATORS:
-        return f"an administrator can: GRANT {format_name(settings.role('admin'))} TO {login}"
+        role = "analyst"
+    elif (kind, name) == ("schema", settings.schema):
+        role = _LEAST.get(command, "runner")
+    elif _stem(name) in _FOR_RUNNERS:
+        role = "runner"
+    elif name in _FOR_ADMINISTRATORS:
+        role = "admin"
+    if role is not None:
+        granted = format_name(settings.role(role))
+        return f"an administrator can: GRANT {granted} TO {login} ({_MAY[role]})"
     if kind == "schema":
         schema = format_name(name)
         return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import sqlalchemy as sa
 from psycopg import errors as driver_errors
 from psycopg import sql
@@ -9,8 +11,15 @@ from psycopg import sql
 from freqdp_db.errors import AlreadyExists, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.connection.statements import comment_on, listed
-from freqdp_db.storage.published.relations import PARTS, columns_of, let_analysts_read
+from freqdp_db.storage.published.relations import (
+    PARTS,
+    columns_of,
+    dependants,
+    let_analysts_read,
+    srid_of,
+)
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
 
@@ -51,6 +60,36 @@ def require_ours(connection: Connection, database: Database, dataset: str) -> No
             )
 
 
+def require_replaceable(
+    connection: Connection,
+    database: Database,
+    dataset: str,
+    columns: Mapping[str, Sequence[str]],
+    srid: int,
+) -> None:
+    """Refuse, before anything is spent, if views of others hang on one that gets other columns.
+
+    columns: those that each part of the release will have; none: there will be no such part.
+    """
+    schema = database.settings.release_schema
+    for part, name in current_names(dataset).items():
+        before = list(columns_of(connection, (schema, name)))
+        same = before == list(columns[part])[: len(before)]
+        if before and not (same and srid_of(connection, (schema, name)) == srid):
+            _require_nothing_hangs(connection, schema, name)
+
+
+def _require_nothing_hangs(connection: Connection, schema: str, view: str) -> None:
+    hanging = [(kind, format_relation(*of)) for kind, *of in dependants(connection, schema, view)]
+    if hanging:
+        raise SchemaInUse(
+            f"{format_relation(schema, view)} has to be dropped, because its columns change or go, and "
+            f"these views hang on it: {', '.join(name for _, name in hanging)}",
+            remedy="drop them first, and make them anew afterwards: "
+            + "; ".join(f"DROP {kind} {name}" for kind, name in hanging),
+        )
+
+
 def next_version(connection: Connection, database: Database, dataset_id: int) -> int:
     """The number of the next release; the dataset's row is locked, so that no two get the same."""
     datasets, releases = table(database, "dataset"), table(database, "release")
@@ -87,7 +126,7 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
     ).first()
     for part, name in current_names(dataset).items():
         if newest is None:
-            _drop(connection, sql.Identifier(database.settings.release_schema, name))
+            _drop(connection, database.settings.release_schema, name)
         else:
             what = f"{_MARK}{dataset}: now {newest.name}, version {newest.version}. See catalog."
             _point_at(connection, database, name, newest.name + part, what)
@@ -101,12 +140,12 @@ def _point_at(
     view = sql.Identifier(schema, name)
     before, now = (list(columns_of(connection, (schema, r)).items()) for r in (name, relation))
     if not now:
-        _drop(connection, view)
+        _drop(connection, schema, name)
         return
     replaced = bool(before) and before == now[: len(before)]
     if before and not replaced:
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
-        _drop(connection, view)
+        _drop(connection, schema, name)
     shown = listed(column for column, _ in now)
     driver(connection).execute(
         sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
@@ -145,12 +184,14 @@ def current_of(connection: Connection, database: Database, release_id: int) -> l
     return list(current_names(name).values())
 
 
-def _drop(connection: Connection, view: sql.Identifier) -> None:
+def _drop(connection: Connection, schema: str, name: str) -> None:
+    _require_nothing_hangs(connection, schema, name)
+    view = sql.Identifier(schema, name)
     try:
         driver(connection).execute(sql.SQL("DROP VIEW IF EXISTS {}").format(view))
     except driver_errors.DependentObjectsStillExist as error:
         # names of relations only: the detail of this error never holds a row
         raise SchemaInUse(
             f"{view.as_string(None)} has to be dropped, but: {error.diag.message_detail}",
-            remedy="drop the views that hang on it first",
+            remedy="drop what hangs on it first",
         ) from None

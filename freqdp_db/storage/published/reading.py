@@ -23,7 +23,7 @@ from freqdp_db.storage.copy.layout import (
     range_times,
     read_records,
 )
-from freqdp_db.storage.published.relations import columns_of, srid_of
+from freqdp_db.storage.published.relations import columns_of, require_there, srid_of
 from freqdp_db.storage.published.staging import AREAS, POINTS
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.source.reference import definition_of
@@ -96,6 +96,8 @@ class ReleaseReader:
                 remedy="`freqdp release list` shows what there is",
             )
         self.catalog: dict[str, Any] = dict(row._mapping)
+        for relation in (name, f"{name}_line"):
+            require_there(connection, (schema, relation))
         self.has_areas = "area" in columns_of(connection, (schema, name))
         self.has_days = "day" in columns_of(connection, (schema, f"{name}_line"))
         """False for releases of version 0.2.0 and before: a line over all days."""

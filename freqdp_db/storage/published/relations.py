@@ -30,6 +30,69 @@ def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
     return found.scalar() is not None
 
 
+def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
+    """Whether this login may; of a relation that is not there, that is for others to say."""
+    found = connection.execute(
+        sa.text(
+            "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    ).scalar()
+    return found is None or bool(found)
+
+
+def require_there(connection: Connection, relation: tuple[str, str]) -> None:
+    """Refuse if a relation of a published release was dropped or renamed by hand."""
+    if not relation_exists(connection, *relation):
+        raise VerificationFailed(
+            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
+            remedy="rename it back, or withdraw the release",
+        )
+
+
+def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str, str]]:
+    """Views of anybody's that hang on a relation: what each is, its schema and its name."""
+    rows = connection.execute(
+        sa.text(
+            """
+            SELECT DISTINCT
+                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
+                n.nspname::text, v.relname::text
+            FROM pg_depend d
+            JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+            JOIN pg_class v ON v.oid = r.ev_class
+            JOIN pg_namespace n ON n.oid = v.relnamespace
+            JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
+            JOIN pg_namespace s ON s.oid = c.relnamespace
+            WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
+            ORDER BY 1, 2, 3
+            """
+        ),
+        {"schema": schema, "relation": relation},
+    )
+    return [(kind, schema, name) for kind, schema, name in rows]
+
+
+def missing_tables(connection: Connection, schema: str) -> list[str]:
+    """Tables of releases that the catalogue has and that are not there."""
+    rows = connection.execute(
+        sa.text(
+            sql.SQL(
+                "SELECT r.name || part FROM {} AS r, unnest(ARRAY['', '_line']) AS part "
+                "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
+                "ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = r.name || part) "
+                "ORDER BY 1"
+            )
+            .format(sql.Identifier(schema, "catalog"))
+            .as_string(None)
+        ),
+        {"schema": schema},
+    )
+    return [str(name) for (name,) in rows]
+
+
 def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
     """Names and types, in order; nothing if there is no such relation."""
     rows = connection.execute(
@@ -63,11 +126,7 @@ def table_bytes(
 
     ids: only those from this trajectory_id on, and before that one.
     """
-    if not relation_exists(connection, *relation):
-        raise VerificationFailed(
-            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
-            remedy="rename it back, or withdraw the release",
-        )
+    require_there(connection, relation)
     as_written(connection)
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
         listed(columns), sql.Identifier(*relation)

@@ -22,7 +22,7 @@ from freqdp_db.storage.published.current import next_version, show_newest
 from freqdp_db.storage.published.granting import grant_to_analysts
 from freqdp_db.storage.published.naming import INDEXES, PRIMARY, rename_indexes, whole
 from freqdp_db.storage.published.relations import columns_of, srid_of
-from freqdp_db.storage.published.trips import show_trips
+from freqdp_db.storage.published.trips import TRIP_COLUMNS, show_trips
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patient
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.schema.grants import hand_over
@@ -38,6 +38,16 @@ KEY = ["trajectory_id", "seq"]
 LINE_KEY = ["trajectory_id", "day"]
 """The same of the table of lines."""
 LINE_COLUMNS = [*LINE_KEY, "geom"]
+
+
+def columns_to_come(*, areas: bool) -> dict[str, list[str]]:
+    """What the parts of a release will have, by what follows its name."""
+    # the points of areas are only their middles: no way leads there
+    return {
+        "": (AREAS if areas else POINTS).names,
+        "_line": LINE_COLUMNS,
+        "_trip": [] if areas else TRIP_COLUMNS,
+    }
 
 
 def staging_names(release_id: int) -> tuple[str, str, str]:
@@ -223,7 +233,7 @@ def publish(
             )
             rename_indexes(raw, released, final)
         present = columns_of(connection, (released, name))
-        if "area" not in present:  # the points of areas are only their middles: no way leads there
+        if columns_to_come(areas="area" in present)["_trip"]:
             srid = srid_of(connection, (released, name))
             show_trips(connection, database, name, srid, comments["trip"])
         if catalog["granted"]:

@@ -27,6 +27,7 @@ _COMMENTS = {
     "end_geom": "Where it ends.",
     "geom": "The line through its places, without the time.",
 }
+TRIP_COLUMNS = list(_COMMENTS)
 
 # `place`: the samples at which a trajectory comes to a place, with the time of the sample before (the
 # last one at the place before). `visit`: until when it stays there. `stop`: how many stays and gaps came

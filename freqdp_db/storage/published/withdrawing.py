@@ -6,36 +6,18 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import SchemaInUse
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Database, driver
 from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.published.current import current_of, show_newest
-from freqdp_db.storage.published.relations import PARTS, relation_exists, role_exists
+from freqdp_db.storage.published.relations import (
+    PARTS,
+    dependants,
+    relation_exists,
+    role_exists,
+)
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
 from freqdp_db.storage.records.datasets import table
-
-
-def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str, str]]:
-    """Views of anybody's that hang on a relation: what each is, its schema and its name."""
-    rows = connection.execute(
-        sa.text(
-            """
-            SELECT DISTINCT
-                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
-                n.nspname::text, v.relname::text
-            FROM pg_depend d
-            JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
-            JOIN pg_class v ON v.oid = r.ev_class
-            JOIN pg_namespace n ON n.oid = v.relnamespace
-            JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
-            JOIN pg_namespace s ON s.oid = c.relnamespace
-            WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
-            ORDER BY 1, 2, 3
-            """
-        ),
-        {"schema": schema, "relation": relation},
-    )
-    return [(kind, schema, name) for kind, schema, name in rows]
 
 
 def withdraw_tables(database: Database, release_id: int, name: str) -> None:

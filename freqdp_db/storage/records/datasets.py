@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from freqdp_db.errors import AlreadyExists, NotFound
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.connection.names import did_you_mean, format_relation
 from freqdp_db.storage.records.accounts import account_for, other_accounts
 from freqdp_db.storage.schema.tables import Names, metadata_for
 from freqdp_db.storage.source.lineage import untraced
@@ -88,8 +88,10 @@ def _living(database: Database, **values: Any) -> list[DatasetRow]:
 def find_dataset(database: Database, name: str) -> DatasetRow:
     found = _living(database, name=name)
     if not found:
+        known = [row.name for row in list_datasets(database)]
         raise NotFound(
-            f"there is no dataset {name!r}", remedy="`freqdp dataset list` shows what there is"
+            f"there is no dataset {name!r}",
+            remedy=did_you_mean(name, known) + "`freqdp dataset list` shows what there is",
         )
     return found[0]
 

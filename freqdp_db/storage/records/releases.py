@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.names import did_you_mean
 from freqdp_db.storage.connection.statements import own, select_own
 from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
 from freqdp_db.storage.records.datasets import table
@@ -79,8 +80,10 @@ def find_release(database: Database, name: str) -> ReleaseRow:
             )
         ).first()
     if row is None:
+        known = [release.name for release in list_releases(database)]
         raise NotFound(
-            f"there is no release {name!r}", remedy="`freqdp release list` shows what there is"
+            f"there is no release {name!r}",
+            remedy=did_you_mean(name, known) + "`freqdp release list` shows what there is",
         )
     return ReleaseRow(**row._mapping)
 

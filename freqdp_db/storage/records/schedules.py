@@ -169,22 +169,25 @@ def record_refusal(
             "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
             "error = %s WHERE job_id = %s"
         ).format(**names),
-        [schedule.schedule_id, error.message, job_id],
+        [schedule.schedule_id, error.told, job_id],
     )
 
 
-def drop_schedule(database: Database, dataset: str) -> ScheduleRow:
-    """End the schedule of a dataset; its record stays."""
+def drop_schedule(database: Database, which: str) -> ScheduleRow:
+    """End the schedule of a dataset, or else the one of this number; its record stays."""
     with database.begin() as connection:
         found = _select(
             connection,
             database,
-            "WHERE d.name = %s AND s.ended_at IS NULL FOR UPDATE OF s",
-            dataset,
+            "WHERE s.ended_at IS NULL AND (d.name = %s OR s.schedule_id::text = %s) "
+            "ORDER BY d.name = %s DESC FOR UPDATE OF s",
+            which,
+            which,
+            which,
         )
         if not found:
             raise NotFound(
-                f"dataset {dataset!r} has no schedule",
+                f"dataset {which!r} has no schedule that is active, nor is there one of that number",
                 remedy="`freqdp schedule list` shows what there is",
             )
         user = one_value(connection, "SELECT session_user")

@@ -137,7 +137,7 @@ def _job_grants(private: str, workers: str) -> list[str]:
         "find_method(text)", "check_parameter(text, jsonb, jsonb)",
         "request_parameters(text, jsonb)", "rho_of(numeric, numeric)",
         "spend_of(text, jsonb)", "request_hash(int, text, jsonb)",
-        "require_budget(int, text, jsonb)",
+        "require_budget(int, text, jsonb)", "raise_command(text, text, numeric)",
         "is_release_name(text)", "wake_workers()", "request_document(text, numeric, jsonb)",
         "request_release(text, text, numeric, jsonb)", "cancel_job(bigint)",
     )  # fmt: skip

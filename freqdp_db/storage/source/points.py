@@ -10,7 +10,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import Connection, driver
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import Layout, read_arrays
-from freqdp_db.storage.source.relations import Relation, find_relation
+from freqdp_db.storage.source.relations import Relation, find_relation, read_column
 
 _LAYOUT = Layout([("x", "float8"), ("y", "float8"), ("category", "int4")])
 
@@ -29,7 +29,9 @@ def read_points(
     Of other shapes than points the middle counts. The options are where both were named.
     """
     found = find_relation(connection, *relation, option=option)
-    column = sql.Identifier("p", found.column(category_option, category).name)
+    column = sql.Identifier(
+        "p", found.column(category_option, read_column(found.columns, category)).name
+    )
     geom = sql.Identifier("p", geometry_column(found, option))
     gis = postgis_schema(connection)
     parts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -84,11 +85,25 @@ class Mapping:
     filter: str | None
 
 
-def named_relation(connection: sa.Connection, text: str) -> Relation:
-    """The relation as it was typed, if there is one, else as PostgreSQL would read it: as columns are."""
-    typed, folded = (parse_relation(text, "--from", fold=fold) for fold in (False, True))
+def read_name(connection: sa.Connection, text: str, option: str) -> tuple[str, str]:
+    """What relation is meant: as it was typed, if there is such, else as PostgreSQL would read it."""
+    typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
     there = connection.execute(_RELATION, {"schema": typed[0], "name": typed[1]}).first()
-    return find_relation(connection, *(folded if there is None else typed))
+    return folded if there is None else typed
+
+
+def read_column(columns: Collection[str], text: str) -> str:
+    """What column is meant, by the same rule."""
+    if text in columns:
+        return text
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"')
+    return text.lower() if text.lower() in columns else text
+
+
+def named_relation(connection: sa.Connection, text: str) -> Relation:
+    """The relation that --from means."""
+    return find_relation(connection, *read_name(connection, text, "--from"))
 
 
 def find_relation(
