@@ -210,6 +210,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     logs: type[Logged]
     spread: ClassVar[bool] = False
     """Whether it works on the parts of a state, wherever they are kept."""
+    makes_areas: ClassVar[bool] = False
+    """Whether a sample is somewhere in an area afterwards."""
     checked: ClassVar[Mapping[str, str]] = {}
     """The counts of `check`, in words."""
 
@@ -315,6 +317,11 @@ class Method:
     def links(self) -> bool:
         """Whether a released trajectory is one object's from its beginning to its end."""
         return self.kind == "edited" or self.moves_objects
+
+    @property
+    def makes_areas(self) -> bool:
+        """Whether a sample of a release is somewhere in an area."""
+        return any(step.makes_areas for step in self.steps)
 
     @property
     def spread(self) -> bool:

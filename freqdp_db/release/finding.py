@@ -59,4 +59,4 @@ def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
         return None, _PIECES
     if "swap" in steps:
         return row.released_id, _SWAPPED
-    return row.released_id, _GROUPED if steps & {"glove", "klt"} else None
+    return row.released_id, _GROUPED if method.makes_areas else None

@@ -47,8 +47,6 @@ from freqdp_db.storage.records.releases import ReleaseRow
 from freqdp_db.storage.schema.declared import require_declared
 
 DEFAULT_MEMORY = 4 * 10**9
-_STEPS_OF_AREAS = ("glove", "klt")
-"""Steps after which a sample is somewhere in an area; a test compares with what they publish."""
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 
@@ -130,7 +128,7 @@ def _ask(
         staging.require_free_name(connection, database, name)
         require_ours(connection, database, dataset.name)
         if request.grantable and not held:
-            columns = staging.columns_to_come(areas=_makes_areas(request))
+            columns = staging.columns_to_come(areas=request.method.makes_areas)
             require_replaceable(connection, database, dataset.name, columns, build.source_srid)
         release = requests.insert_release(
             connection,
@@ -166,10 +164,6 @@ def _require_not_lost(connection: Connection, database: Database, known: Release
                 remedy="rename it back, or withdraw the release and ask again: freqdp release withdraw "
                 f"{shlex.quote(known.name)}",
             )
-
-
-def _makes_areas(request: Request) -> bool:
-    return any(step.name in _STEPS_OF_AREAS for step in request.method.steps)
 
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:

@@ -25,6 +25,8 @@ _WAYS = ((1, 0), (-1, 0), (0.7, -0.7), (0.7, 0.7), (-0.7, -0.7), (-0.7, 0.7), (0
 _COLUMN, _ROWS = 30.0, 12
 """Where points crowd: labels below each other that begin (or end) at one of the columns so far
 apart, at most so many lines above or below their points. No line to one crosses another."""
+_CROSSED, _AMBIGUOUS = 150.0, 60.0
+"""A line that crosses another, or a label nearer to another point, is as bad as one so much longer."""
 _ROUNDS = 12
 """So often all labels are put anew, what found no room first."""
 
@@ -191,8 +193,7 @@ class Labels:
         free = [spot for spot in spots if self._is_free(spot, point)]
         if not free:
             return None
-        # the nearest of those with the fewest faults: min keeps the order of equal ones
-        spot = min(free, key=lambda spot: self._faults(spot, point, others))
+        spot = min(free, key=lambda spot: self._cost(spot, point, others))
         self.words.append(spot.box)
         lead = ""
         if not spot.beside:
@@ -212,9 +213,10 @@ class Labels:
         here = (spot.x, spot.y)
         return spot.beside or not any(other.crossed_by(point, here) for other in self.words)
 
-    def _faults(self, spot: _Spot, point: Point, others: Sequence[Point]) -> int:
-        """What makes it hard to see whose a label is."""
+    def _cost(self, spot: _Spot, point: Point, others: Sequence[Point]) -> float:
+        """How hard it is to see whose a label is: how far it is, and what is in between."""
         here = (spot.x, spot.y)
+        away = 0.0 if spot.beside else math.dist(here, point)
         crossed = not spot.beside and (
             any(_cross((point, here), lead) for lead in self.leads)
             or any(
@@ -223,7 +225,7 @@ class Labels:
                 if not self._mark(p).touches(self._mark(point))
             )
         )
-        return 2 * crossed + (not spot.points_to(point, others))
+        return away + _CROSSED * crossed + _AMBIGUOUS * (not spot.points_to(point, others))
 
     def _mark(self, point: Point) -> TakenSpace:
         side = 2 * self.mark

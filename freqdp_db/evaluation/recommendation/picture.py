@@ -65,7 +65,7 @@ class _Scales:
     @classmethod
     def of(cls, frame: PictureFrame, shown: Sequence[Candidate], limit: float) -> _Scales:
         least = min((c.usefulness or 0.0 for c in shown), default=0.0)
-        low = max(min(math.floor(least * 10 - 0.5) / 10, 0.8), 0.0)
+        low = max(min(math.floor(least * 10 - 1.5) / 10, 0.8), 0.0)
         most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
         return cls(frame, low, next((t for t in _TICKS if t >= most), 1.0))
 

@@ -52,6 +52,7 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
     """What `glove` and `klt` have in common."""
 
     draws = GloveDraw
+    makes_areas = True
 
     def shaping(self, world: World, origin: Origin, options: Asked) -> Shaping | None:
         """What is done to a merged row before it goes on."""
