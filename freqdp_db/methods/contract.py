@@ -320,7 +320,6 @@ class Method:
 
     @property
     def makes_areas(self) -> bool:
-        """Whether a sample of a release is somewhere in an area."""
         return any(step.makes_areas for step in self.steps)
 
     @property

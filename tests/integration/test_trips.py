@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value, written
 
-from freqdp_db.release.pipeline import _makes_areas, anonymize
+from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.staging import columns_to_come
@@ -149,7 +149,7 @@ def test_no_trips_where_points_are_only_middles(city: str) -> None:
 def test_the_columns_of_a_release_are_known_before_it_is_made(city: str, method: str) -> None:
     request = Request.parse(method)
     freqdp(city, "anonymize", "city", "--method", method).succeeded()
-    for part, columns in columns_to_come(areas=_makes_areas(request)).items():
+    for part, columns in columns_to_come(areas=request.method.makes_areas).items():
         found = query(
             city,
             "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 "

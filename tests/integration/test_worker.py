@@ -503,7 +503,10 @@ def test_a_job_that_there_is_not(url: str) -> None:
     assert refused["remedy"] == "`freqdp jobs` shows what there is"
 
 
-def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(url: str) -> None:
+def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     freqdp(
         url, "schedule", "add", "d", "--at", "@hourly", "--method", "pure-g", "--epsilon", "0.25",
         "--keep", "3",
