@@ -7,9 +7,7 @@ import json
 import logging
 import signal
 import sys
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from types import FrameType
 from typing import Annotated, Any
@@ -69,22 +67,19 @@ def root(
     console.remember_root(dsn=dsn, json_=json_, schema=schema, release_schema=release_schema)
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
+def interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def interrupt_again(ignored: Any) -> None:
-    """An interrupt that came inside of a finaliser, where Python ignores every exception, comes again."""
-    if ignored.exc_type is not KeyboardInterrupt:
+    """An interrupt that came inside of a finaliser, where Python ignores every exception, comes again.
+
+    By the clock: a finaliser may run anywhere, so that nothing that takes a lock may be done here.
+    """
+    if ignored.exc_type is KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_INTERRUPT_AGAIN)
+    else:
         sys.__unraisablehook__(ignored)
-        return
-    main_thread = threading.main_thread().ident or 0
-    again = threading.Timer(
-        _SECONDS_TO_INTERRUPT_AGAIN, signal.pthread_kill, (main_thread, signal.SIGINT)
-    )
-    again.daemon = True
-    with suppress(RuntimeError):  # the interpreter is about to end, as was asked
-        again.start()
 
 
 def _require_text(arguments: Sequence[str]) -> None:
@@ -192,6 +187,7 @@ def _show_error(document: dict[str, Any], as_json: bool) -> None:
 def main() -> None:
     # what drivers log, with tracebacks, when a connection breaks is said by our own errors
     logging.basicConfig(handlers=[logging.NullHandler()])
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, interrupt)
     sys.unraisablehook = interrupt_again
     sys.exit(run(sys.argv[1:]))

@@ -35,7 +35,7 @@ def _interrupted_at_gate(
 
 
 def _interrupted(url: str, run: Run) -> None:
-    assert run.end() == 130
+    assert run.end() == 130, run.err
     assert "Traceback" not in run.err
     assert run.document["error"] == "Interrupted"
     assert run.document["remedy"]

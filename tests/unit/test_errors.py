@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
 import pytest
 
 from freqdp_db.cli import main
-from freqdp_db.cli.main import interrupt_again
+from freqdp_db.cli.main import interrupt, interrupt_again
 from freqdp_db.errors import BadInput, Interrupted, ServerRefused
 from freqdp_db.methods.parameters import RELEASE
 
@@ -58,9 +59,13 @@ def test_an_interrupt_inside_of_a_finaliser_is_not_lost(monkeypatch: pytest.Monk
             raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "unraisablehook", interrupt_again)
-    with pytest.raises(KeyboardInterrupt):
-        Finalised()
-        time.sleep(10)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Finalised()
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("cause", [KeyboardInterrupt(), ValueError("another reason")])

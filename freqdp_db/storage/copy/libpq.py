@@ -18,10 +18,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numba.experimental.function_type  # noqa: F401  lets compiled code take C functions
 import numpy as np
 import psycopg
+from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 from psycopg import pq
 
@@ -35,18 +37,36 @@ BUFFER = 8 << 20
 _WAIT_MS = 20  # what an interrupt may have to wait
 
 
-class _Function(types.WrapperAddressProtocol):
-    """A C function that compiled code takes as an argument: then the compiled code can be cached."""
+def _c_function(result: Any, *parameters: Any) -> Any:
+    """A call of the C function at an address, for compiled code, which can be cached then.
 
-    def __init__(self, function: Any, signature: Any) -> None:
-        self._address = ctypes.cast(function, ctypes.c_void_p).value or 0
-        self._signature = signature
+    An address is a number. To take a function as an argument numba goes back to Python for each call,
+    and an interrupt that comes there is lost.
+    """
 
-    def __wrapper_address__(self) -> int:
-        return self._address
+    @intrinsic
+    def call(typing_context, address, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, values):  # type: ignore[no-untyped-def]
+            kinds = [context.get_value_type(kind) for kind in parameters]
+            kind = ir.FunctionType(context.get_value_type(result), kinds)
+            function = builder.inttoptr(values[0], kind.as_pointer())
+            unpacked = cgutils.unpack_tuple(builder, values[1])  # type: ignore[no-untyped-call]
+            given = zip(unpacked, arguments.types, parameters, strict=True)
+            return builder.call(
+                function, [context.cast(builder, value, was, to) for value, was, to in given]
+            )
 
-    def signature(self) -> Any:
-        return self._signature
+        return result(types.int64, arguments), generate
+
+    return call
+
+
+_get = _c_function(_INT, _ADDRESS, _ADDRESS, _INT)
+_consume = _c_function(_INT, _ADDRESS)
+_copy = _c_function(_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS)
+_poll = _c_function(_INT, _ADDRESS, _ADDRESS, _INT)
+# what it returns is not looked at
+_free = _c_function(_INT, _ADDRESS)
 
 
 @lru_cache
@@ -68,16 +88,13 @@ def _library() -> ctypes.CDLL:
 
 
 @lru_cache
-def _functions() -> tuple[Any, ...]:
-    """What `_pull` calls, in its order."""
+def _functions() -> tuple[int, ...]:
+    """The addresses of what `_pull` calls, in its order."""
     library, own = _library(), ctypes.CDLL(None)
-    return (
-        _Function(library.PQgetCopyData, _INT(_ADDRESS, _ADDRESS, _INT)),
-        _Function(library.PQconsumeInput, _INT(_ADDRESS)),
-        _Function(library.PQfreemem, types.void(_ADDRESS)),
-        _Function(own.memcpy, _ADDRESS(_ADDRESS, _ADDRESS, _ADDRESS)),
-        _Function(own.poll, _INT(_ADDRESS, _ADDRESS, _INT)),
-    )
+    functions = (
+        library.PQgetCopyData, library.PQconsumeInput, library.PQfreemem, own.memcpy, own.poll
+    )  # fmt: skip
+    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
 
 
 def can_read(connection: psycopg.Connection[Any]) -> bool:
@@ -107,18 +124,18 @@ def _pull(  # type: ignore[no-untyped-def]
     """
     while True:
         if slot[1] == 0:
-            size = get(connection, slot_address, np.int32(1))
+            size = _get(get, (connection, slot_address, 1))
             if size == 0:
-                ready = poll(waited, np.int64(1), np.int32(_WAIT_MS))
-                if ready == 1 and consume(connection) == 1:
+                ready = _poll(poll, (waited, 1, _WAIT_MS))
+                if ready == 1 and _consume(consume, (connection,)) == 1:
                     continue
             if size <= 0:
                 return used, size
             slot[1] = size
         if used + slot[1] > len(out):
             return used, 1
-        copy(out_address + used, slot[0], slot[1])
-        free(slot[0])
+        _copy(copy, (out_address + used, slot[0], slot[1]))
+        _free(free, (slot[0],))
         used += slot[1]
         slot[1] = 0
 
