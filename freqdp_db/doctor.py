@@ -10,9 +10,9 @@ from freqdp_db.errors import FreqdpError
 from freqdp_db.settings import Settings, libpq_is_configured
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.login import Login, login_of, may_use
-from freqdp_db.storage.connection.names import format_name, format_relation
+from freqdp_db.storage.connection.names import format_name
 from freqdp_db.storage.connection.postgis import find_postgis
-from freqdp_db.storage.published.relations import missing_tables
+from freqdp_db.storage.published.relations import gone, missing_tables
 from freqdp_db.storage.schema.grants import ROLES
 from freqdp_db.storage.schema.upgrade import (
     INIT_REMEDY,
@@ -135,8 +135,7 @@ def _released(connection: Connection, settings: Settings) -> list[Finding]:
     """Every release that the catalogue has is there; nothing is said where that is so."""
     return [
         Finding(
-            f"{format_relation(settings.release_schema, name)} is not there: it was dropped or renamed "
-            "by hand",
+            gone(settings.release_schema, name),
             False,
             "rename it back, or withdraw its release: freqdp release withdraw NAME",
         )

@@ -120,8 +120,7 @@ def run(arguments: Sequence[str]) -> int:
         _show_error(error.as_options(), as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
-        _show_error(Interrupted().as_options(), as_json)
-        return Interrupted.exit_code
+        return _interrupted(as_json)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
@@ -141,8 +140,12 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not _comes_of_an_interrupt(error):
             raise
-        _show_error(Interrupted().as_options(), as_json)
-        return Interrupted.exit_code
+        return _interrupted(as_json)
+
+
+def _interrupted(as_json: bool) -> int:
+    _show_error(Interrupted().as_options(), as_json)
+    return Interrupted.exit_code
 
 
 def _comes_of_an_interrupt(error: BaseException | None) -> bool:

@@ -14,7 +14,7 @@ HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 # Time zones change their offset at quarters of an hour.
 _QUARTER_US = HOUR_US // 4
-_QUARTERS = 96
+_QUARTERS_OF_A_DAY = 96
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _DENSE = 1 << 20
 """Quarters of an hour in 30 years: up to here a table of all of them is quicker than sorting."""
@@ -38,7 +38,7 @@ def _offsets_from(first: int, last: int, timezone: str) -> NDArray[np.int64]:
     No zone changes its offset and changes it back within a day: where two days begin alike, all
     between them is alike.
     """
-    begins = np.append(np.arange(first, last, _QUARTERS), last)
+    begins = np.append(np.arange(first, last, _QUARTERS_OF_A_DAY), last)
     each = _offsets(begins, timezone)
     shift = np.repeat(each, np.diff(np.append(begins, last + 1)))
     for k in np.flatnonzero(np.diff(each)):

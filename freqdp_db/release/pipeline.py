@@ -38,7 +38,7 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
 from freqdp_db.storage.published.current import require_ours, require_replaceable
-from freqdp_db.storage.published.relations import relation_exists
+from freqdp_db.storage.published.relations import gone, relation_exists
 from freqdp_db.storage.records import releases, requests
 from freqdp_db.storage.records.builds import find_build, sweep_builds
 from freqdp_db.storage.records.datasets import DatasetRow
@@ -159,8 +159,7 @@ def _require_not_lost(connection: Connection, database: Database, known: Release
     for name in (known.name, f"{known.name}_line"):
         if known.state == "published" and not relation_exists(connection, schema, name):
             raise NotFound(
-                f"release {known.name!r} answers this request, but {schema}.{name} is not there: it was "
-                "dropped or renamed by hand",
+                f"release {known.name!r} answers this request, but {gone(schema, name)}",
                 remedy="rename it back, or withdraw the release and ask again: freqdp release withdraw "
                 f"{shlex.quote(known.name)}",
             )

@@ -105,7 +105,7 @@ class _Spot:
 
 
 def _spots(label: Label, frame: PictureFrame) -> list[_Spot]:
-    """Places for a label, the nearest first."""
+    """Places for a label."""
     (u, v), width = label.point, label.width
     found = []
     for away in _AWAY:
@@ -126,8 +126,7 @@ def _spots(label: Label, frame: PictureFrame) -> list[_Spot]:
             y = (math.floor(v / (LINE + 1)) + row) * (LINE + 1)
             if abs(y - v) > _LEVEL:
                 found.append(_Spot(TakenSpace(left, y - LINE / 2, width, LINE), x, y, False))
-    own = label.point
-    return sorted(found, key=lambda s: (not s.beside, math.dist((s.x, s.y), own)))
+    return found
 
 
 @dataclass(frozen=True)

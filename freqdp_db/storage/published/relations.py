@@ -11,6 +11,7 @@ from psycopg import sql
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.connection.statements import as_written, in_range, listed, one_value
 from freqdp_db.storage.copy.layout import copy_bytes
@@ -43,11 +44,16 @@ def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
     return found is None or bool(found)
 
 
+def gone(schema: str, name: str) -> str:
+    """What is said of a relation of a release that is not there any more."""
+    return f"{format_relation(schema, name)} is not there: it was dropped or renamed by hand"
+
+
 def require_there(connection: Connection, relation: tuple[str, str]) -> None:
     """Refuse if a relation of a published release was dropped or renamed by hand."""
     if not relation_exists(connection, *relation):
         raise VerificationFailed(
-            f"{relation[0]}.{relation[1]} is not there: it was dropped or renamed by hand",
+            gone(*relation),
             remedy="rename it back, or withdraw the release",
         )
 
