@@ -11,6 +11,7 @@ CREATE ROLE freqdp_admin NOLOGIN;
 CREATE ROLE freqdp_runner NOLOGIN;
 CREATE ROLE freqdp_analyst NOLOGIN;
 CREATE ROLE freqdp_auditor NOLOGIN;
+GRANT freqdp_runner TO freqdp_admin;
 -- the curator hands them on: GRANT freqdp_analyst TO somebody
 GRANT freqdp_admin, freqdp_runner, freqdp_analyst, freqdp_auditor TO curator WITH ADMIN OPTION;
 GRANT freqdp_runner TO worker;

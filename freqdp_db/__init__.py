@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from freqdp_db.interface.releases import anonymize as anonymize
     from freqdp_db.interface.releases import export as export
     from freqdp_db.interface.releases import plan as plan
+    from freqdp_db.interface.releases import publish as publish
     from freqdp_db.interface.releases import release as release
     from freqdp_db.interface.releases import releases as releases
     from freqdp_db.interface.releases import resume as resume
@@ -84,7 +85,7 @@ _HOMES = {
     "interface.loading": "load_csv load_geolife load_tdrive",
     "interface.naming": "dataset_names release_names",
     "interface.recommending": "recommend",
-    "interface.releases": "anonymize export plan release releases resume verify withdraw",
+    "interface.releases": "anonymize export plan publish release releases resume verify withdraw",
     "interface.road_loading": "load_roads",
 }
 """Which module has which names: they are imported when they are asked for."""

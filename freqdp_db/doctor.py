@@ -9,19 +9,23 @@ from dataclasses import dataclass
 from freqdp_db.errors import FreqdpError
 from freqdp_db.settings import Settings, libpq_is_configured
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.login import Login, login_of, may_use
+from freqdp_db.storage.connection.login import Login, login_of, logins_of_analysts, may_use
 from freqdp_db.storage.connection.names import format_name
 from freqdp_db.storage.connection.postgis import find_postgis
 from freqdp_db.storage.published.relations import gone, missing_tables
+from freqdp_db.storage.schema.estimates import open_estimates
 from freqdp_db.storage.schema.grants import ROLES
 from freqdp_db.storage.schema.upgrade import (
     INIT_REMEDY,
+    ROLES_REMEDY,
     existing_roles,
+    objects_of_others,
     require_current,
     server_version,
 )
 
 _MIN_SERVER = 140000
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Finding:
     what: str
     ok: bool
     remedy: str | None = None
+    advice: bool = False
+    """Nothing is missing, but the remedy is worth a thought."""
 
 
 def _refused(error: FreqdpError) -> Finding:
@@ -52,12 +58,16 @@ def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]
     with database.begin() as connection:
         login = login_of(connection, settings)
         findings += [_server(connection), Finding(login.words(), True), _postgis(connection, login)]
+        findings += _estimates(connection)
     ours = _schemas(database, login)
     findings.append(ours)
     with database.begin() as connection:
         if ours.ok and login.sees_released:
             findings += _released(connection, settings)
         findings.append(_roles(connection, settings))
+        findings += _strangers(connection, settings)
+        if login.sees_private:
+            findings += _analysts_here(connection, settings)
     return findings
 
 
@@ -102,6 +112,23 @@ def _postgis(connection: Connection, login: Login) -> Finding:
     return Finding(f"PostGIS in schema {postgis}", True)
 
 
+def _estimates(connection: Connection) -> list[Finding]:
+    """Whether PostGIS tells everybody where the rows of tables lie that they may not read."""
+    postgis = find_postgis(connection)
+    told = [] if postgis is None else open_estimates(connection, postgis)
+    if not told:
+        return []
+    return [
+        Finding(
+            "PostGIS tells every login of this database where the rows of any table with statistics "
+            f"lie, source tables included: {', '.join(told)}",
+            True,
+            "its owner can revoke them from PUBLIC: the end of `freqdp init --sql` has the statement",
+            advice=True,
+        )
+    ]
+
+
 def _schemas(database: Database, login: Login) -> Finding:
     """Ours are there, belong to this software, and this login may use them."""
     settings = database.settings
@@ -143,6 +170,37 @@ def _released(connection: Connection, settings: Settings) -> list[Finding]:
     ]
 
 
+def _strangers(connection: Connection, settings: Settings) -> list[Finding]:
+    """Nothing in our schemas belongs to others than their owner; nothing is said where that is so."""
+    found = objects_of_others(connection, settings)
+    if not found:
+        return []
+    return [
+        Finding(
+            f"in {settings.schema} and {settings.release_schema} these belong to others than the owner "
+            f"of schema {settings.schema}, and others may run what they say: {', '.join(found)}",
+            False,
+            "run `freqdp init` as a superuser, which gives freqdp's own back; drop what is not freqdp's",
+        )
+    ]
+
+
+def _analysts_here(connection: Connection, settings: Settings) -> list[Finding]:
+    """Logins of analysts beside the private tables: what they can see that nobody granted."""
+    names = logins_of_analysts(connection, settings)
+    if not names:
+        return []
+    shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+    return [
+        Finding(
+            f"analysts log in here ({shown}): they can read how many rows private tables have, and "
+            "their sizes (pg_stat_all_tables, pg_class); a database of their own closes that: "
+            "freqdp release publish --all --to DSN",
+            True,
+        )
+    ]
+
+
 def _roles(connection: Connection, settings: Settings) -> Finding:
     roles = [settings.role(kind) for kind in ROLES]
     present = existing_roles(connection, roles)
@@ -150,5 +208,5 @@ def _roles(connection: Connection, settings: Settings) -> Finding:
     return Finding(
         "group roles: " + (", ".join(missing) + " missing" if missing else ", ".join(roles)),
         not missing,
-        "freqdp init --roles (needs CREATEROLE), or freqdp init --sql for the DBA",
+        f"freqdp init --roles (needs CREATEROLE), or {ROLES_REMEDY}",
     )

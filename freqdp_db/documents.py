@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
 from dataclasses import Field, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 _ASIDE = "aside"
+# What moves the cursor, changes colours or titles, or turns text around: controls, and those of bidi text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def aside() -> Any:
@@ -34,3 +39,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
     return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    """A text that may quote anybody's: what a terminal would obey is written out, as \\x1b."""
+    shown = _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    return shown.replace("\n", "\\n") if one_line else shown
+
+
+def json_text(document: Any, default: Callable[[Any], Any] = str, indent: int | None = None) -> str:
+    """JSON for people and programs: readable, and without what a terminal would obey."""
+    text = json.dumps(document, default=default, ensure_ascii=False, indent=indent)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -70,3 +70,28 @@ def without(trajectories: Trajectories, one: int) -> Trajectories:
         trajectories.at[index],
         trajectories.start[kept],
     )
+
+
+def riders(objects: int, seed: int) -> tuple[Trajectories, Locations]:
+    """Rides of 2 to 5 km at 4 m/s, over an hour apart: nobody rides for half an hour.
+
+    Some ride once in the period, some every hour of the day.
+    """
+    generator = np.random.default_rng(seed)
+    lengths, xs, ys, times = [], [], [], []
+    for _ in range(objects):
+        rides = int(np.clip(generator.lognormal(2.0, 0.8), 1, 60))
+        for ride in np.sort(generator.choice(66, rides, replace=False)):
+            metres, way = generator.uniform(2_000, 5_000), generator.uniform(0, 2 * np.pi)
+            along = np.append(np.arange(0, metres, 4 * 60), metres)
+            x = np.clip(12_000 + generator.normal(0, 2_500) + along * np.cos(way), 0, 23_999)
+            y = np.clip(9_000 + generator.normal(0, 2_000) + along * np.sin(way), 0, 17_999)
+            xs.append(x)
+            ys.append(y)
+            times.append((int(ride) * 64 + 5) * MINUTE_US + (along / 4 * 1e6).astype(np.int64))
+        lengths.append(sum(len(t) for t in times[-rides:]))
+    at = np.concatenate(times)
+    offsets = offsets_from(np.array(lengths))
+    places = Locations(np.concatenate(xs), np.concatenate(ys))
+    location = np.arange(len(at), dtype=np.int32)
+    return Trajectories(offsets, location, at, at[offsets[:-1]]), places

@@ -92,8 +92,9 @@ def register(app: typer.Typer) -> None:
 
         def show() -> None:
             session.print(
-                f"{found.dataset}, method {found.request.method.name}: epsilon is at least so much, "
-                f"by experiment (all of it at {found.confidence:.1%} confidence)."
+                f"{found.dataset}, method {found.request.method.name}; an object is "
+                f"{found.protected.words}. Epsilon is at least so much, by experiment (all of it at "
+                f"{found.confidence:.1%} confidence)."
             )
             session.table(
                 ["artefact", "lists", "neighbour", "claimed", "at least", "runs", "verdict"],

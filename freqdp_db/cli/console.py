@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +18,7 @@ from rich.table import Table
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
 from freqdp_db.cli.request import parameters as request_options
 from freqdp_db.cli.request import wished
-from freqdp_db.documents import plain
+from freqdp_db.documents import json_text, plain, printable
 from freqdp_db.errors import Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
@@ -64,13 +63,12 @@ class Session:
 
     def say(self, text: str) -> None:
         """Talk, on stderr: never part of the answer."""
-        self.talk.print(text, markup=False, soft_wrap=True)
+        self.talk.print(printable(text), markup=False, soft_wrap=True)
 
     def answer(self, document: Any, show: Callable[[], None]) -> None:
         """The answer, on stdout: one JSON document, or what `show` prints."""
         if self.json:
-            text = json.dumps(document, default=_plain, ensure_ascii=False, indent=2)
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(json_text(document, _plain, indent=2) + "\n")
         else:
             show()
 
@@ -79,7 +77,7 @@ class Session:
         self.answer(found, lambda: self.print_all(found.lines()))
 
     def print(self, text: str) -> None:
-        self.out.print(text, markup=False, soft_wrap=True)
+        self.out.print(printable(text), markup=False, soft_wrap=True)
 
     def print_all(self, lines: Sequence[str]) -> None:
         for line in lines:
@@ -133,7 +131,7 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return f"{value:,}"
-    return str(value)
+    return printable(str(value), one_line=True)
 
 
 _COMMON = {

@@ -35,6 +35,25 @@ MaxExposure = Annotated[
     ),
 ]
 
+TimeUnit = Annotated[
+    str | None,
+    typer.Option(
+        "--time-unit",
+        help="What epoch numbers count: s, ms, us or ns. Default: guessed from all rows, which "
+        "methods with a guarantee for a person refuse.",
+    ),
+]
+
+
+Persons = Annotated[
+    str | None,
+    typer.Option(
+        "--persons",
+        help="A name for those whose data it is, such as fleet-drivers: one budget for each name, "
+        "across tables and columns.",
+    ),
+]
+
 
 @command(app, "add")
 def add(
@@ -78,6 +97,8 @@ def add(
     region: Region = None,
     period: Period = None,
     max_exposure: MaxExposure = None,
+    persons: Persons = None,
+    time_unit: TimeUnit = None,
 ) -> None:
     """Register a table or view of yours. Reads nothing yet, and never writes to it."""
     added = freqdp_db.add_dataset(
@@ -99,6 +120,8 @@ def add(
         region=region,
         period=period,
         max_exposure=max_exposure,
+        persons=persons,
+        time_unit=time_unit,
     )
 
     def show() -> None:
@@ -111,15 +134,21 @@ def add(
         else:
             own = account.source == added.source
             which = (
-                "Its source has a budget already" if own else f"It shares {account.source}'s budget"
+                f"It shares the budget of {account.population}"
+                if account.population is not None
+                else "Its source has a budget already"
+                if own
+                else f"It shares {account.source}'s budget"
             )
             unused = " (--budget was not used)." if budget is not None else "."
             session.print(
                 f"{which}: {account.currency} {account.remaining} of {account.granted} per "
                 f"{account.unit} left{unused}"
             )
-        for what in added.untraced:
+        for what in (*added.budget_notes, *added.untraced):
             session.print(f"Note: {what}.")
+        for what in added.warnings:
+            session.print(f"Warning: {what}.")
         session.print(f"Next: freqdp dataset build {shlex.quote(name)}")
 
     session.answer(added, show)
@@ -132,13 +161,30 @@ def set_(
     region: Region = None,
     period: Period = None,
     max_exposure: MaxExposure = None,
+    persons: Persons = None,
+    time_unit: TimeUnit = None,
 ) -> None:
-    """Say what is public of a dataset: where and when its data may lie; or what releases may expose."""
+    """Say where and when a dataset's data may lie, what releases may expose, or whose data it is."""
     row = freqdp_db.set_dataset(
-        session.target, name, region=region, period=period, max_exposure=max_exposure
+        session.target,
+        name,
+        region=region,
+        period=period,
+        max_exposure=max_exposure,
+        persons=persons,
+        time_unit=time_unit,
     )
 
     def show() -> None:
+        if persons is not None:
+            session.print(f"Dataset {name} is of {persons}.")
+            for budget in (row.budget, *row.other_units):
+                session.print(f"Budget {budget.in_words}.")
+        if time_unit is not None:
+            session.print(
+                f"Dataset {name}: epoch numbers are read as {time_unit} from the next build on. Next: "
+                f"freqdp dataset build {shlex.quote(name)}"
+            )
         if max_exposure is not None:
             session.print(f"Dataset {name}: {row.limit_in_words}.")
         if region is not None or period is not None:
@@ -203,7 +249,11 @@ def show(session: Session, name: Dataset) -> None:
                 ("dataset", row.name),
                 ("source", row.source),
                 ("object", mapping.object),
-                ("time", f"{mapping.time} (zone {mapping.timezone})"),
+                (
+                    "time",
+                    f"{mapping.time} (zone {mapping.timezone}"
+                    + (f", epoch numbers in {mapping.time_unit})" if mapping.time_unit else ")"),
+                ),
                 (
                     "position",
                     f"{mapping.geom or f'{mapping.lon}, {mapping.lat}'} (SRID {row.source_srid})",
@@ -213,6 +263,7 @@ def show(session: Session, name: Dataset) -> None:
                 ("region", row.region),
                 ("period", row.period),
                 ("limit", row.limit_in_words),
+                ("persons", row.budget.population),
                 *(("budget", budget.in_words) for budget in (row.budget, *row.other_units)),
             ]
         )

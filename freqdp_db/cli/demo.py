@@ -69,9 +69,7 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
         stage.types("Clean it, snap it to places, file its segments", "dataset", "build", _NAME)
         advice = stage.recommends()
         options = _options(advice)
-        stage.types("What would that release spend and edit? (spends nothing)", "plan", _NAME,
-                    *options)  # fmt: skip
-        made = stage.anonymizes(options)
+        made = stage.anonymizes(stage.plans(options))
         stage.types("Prove that the table is what the log says", "release", "verify", made.name)
         stage.types("What has been spent", "budget", _NAME)
         measured = stage.evaluates(made.name)
@@ -149,6 +147,22 @@ class _Stage:
         with self.talk():
             recommending.show(session, found)
         return found
+
+    def plans(self, options: Sequence[str]) -> Sequence[str]:
+        """The options, and what it takes to publish beside what an earlier demo has published."""
+        session = self.session
+        self.says(
+            "What would that release spend and edit? (spends nothing)", "plan", _NAME, *options
+        )
+        planned = freqdp_db.plan(
+            session.target, _NAME, **_parameters(options), progress=session.progress()
+        )
+        with self.talk():
+            session.print_all(planned.lines())
+        if planned.refused is None or planned.request.method.kind != "unlinked":
+            return options
+        # of a made-up city: nobody is harmed by what true samples join
+        return [*options, "--beside", f"{_NAME}_current"]
 
     def anonymizes(self, options: Sequence[str]) -> Anonymized:
         session = self.session

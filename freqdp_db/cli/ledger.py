@@ -28,7 +28,10 @@ def register(root: typer.Typer) -> None:
         ] = None,
         unit: Annotated[
             str,
-            typer.Option("--unit", help="What --raise is for: occurrence, or person."),
+            typer.Option(
+                "--unit",
+                help="What --raise is for: occurrence, or person (one object with all its data).",
+            ),
         ] = "occurrence",
     ) -> None:
         """What a dataset's source may spend, has spent and has left, and by which releases."""
@@ -41,9 +44,7 @@ def register(root: typer.Typer) -> None:
 
         def show() -> None:
             for account in (found, *found.other_units):
-                session.print(
-                    f"{account.source} (objects: {account.object_column}), {account.in_words}."
-                )
+                session.print(f"Budget {account.in_words}.")
                 session.table(
                     ["entry", "kind", account.currency, "release", "reason", "by", "at"],
                     [

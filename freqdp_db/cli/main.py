@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import signal
 import sys
@@ -31,6 +30,7 @@ from freqdp_db.cli import (
     schedule,
     setup,
 )
+from freqdp_db.documents import json_text, printable
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
 EXIT_REFUSED = 1
@@ -181,10 +181,10 @@ def _too_long(path: str) -> BadInput:
 
 def _show_error(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    sys.stderr.write(f"freqdp: {document['message']}\n")
+        sys.stdout.write(json_text(document) + "\n")
+    sys.stderr.write(printable(f"freqdp: {document['message']}\n"))
     if document.get("remedy"):
-        sys.stderr.write(f"  -> {document['remedy']}\n")
+        sys.stderr.write(printable(f"  -> {document['remedy']}\n"))
 
 
 def main() -> None:

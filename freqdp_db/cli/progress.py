@@ -9,6 +9,7 @@ import rich.progress as bars
 from rich.console import Console
 
 from freqdp_db.cli.time_left import TimeLeft, in_words
+from freqdp_db.documents import printable
 from freqdp_db.progress import Progress, Stage
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -62,7 +63,7 @@ class TerminalProgress(Progress):
             self._bars.stop()
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(printable(text), markup=False)
 
 
 class _Bar:
@@ -106,6 +107,8 @@ class PlainProgress(Progress):
         self._console = console
         self._open: list[_Line] = []
         self._ended = threading.Event()
+        self._telling = threading.Lock()
+        """Nothing is said of a stage after its last line."""
 
     def open(self, name: str, total: int | None, unit: str) -> Stage:
         line = _Line(self._console, name, total, unit)
@@ -117,19 +120,21 @@ class PlainProgress(Progress):
 
     def close(self, stage: Stage) -> None:
         if isinstance(stage, _Line):
-            self._open.remove(stage)
-            if not self._open:
-                self._ended.set()
-            stage.finish()
+            with self._telling:
+                self._open.remove(stage)
+                if not self._open:
+                    self._ended.set()
+                stage.finish()
 
     def _tell(self, ended: threading.Event) -> None:
         """Say how far the innermost stage is, until the last one has ended."""
         while not ended.wait(_SECONDS_BETWEEN_LINES):
-            for line in self._open[-1:]:
-                line.tell()
+            with self._telling:
+                for line in self._open[-1:]:
+                    line.tell()
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, soft_wrap=True)
 
 
 class _Line:

@@ -110,11 +110,43 @@ def approve(session: Session, name: Annotated[str, released("held")]) -> None:
 
 
 @command(app, "withdraw")
-def withdraw(session: Session, name: Annotated[str, released("published", "running")]) -> None:
+def withdraw(
+    session: Session, name: Annotated[str, released("published", "running", "withdrawing")]
+) -> None:
     """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
-    session.answer(
-        freqdp_db.withdraw(session.target, name),
-        lambda: session.print(f"Withdrew {name}. Its record and its spend stay in the ledger."),
+    done = freqdp_db.withdraw(session.target, name)
+
+    def show_() -> None:
+        session.print(f"Withdrew {name}. Its record and its spend stay in the ledger.")
+        if done.waits_for is not None:
+            session.print(
+                f"Nobody but curators can read it. Its tables are still there: {done.waits_for}. They "
+                "are dropped by the same command again, the next release or a worker."
+            )
+
+    session.answer(done, show_)
+
+
+@command(app, "publish")
+def publish(
+    session: Session,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", envvar="FREQDP_PUBLISH_TO", help="The other database: URL or libpq string."
+        ),
+    ],
+    name: Annotated[str | None, released("published")] = None,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="All that analysts may read; removes there what was withdrawn here."
+        ),
+    ] = False,
+) -> None:
+    """Copy releases for analysts into a database that has nothing but them. Again, it changes nothing."""
+    session.show(
+        freqdp_db.publish(session.target, name, to=to, all=all_, progress=session.progress())
     )
 
 

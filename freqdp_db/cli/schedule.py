@@ -85,7 +85,7 @@ def list_(session: Session) -> None:
              "state"],
             [
                 (s.schedule_id, s.dataset, s.cron, s.timezone, s.asked.request.method.name,
-                 s.asked.request.price, "all" if s.asked.keep is None else str(s.asked.keep),
+                 s.price, "all" if s.asked.keep is None else str(s.asked.keep),
                  None if s.ended_at else f"{s.next_at:%Y-%m-%d %H:%M}",
                  f"ended {s.ended_at:%Y-%m-%d %H:%M}: {s.ended_reason}" if s.ended_at else "active")
                 for s in found

@@ -23,13 +23,15 @@ def register(app: typer.Typer) -> None:
         roles: Annotated[
             bool,
             typer.Option(
-                "--roles", help="Insist on the group roles, and grant their rights again."
+                "--roles",
+                help="Insist on the group roles, and grant their rights again. With --sql: print the "
+                "script that makes the roles, and nothing else.",
             ),
         ] = False,
     ) -> None:
         """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
         if sql:
-            _print_script(session)
+            _print_script(session, roles)
             return
         result = freqdp_db.init(session.target, roles=roles)
 
@@ -49,9 +51,7 @@ def register(app: typer.Typer) -> None:
                     session.print("Created roles: " + ", ".join(result.roles_created))
             if result.roles_missing:
                 session.print("Roles that you may not create: " + ", ".join(result.roles_missing))
-                session.print(
-                    "  give the script of `freqdp init --sql` to somebody with CREATEROLE"
-                )
+                session.print(f"  {result.roles_remedy}")
 
         session.answer(result, show)
 
@@ -91,8 +91,9 @@ def register(app: typer.Typer) -> None:
 
         def show() -> None:
             for finding in found.findings:
-                session.print(f"{'ok  ' if finding.ok else 'MISS'}  {finding.what}")
-                if not finding.ok and finding.remedy:
+                mark = "note" if finding.advice else "ok  " if finding.ok else "MISS"
+                session.print(f"{mark}  {finding.what}")
+                if (finding.advice or not finding.ok) and finding.remedy:
                     session.print(f"        -> {finding.remedy}")
 
         session.answer(found, show)
@@ -100,8 +101,8 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def _print_script(session: Session) -> None:
-    script = freqdp_db.init_script(session.target)
+def _print_script(session: Session, roles: bool) -> None:
+    script = freqdp_db.init_script(session.target, roles=roles)
     if script.unreached is not None:
         why = script.unreached.as_options()["message"]
         session.say(f"-- {why}: the script assumes an empty database, PostGIS in public")

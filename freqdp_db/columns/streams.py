@@ -57,15 +57,6 @@ def uniform(state):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def normal(state):  # type: ignore[no-untyped-def]
-    """About normal: twelve uniform numbers; needs no function that machines round differently."""
-    total = -6.0
-    for _ in range(12):
-        total += uniform(state)
-    return total
-
-
-@njit(nogil=True, cache=True)
 def pick(state, running, first, last):  # type: ignore[no-untyped-def]
     """A position from `first` to `last` - 1, by the running sums of the weights (none before first)."""
     before = running[first - 1] if first > 0 else 0.0

@@ -30,6 +30,7 @@ from freqdp_db.search.filing import file_trajectories
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.records import builds
+from freqdp_db.storage.records.accounts import require_traced
 from freqdp_db.storage.records.datasets import DatasetRow
 
 
@@ -48,6 +49,10 @@ def build_and_look(
         hold(database, "build", number, f"build {number}"),
     ):
         builds.sweep_builds(database)
+        # refused before anything is read; what the source meets is recorded with the build
+        with database.begin() as connection, connection.begin_nested() as asked:
+            require_traced(connection, database, dataset.dataset_id)
+            asked.rollback()
         workers = workers_in_use()
         made = (
             _make(database, dataset, number, progress)
@@ -55,7 +60,7 @@ def build_and_look(
             else make_spread(workers, database, dataset, number, progress)
         )
         with progress.stage("attach"):
-            builds.attach_build(database, _record(dataset, number, made))
+            builds.attach_build(database, _record(dataset, number, made), made.relations)
     builds.sweep_builds(database)
     return builds.find_build(database, number), made.findings
 
@@ -77,12 +82,14 @@ def _make(database: Database, dataset: DatasetRow, number: int, progress: Progre
     return Made(
         built,
         source.snapshot_at,
+        source.time_unit,
         source.counted,
         excluded,
         len(index.segments),
         index.grid.frame,
         fingerprint(dataset, built, keys, columns),
         findings,
+        source.relations,
     )
 
 
@@ -102,6 +109,7 @@ def _record(dataset: DatasetRow, number: int, made: Made) -> dict[str, Any]:
         "source_srid": dataset.source_srid,
         "srid": built.srid,
         "snap": dataset.snap,
+        "time_unit": made.time_unit,
         "time_step_us": built.clock.step_us,
         "median_gap_us": built.clock.median_gap_us,
         "grid": asdict(made.frame),
@@ -118,7 +126,7 @@ def _discretise(
     Counts what is left out in `excluded`.
     """
     raw = reference(database, dataset.source_srid)
-    rows = cleaning.drop_unusable(source.rows, raw.geographic, excluded)
+    rows = cleaning.drop_unusable(source.rows, raw.limits, excluded)
     require_rows(len(rows), excluded)
     srid = dataset.srid or _choose_srid(database, raw, rows)
     plane = reference(database, srid)

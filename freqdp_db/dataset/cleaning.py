@@ -29,6 +29,8 @@ REASONS = {
     "null_object": "no object",
     "null_time": "no time",
     "null_position": "no position",
+    "not_a_point": "geometry that is not a point",
+    "other_srid": "geometry of another SRID",
     "bad_time": "time out of range",
     "bad_position": "position out of range or not a number",
     "null_island": "position 0, 0",
@@ -54,32 +56,39 @@ class Rows:
         return Rows(self.object[chosen], self.at[chosen], self.x[chosen], self.y[chosen])
 
 
-_EPOCH_UNITS = (
-    (1e11, 1.0, "seconds"),
-    (1e14, 1e3, "milliseconds"),
-    (1e17, 1e6, "microseconds"),
-    (np.inf, 1e9, "nanoseconds"),
-)
+TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+_GUESSED_BELOW = {"s": 1e11, "ms": 1e14, "us": 1e17, "ns": np.inf}
 
 
-def epoch_to_us(values: Metres) -> tuple[Ints, str]:
-    """Epoch numbers to microseconds since 2000, and what they were read as, by their size."""
+def guess_unit(values: Metres) -> str:
+    """What epoch numbers count, by the median of their sizes: by all rows, so nothing for persons."""
     finite = np.isfinite(values)
     size = float(np.median(np.abs(values[finite]))) if finite.any() else 0.0
-    per_second, unit = next((n, unit) for limit, n, unit in _EPOCH_UNITS if size < limit)
-    seconds = np.where(finite, values, np.inf) / per_second - _EPOCH_2000_S
+    return next(unit for unit, limit in _GUESSED_BELOW.items() if size < limit)
+
+
+def epoch_to_us(values: Metres, unit: str) -> Ints:
+    """Epoch numbers to microseconds since 2000; those out of range become the largest time."""
+    seconds = np.where(np.isfinite(values), values, np.inf) / _PER_SECOND[unit] - _EPOCH_2000_S
     out_of_range = np.abs(seconds) > 9e12
     us = np.where(out_of_range, 0.0, seconds) * US_PER_S
-    return np.where(out_of_range, np.iinfo(np.int64).max, np.rint(us).astype(np.int64)), unit
+    return np.where(out_of_range, np.iinfo(np.int64).max, np.rint(us).astype(np.int64))
 
 
-def drop_unusable(rows: Rows, geographic: bool, excluded: dict[str, int]) -> Rows:
-    """Leave out times and positions that cannot be."""
+def within(x: Metres, y: Metres, limits: tuple[float, float]) -> Flags:
+    """Which positions are no farther from 0 than the limits on each axis; NaN and infinity never are."""
+    inside: Flags = (np.abs(x) <= limits[0]) & (np.abs(y) <= limits[1])
+    return inside
+
+
+def drop_unusable(rows: Rows, limits: tuple[float, float], excluded: dict[str, int]) -> Rows:
+    """Leave out times and positions that cannot be: a row is judged by itself and public limits.
+
+    limits: how far from 0 the coordinates of the source's SRID can be.
+    """
     good_time = (rows.at > _EARLIEST_US) & (rows.at < _LATEST_US)
-    with np.errstate(invalid="ignore"):
-        good_place = np.isfinite(rows.x) & np.isfinite(rows.y)
-        if geographic:
-            good_place &= (np.abs(rows.x) <= 180.0) & (np.abs(rows.y) <= 90.0)
+    good_place = within(rows.x, rows.y, limits)
     island = (rows.x == 0.0) & (rows.y == 0.0)
     excluded["bad_time"] = int((~good_time).sum())
     excluded["bad_position"] = int((good_time & ~good_place).sum())

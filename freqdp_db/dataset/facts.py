@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from freqdp_db.columns.arrays import Flags, Metres
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.areas import LonLatArea, Outline, box_of, outline_in_geojson
+from freqdp_db.methods.areas import Corner, LonLatArea, Outline, box_of, outline_in_geojson
 from freqdp_db.methods.contract import Facts
 from freqdp_db.methods.kinds import NotAcceptable
-from freqdp_db.methods.places_and_times import Box, TimeStretch
-from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.methods.places_and_times import Box, Stretch, TimeStretch
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow, set_facts
 from freqdp_db.storage.source.areas import read_area
+from freqdp_db.storage.source.lineage import require_not_from
 from freqdp_db.storage.source.relations import read_name
 
 if TYPE_CHECKING:
@@ -27,7 +32,8 @@ if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.public import Corners, Period, Region
 
 _EPOCH = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
-_EDGE_POINTS = 33
+_OUTLINE_M = 0.01
+_MOST_OUTLINE_CORNERS = 100_000
 _GEOJSON = (".geojson", ".json")
 _FILES = (*_GEOJSON, ".wkt", ".txt")
 _TABLE = re.compile(r'[^\W\d]\w*\.[^\W\d]\w*|".+"\.".+"')
@@ -39,10 +45,15 @@ def check_region(text: str) -> None:
         parse_region(None, text)
 
 
-def parse_region(connection: Connection | None, text: str) -> str:
-    """As it is kept: a box or an outline; from a file or a table of polygons, too."""
+def parse_region(
+    database: Database | None, text: str, source: tuple[str, str] | None = None
+) -> str:
+    """As it is kept: a box or an outline; from a file or a table of polygons, too.
+
+    source: the relation that the table must not be made from.
+    """
     try:
-        return LonLatArea().show(_area(connection, text))
+        return LonLatArea().show(_area(database, text, source))
     except NotAcceptable as error:
         raise BadInput(
             f"--region {text} is not {error}",
@@ -51,7 +62,7 @@ def parse_region(connection: Connection | None, text: str) -> str:
         ) from None
 
 
-def _area(connection: Connection | None, text: str) -> Box | Outline:
+def _area(database: Database | None, text: str, source: tuple[str, str] | None) -> Box | Outline:
     path = Path(text)
     if path.suffix.lower() in _FILES:
         try:
@@ -64,8 +75,12 @@ def _area(connection: Connection | None, text: str) -> Box | Outline:
             return outline_in_geojson(inside)
         return LonLatArea().from_text(inside)
     if _TABLE.fullmatch(text):
-        assert connection is not None, "a table is read from a database"
-        return outline_in_geojson(read_area(connection, read_name(connection, text, "--region")))
+        assert database is not None, "a table is read from a database"
+        with database.begin() as connection:
+            relation = read_name(connection, text, "--region")
+            if source is not None:
+                require_not_from(connection, database, "--region", relation, source)
+            return outline_in_geojson(read_area(connection, relation))
     return LonLatArea().from_text(text)
 
 
@@ -104,8 +119,8 @@ def change_facts(
     """Say or change what is public; what is None stays as it is."""
     known = dataset.region
     if region is not None:
-        with database.begin() as connection:
-            known = parse_region(connection, region)
+        source = dataset.source_schema, dataset.source_relation
+        known = parse_region(database, region, source)
     when = dataset.period
     if period is not None:
         when = parse_period(period, dataset.mapping.timezone)
@@ -115,16 +130,69 @@ def change_facts(
     set_facts(database, dataset.dataset_id, known, when, srid)
 
 
-def _corners(plane: ReferenceSystem, region: Box | Outline) -> Corners | None:
-    """The outline of an area in metres; between its corners it runs straight."""
-    from freqdp_db.dataset.projection import from_lon_lat
+@dataclass(frozen=True, eq=False)
+class DeclaredArea:
+    """A region as its owner said it: in degrees, between the corners straight."""
+
+    plane: ReferenceSystem
+    area: Box | Outline
+
+    def holds(self, x: Metres, y: Metres) -> Flags:
+        """Which of these places, in metres of the plane, lie inside."""
+        from freqdp_db.dataset.projection import to_lon_lat
+
+        return self.holds_degrees(*to_lon_lat(self.plane, x, y))
+
+    def holds_degrees(self, lon: Metres, lat: Metres) -> Flags:
+        """The same of positions in degrees; the east and north edges of a box do not belong to it."""
+        if isinstance(self.area, Box):
+            west, south, east, north = map(float, self.area)
+            inside: Flags = (lon >= west) & (lon < east) & (lat >= south) & (lat < north)
+            return inside
+        return _in_degrees(self.area).holds(lon, lat)
+
+    def outline(self) -> Corners:
+        """In metres, with so many corners that straight lines between them leave it by a centimetre."""
+        from freqdp_db.dataset.projection import from_lon_lat
+        from freqdp_db.methods.synthesis.public import Corners
+
+        rings, lengths = _in_degrees(self.area), []
+        found_x, found_y = [], []
+        for first, end in pairwise(rings.offsets):
+            lon, lat = rings.x[first:end], rings.y[first:end]
+            x, y = from_lon_lat(self.plane, lon, lat)
+            while len(lon) < _MOST_OUTLINE_CORNERS:
+                middle = (lon[1:] + lon[:-1]) / 2, (lat[1:] + lat[:-1]) / 2
+                mx, my = from_lon_lat(self.plane, *middle)
+                off = np.hypot(mx - (x[1:] + x[:-1]) / 2, my - (y[1:] + y[:-1]) / 2)
+                at = np.flatnonzero(off > _OUTLINE_M) + 1
+                if not len(at):
+                    break
+                lon, lat = (
+                    np.insert(c, at, m[at - 1]) for c, m in zip((lon, lat), middle, strict=True)
+                )
+                x, y = np.insert(x, at, mx[at - 1]), np.insert(y, at, my[at - 1])
+            lengths.append(len(x))
+            found_x.append(x)
+            found_y.append(y)
+        return Corners(
+            np.concatenate(found_x), np.concatenate(found_y), offsets_from(np.array(lengths))
+        )
+
+
+def _in_degrees(area: Box | Outline) -> Corners:
     from freqdp_db.methods.synthesis.public import Corners
 
-    if isinstance(region, Box):
-        return None
-    flat = np.array([corner for ring in region.rings for corner in ring], np.float64)
-    x, y = from_lon_lat(plane, flat[:, 0], flat[:, 1])
-    return Corners(x, y, offsets_from(np.array([len(ring) for ring in region.rings])))
+    rings = area.rings if isinstance(area, Outline) else (_ring(area),)
+    flat = np.array([corner for ring in rings for corner in ring], np.float64)
+    return Corners(
+        flat[:, 0].copy(), flat[:, 1].copy(), offsets_from(np.array([len(ring) for ring in rings]))
+    )
+
+
+def _ring(box: Box) -> tuple[Corner, ...]:
+    west, south, east, north = box
+    return ((west, south), (east, south), (east, north), (west, north), (west, south))
 
 
 def facts_of(build: Build) -> Facts:
@@ -139,33 +207,28 @@ def facts_of(build: Build) -> Facts:
 
 def facts_in(srid: int, definition: str, timezone: str) -> Facts:
     """The same, in metres of the SRID and local time of the zone."""
+    return partial(_facts, srid, definition, timezone)
 
-    def facts(region: Any, period: Any) -> tuple[Region, Period]:
-        from freqdp_db.dataset.projection import ReferenceSystem, from_lon_lat
-        from freqdp_db.methods.synthesis.public import Period, Region
 
-        edge = np.linspace(0, 1, _EDGE_POINTS)
-        plane = ReferenceSystem.parse(srid, definition)
-        west, south, east, north = map(float, box_of(region))
-        lon, lat = west + (east - west) * edge, south + (north - south) * edge
-        around = (
-            np.concatenate([lon, lon, np.full(_EDGE_POINTS, west), np.full(_EDGE_POINTS, east)]),
-            np.concatenate([np.full(_EDGE_POINTS, south), np.full(_EDGE_POINTS, north), lat, lat]),
-        )
-        x, y = from_lon_lat(plane, *around)
-        offset = period.begin.astimezone(ZoneInfo(timezone)).utcoffset() or timedelta()
-        micro = timedelta(microseconds=1)
-        return (
-            Region(
-                float(x.min()),
-                float(y.min()),
-                float(x.max()),
-                float(y.max()),
-                _corners(plane, region),
-            ),
-            Period(
-                (period.begin - _EPOCH) // micro, (period.end - _EPOCH) // micro, offset // micro
-            ),
-        )
+@lru_cache(maxsize=4)
+def _facts(
+    srid: int, definition: str, timezone: str, area: Box | Outline, period: Stretch
+) -> tuple[Region, Period]:
+    from freqdp_db.dataset.projection import ReferenceSystem
+    from freqdp_db.methods.synthesis.public import Period, Region
 
-    return facts
+    declared = DeclaredArea(ReferenceSystem.parse(srid, definition), area)
+    outline = declared.outline()
+    offset = period.begin.astimezone(ZoneInfo(timezone)).utcoffset() or timedelta()
+    micro = timedelta(microseconds=1)
+    return (
+        Region(
+            float(outline.x.min()),
+            float(outline.y.min()),
+            float(outline.x.max()),
+            float(outline.y.max()),
+            outline,
+            declared,
+        ),
+        Period((period.begin - _EPOCH) // micro, (period.end - _EPOCH) // micro, offset // micro),
+    )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.dataset.cleaning import within
 from freqdp_db.dataset.known_places import looks_swapped, nearest_town
 from freqdp_db.dataset.projection import MEASURED_DEGREES, degrees_from_meridian
 from freqdp_db.methods.areas import LonLatArea, Outline, box_of
@@ -20,6 +21,9 @@ _MUCH, _TIMES_ITS_PART = 0.25, 5
 _TAIL = 0.005
 """Of the samples, so many may lie outside on each side of what is called most of them."""
 _NEAR_KM = 100.0
+_NO_REGION = (
+    "This is read from the data: a --region for a guarantee for persons must not be taken from it."
+)
 _LATITUDE_NAMES = {"lat", "latitude", "y"}
 _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
 
@@ -56,8 +60,9 @@ class RoundedBox:
 class Findings:
     """What a build found."""
 
-    extent: RoundedBox
-    most: RoundedBox
+    extent: RoundedBox | None
+    """None: no place can be told in degrees."""
+    most: RoundedBox | None
     """Where all but one in a hundred lie, on each axis."""
     near: str | None
     """The time zone whose town is nearest to the middle, if the machine has a list of them."""
@@ -68,6 +73,7 @@ class Findings:
     epoch_unit: str | None
     """What numbers were read as: seconds, milliseconds, ... since 1970; None: times are times."""
     warnings: list[str]
+    region_declared: bool = False
 
     def lines(self) -> list[str]:
         """In words."""
@@ -75,12 +81,16 @@ class Findings:
         if self.near is not None and self.near_km is not None:
             far = f", {self.near_km:,.0f} km from {self.near}"
             near = far if self.near_km > _NEAR_KM else f", near {self.near}"
-        where = f"Where: {self.extent}{near}."
-        if self.extent.much_wider(self.most):
-            where = (
-                f"Where: 99 of 100 samples at {self.most} (each by itself){near}; "
-                f"all: {self.extent}."
-            )
+        where = "Where: nothing can be told in degrees."
+        if self.extent is not None and self.most is not None:
+            where = f"Where: {self.extent}{near}."
+            if self.extent.much_wider(self.most):
+                where = (
+                    f"Where: 99 of 100 samples at {self.most} (each by itself){near}; "
+                    f"all: {self.extent}."
+                )
+            if not self.region_declared:
+                where += f" {_NO_REGION}"
         when = f"When: {self.first_at:%Y-%m-%d %H:%M} to {self.last_at:%Y-%m-%d %H:%M} UTC."
         if self.epoch_unit is not None:
             when += f" Numbers were read as {self.epoch_unit} since 1970."
@@ -138,27 +148,40 @@ def look_at(
     lengths: how many samples each object has. columns: those of longitude and latitude. utm_srid: the
     zone that was chosen from the data.
     """
-    west, middle_lon, east = _quantiles(lon, count)
-    south, middle_lat, north = _quantiles(lat, count)
-    middle = middle_lon, middle_lat
-    town = nearest_town(middle)
+    known = within(lon, lat, (360.0, 90.0))
+    lon, lat, count = lon[known], lat[known], count[known]
+    extent = most = town = None
+    about_places: list[str] = []
+    if count.any():
+        west, middle_lon, east = _quantiles(lon, count)
+        south, middle_lat, north = _quantiles(lat, count)
+        middle = middle_lon, middle_lat
+        extent = RoundedBox.around(
+            float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())
+        )
+        most = RoundedBox.around(west, south, east, north)
+        town = nearest_town(middle)
+        about_places = [
+            *_swapped(middle, timezone, columns),
+            *_outside(lon, lat, count, region),
+            *_far(lon, lat, count, utm_srid),
+        ]
     first, last = (_EPOCH + timedelta(microseconds=us) for us in (times.first, times.last))
     warnings = [
-        *_swapped(middle, timezone, columns),
-        *_outside(lon, lat, count, region),
-        *_far(lon, lat, count, utm_srid),
+        *about_places,
         *_strange_times(times, epoch_unit),
         *_one_of_all(lengths),
     ]
     return Findings(
-        RoundedBox.around(float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())),
-        RoundedBox.around(west, south, east, north),
+        extent,
+        most,
         None if town is None else town[0],
         None if town is None else town[1],
         first,
         last,
         epoch_unit,
         warnings,
+        region is not None,
     )
 
 

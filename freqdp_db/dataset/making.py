@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
-from freqdp_db.dataset.cleaning import REASONS
+from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform
 from freqdp_db.errors import BadData
 from freqdp_db.search.grid import Frame
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.source.lineage import SourceRelation
 from freqdp_db.storage.source.reference import definition_of
 
 
@@ -29,6 +30,8 @@ class Made:
 
     built: Build
     snapshot_at: datetime
+    time_unit: str
+    """How times were read, as a build records it."""
     counted: int
     """Rows of the source."""
     excluded: dict[str, int]
@@ -36,6 +39,8 @@ class Made:
     frame: Frame
     fingerprint: str
     findings: Findings
+    relations: list[SourceRelation]
+    """What the rows came from and through."""
 
 
 def require_rows(rows: int, excluded: dict[str, int]) -> None:
@@ -44,7 +49,7 @@ def require_rows(rows: int, excluded: dict[str, int]) -> None:
         raise BadData(
             f"no row can be used: {reasons}",
             remedy="check the column mapping (are --lon and --lat swapped? Numbers in metres are "
-            "named with --x, --y and --srid)",
+            "named with --x, --y and --srid; lines are taken apart with ST_DumpPoints in a view)",
         )
 
 
@@ -59,9 +64,12 @@ def look(
     built: Build,
     samples: Ints,
     times: SeenTimes,
-    epoch_unit: str | None,
+    time_unit: str | None,
 ) -> Findings:
-    """Where and when a build lies, and what looks wrong. samples: how many each place has."""
+    """Where and when a build lies, and what looks wrong. samples: how many each place has.
+
+    time_unit: what epoch numbers were taken to count; None: times are times.
+    """
     raw = reference(database, dataset.source_srid)
     lon, lat = transform(raw, reference(database, WGS84), *built.locations.in_source())
     mapping = dataset.mapping
@@ -72,7 +80,7 @@ def look(
         times,
         built.trajectories.lengths,
         timezone=mapping.timezone,
-        epoch_unit=epoch_unit,
+        epoch_unit=None if time_unit is None else TIME_UNITS[time_unit],
         columns=(mapping.lon, mapping.lat)
         if raw.geographic and mapping.lon and mapping.lat
         else None,

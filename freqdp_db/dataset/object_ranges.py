@@ -16,7 +16,13 @@ from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import SeenTimes, seen_times
 from freqdp_db.dataset.making import reference
 from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform
-from freqdp_db.dataset.reading import number_of, numbered_rows, open_source, read_columns
+from freqdp_db.dataset.reading import (
+    number_of,
+    numbered_rows,
+    open_source,
+    read_columns,
+    read_times,
+)
 from freqdp_db.dataset.snapping import GridCells
 from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
 from freqdp_db.frequency.parts import Part
@@ -70,9 +76,10 @@ def read_range(objects: tuple[int, int], wanted: WhatToRead, part: SourcePart) -
 def read_blocks(blocks: tuple[int, int], wanted: WhatToRead, part: SourcePart, order: Ints) -> Rows:
     """Read what lies in some blocks; `order`: numbers on the wire of all objects, in their order."""
     with wanted.reach.database().begin(snapshot=wanted.snapshot) as connection:
-        columns = read_columns(open_source(connection, wanted.dataset, part), _nobody)
+        reader = open_source(connection, wanted.dataset, part)
+        columns = read_columns(reader, _nobody)
     owner = number_of(columns["object"].astype(np.int64), order)
-    return Rows(owner, columns["at"].astype(np.int64), columns["x"], columns["y"])
+    return Rows(owner, read_times(columns, reader)[0], columns["x"], columns["y"])
 
 
 def _nobody(rows: int) -> None:
@@ -95,7 +102,7 @@ def as_read(rows: Rows, wanted: WhatToRead, keys: list[str]) -> Read:
     """The same without those that cannot be."""
     excluded: dict[str, int] = {}
     raw = reference(wanted.reach.database(), wanted.dataset.source_srid)
-    return Read(keys, cleaning.drop_unusable(rows, raw.geographic, excluded), excluded)
+    return Read(keys, cleaning.drop_unusable(rows, raw.limits, excluded), excluded)
 
 
 def excluded_of(read: Read) -> dict[str, int]:
@@ -122,7 +129,7 @@ def place(read: Read, raw: ReferenceSystem, plane: ReferenceSystem) -> Placed:
     excluded: dict[str, int] = {}
     rows = cleaning.drop_repeats(cleaning.sort_rows(read.rows), excluded)
     x, y = transform(raw, plane, rows.x, rows.y)
-    inside = np.isfinite(x) & np.isfinite(y)
+    inside = cleaning.within(x, y, plane.limits)
     excluded["outside_projection"] = int((~inside).sum())
     if not inside.all():
         rows, x, y = rows.take(inside), x[inside], y[inside]

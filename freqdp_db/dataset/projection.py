@@ -17,6 +17,10 @@ from freqdp_db.columns.build import Build
 from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadData, BadInput
 
+# No reference system puts a place on Earth so far from its origin: the equator is 4e7 m long, and
+# zones that are numbered in the coordinates (zone 60: 60,500,000) stay below. A constant, so that
+# whether a row is kept depends on that row alone.
+_FARTHEST_M = 1e8
 # Within so many degrees of a zone's middle, distances are at most 14% too long.
 MEASURED_DEGREES = 30.0
 _FAR_SHARE = 0.05
@@ -44,6 +48,15 @@ class ReferenceSystem:
     @property
     def geographic(self) -> bool:
         return bool(self.crs.is_geographic)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """How far from 0 coordinates can be, on each axis."""
+        if self.geographic:
+            return 180.0, 90.0
+        axes = self.crs.axis_info
+        farthest = _FARTHEST_M / (axes[0].unit_conversion_factor if axes else 1.0)
+        return farthest, farthest
 
     @property
     def metric(self) -> bool:
@@ -123,6 +136,11 @@ def from_lon_lat(plane: ReferenceSystem, lon: Metres, lat: Metres) -> tuple[Metr
     return transform(ReferenceSystem(WGS84, pyproj.CRS.from_epsg(WGS84)), plane, lon, lat)
 
 
+def to_lon_lat(plane: ReferenceSystem, x: Metres, y: Metres) -> tuple[Metres, Metres]:
+    """Places in metres of the plane as positions in degrees."""
+    return transform(plane, ReferenceSystem(WGS84, pyproj.CRS.from_epsg(WGS84)), x, y)
+
+
 def to_source(build: Build, x: Metres, y: Metres) -> tuple[Metres, Metres]:
     """Places in metres as coordinates of the source's SRID."""
     assert build.systems is not None, "the build was read without its reference systems"
@@ -136,5 +154,4 @@ def to_source(build: Build, x: Metres, y: Metres) -> tuple[Metres, Metres]:
 def source_limits(build: Build) -> tuple[float, float]:
     """How far from 0 coordinates of the source's SRID can be."""
     assert build.systems is not None, "the build was read without its reference systems"
-    source = ReferenceSystem.parse(build.source_srid, build.systems[1])
-    return (180.0, 90.0) if source.geographic else (np.inf, np.inf)
+    return ReferenceSystem.parse(build.source_srid, build.systems[1]).limits

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
+from freqdp_db.dataset.cleaning import TIME_UNITS
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
 from freqdp_db.dataset.file_names import names_a_file
 from freqdp_db.dataset.limits import parse_limit
@@ -13,9 +14,11 @@ from freqdp_db.dataset.snapping import Snap
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.records.datasets import DatasetRow, insert_dataset
+from freqdp_db.storage.records.accounts import Claimed
+from freqdp_db.storage.records.datasets import DatasetRow, insert_dataset, set_time_unit
 from freqdp_db.storage.source.reference import definition_of
 from freqdp_db.storage.source.relations import (
+    NUMBERS,
     Mapping,
     Relation,
     check_mapping,
@@ -54,6 +57,9 @@ class Registration:
     region: str | None = None
     period: str | None = None
     max_exposure: str | None = None
+    persons: str | None = None
+    time_unit: str | None = None
+    """What epoch numbers count."""
 
 
 def positive_decimal(option: str, text: str) -> Decimal:
@@ -80,6 +86,36 @@ def epsilon_number(option: str, text: str, largest: Decimal) -> Decimal:
     return value
 
 
+def parse_time_unit(text: str) -> str:
+    """What epoch numbers count: s, ms, us or ns."""
+    if text not in TIME_UNITS:
+        raise BadInput(
+            f"--time-unit {text} is none of {', '.join(TIME_UNITS)}",
+            remedy="for example --time-unit ms",
+        )
+    return text
+
+
+def check_time_unit(relation: Relation, mapping: Mapping) -> None:
+    """Refuse a unit where times are not numbers."""
+    column = relation.column("--time", mapping.time)
+    if mapping.time_unit is not None and column.type not in NUMBERS:
+        raise BadInput(
+            f"--time-unit {mapping.time_unit} is for epoch numbers, and --time {mapping.time!r} is of "
+            f"type {column.shown}",
+            remedy="leave --time-unit out",
+        )
+
+
+def declare_time_unit(database: Database, dataset: DatasetRow, text: str) -> None:
+    """Say what a dataset's epoch numbers count; builds that were made otherwise have to be made anew."""
+    unit = parse_time_unit(text)
+    with database.begin() as connection:
+        relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
+    check_time_unit(relation, replace(dataset.mapping, time_unit=unit))
+    set_time_unit(database, dataset.dataset_id, unit)
+
+
 def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str:
     """A name that PostgreSQL can keep whole, and that a file can have."""
     if not name.strip() or len(name.encode()) > limit:
@@ -94,7 +130,7 @@ def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str
     return name
 
 
-def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool]:
+def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Claimed]:
     """Check everything that can be checked without reading the data, then register."""
     check_name("the dataset's name", wanted.name)
     budget = epsilon_number(
@@ -102,12 +138,17 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
     )
     Snap.parse(wanted.snap)
     limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
+    if wanted.persons is not None:
+        check_name("--persons", wanted.persons)
+    if wanted.time_unit is not None:
+        parse_time_unit(wanted.time_unit)
     _require_position(wanted)
     with database.begin() as connection:
         require_timezone(connection, wanted.timezone)
         relation = named_relation(connection, wanted.source)
         mapping = _mapping(relation, wanted)
         check_mapping(relation, mapping, projected=wanted.x is not None)
+        check_time_unit(relation, mapping)
         if wanted.srid is not None:
             system = ReferenceSystem.parse(
                 wanted.srid, definition_of(connection, wanted.srid, "--srid")
@@ -123,7 +164,8 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
                     remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
                     "to 32760), or leave --srid out",
                 )
-        region = None if wanted.region is None else parse_region(connection, wanted.region)
+        source = relation.schema, relation.name
+        region = None if wanted.region is None else parse_region(database, wanted.region, source)
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:
@@ -135,7 +177,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
     return insert_dataset(
         database,
         name=wanted.name,
-        source=(relation.schema, relation.name),
+        source=source,
         mapping=mapping,
         source_srid=source_srid,
         srid=srid_of(region) if srid is None and region is not None else srid,
@@ -144,6 +186,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, bool
         region=region,
         period=period,
         max_exposure=limit,
+        persons=wanted.persons,
     )
 
 
@@ -179,6 +222,7 @@ def _mapping(relation: Relation, wanted: Registration) -> Mapping:
         lat=column(wanted.lat if wanted.y is None else wanted.y),
         timezone=wanted.timezone,
         filter=wanted.filter,
+        time_unit=wanted.time_unit,
     )
 
 
@@ -188,7 +232,7 @@ def _source_srid(
     mapping: Mapping,
     wanted: Registration,
 ) -> int:
-    """The SRID that was said or that the column declares, else the one that all its rows have."""
+    """The SRID that was said or that the column declares, else the one that most of its rows have."""
     reader = SourceReader(connection, relation, mapping)
     reader.check_filter()
     if wanted.x is not None and wanted.srid is not None:
@@ -204,11 +248,10 @@ def _source_srid(
             f"{relation.schema}.{relation.name} gives no rows",
             remedy="check --from and --where",
         )
-    if len(counts.srids) != 1 or counts.srids[0] == 0:
+    if not counts.usual_srid:
         raise BadData(
-            f"--geom {mapping.geom!r} has "
-            + ("no SRID" if counts.srids in ((), (0,)) else "more than one SRID"),
+            f"--geom {mapping.geom!r} has no SRID",
             remedy="set it: ALTER TABLE ... ALTER COLUMN ... TYPE geometry(Point, SRID), "
             "or ST_SetSRID in a view",
         )
-    return counts.srids[0]
+    return counts.usual_srid

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.trajectories import Locations
+from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.search.grid import interleave
 from freqdp_db.storage.connection.engine import Connection
 from freqdp_db.storage.connection.names import format_relation, parse_relation
 from freqdp_db.storage.source.relations import read_name
 
+_HALF = 1 << 31
+"""Numbers of so many values fill one half of 64 bits."""
 _MIN_GRID_M, _MAX_GRID_M = 0.01, 1_000_000.0
 
 
@@ -110,15 +114,18 @@ class GridCells:
 
     @classmethod
     def of(cls, x: Metres, y: Metres, metres: float) -> GridCells:
-        return cls.distinct(*(np.floor(c / metres).astype(np.int64) for c in (x, y)))
+        return cls.distinct(*_cells(x, y, metres))
 
     @classmethod
     def distinct(cls, column: Ints, row: Ints) -> GridCells:
-        if len(column) == 0:
-            return cls(column, row)
-        left, low, height = column.min(), row.min(), int(np.ptp(row)) + 1
-        key = np.unique((column - left) * height + (row - low))
-        return cls(key // height + left, key % height + low)
+        # compared as pairs: a number made by a product of extents can leave 64 bits for one far row
+        if all(c.min(initial=0) >= -_HALF and c.max(initial=0) < _HALF for c in (column, row)):
+            pair = np.unique((column << 32) + (row + _HALF))
+            return cls(pair >> 32, (pair & 0xFFFFFFFF) - _HALF)
+        order = np.lexsort((row, column))
+        column, row = column[order], row[order]
+        new = (np.diff(column, prepend=column[0] - 1) != 0) | (np.diff(row, prepend=row[0]) != 0)
+        return cls(column[new], row[new])
 
     def numbered(self) -> GridCells:
         """In the order of their numbers: along the Z-order curve."""
@@ -132,13 +139,38 @@ class GridCells:
 
     def find(self, x: Metres, y: Metres, metres: float) -> Ids:
         """The place here of the cell of each point."""
-        low, height = self.row.min(), int(self.row.max() - self.row.min()) + 1
-        known = self.column * height + (self.row - low)
-        order = np.argsort(known)
-        column, row = (np.floor(c / metres).astype(np.int64) for c in (x, y))
-        number: Ids = order.astype(np.int32)
-        found: Ids = number[np.searchsorted(known[order], column * height + (row - low))]
-        return found
+        order = np.lexsort((self.row, self.column))
+        known = self.column[order], self.row[order], order.astype(np.int32)
+        (found,) = joined(map_each(_find_cells, len(x), *known, *_cells(x, y, metres)))
+        assert not len(found) or found.min() >= 0, "a point in none of the cells"
+        return cast("Ids", found)
+
+
+def _cells(x: Metres, y: Metres, metres: float) -> tuple[Ints, Ints]:
+    """Column and row of the cell of each point."""
+    column, row = (np.floor(c / metres).astype(np.int64) for c in (x, y))
+    return column, row
+
+
+@njit(nogil=True, cache=True)
+def _find_cells(first, last, columns, rows, number, column, row):  # type: ignore[no-untyped-def]
+    """The number of the cell of each point in a range, of cells in order of (column, row); -1: none."""
+    found = np.empty(last - first, np.int32)
+    here = 0
+    for i in range(first, last):
+        u, v = column[i], row[i]
+        # most samples are in the cell of the one before
+        if here == len(columns) or columns[here] != u or rows[here] != v:
+            here, high = 0, len(columns)
+            while here < high:
+                middle = (here + high) // 2
+                if columns[middle] < u or (columns[middle] == u and rows[middle] < v):
+                    here = middle + 1
+                else:
+                    high = middle
+        known = here < len(columns) and columns[here] == u and rows[here] == v
+        found[i - first] = number[here] if known else -1
+    return (found,)
 
 
 def merge_cells(one: GridCells, other: GridCells) -> GridCells:

@@ -9,6 +9,7 @@ what the workers count.
 from __future__ import annotations
 
 import operator
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 from functools import reduce
@@ -50,7 +51,7 @@ from freqdp_db.dataset.object_ranges import (
     write_filed,
 )
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
-from freqdp_db.dataset.reading import open_source, refuse_unreadable
+from freqdp_db.dataset.reading import open_source, recorded_unit, require_any, trace
 from freqdp_db.dataset.snapping import Snap, merge_cells
 from freqdp_db.dataset.writing import write_small
 from freqdp_db.engines.held import Held, PerRange, Workers
@@ -79,7 +80,8 @@ def make_spread(
             remedy="use --engine threads, or add the dataset with --snap grid:METRES",
         )
     with database.begin(snapshot=True) as connection:
-        counts, taken_at, parts = _read(connection, workers, database, dataset, progress)
+        counts, taken_at, unit, parts = _read(connection, workers, database, dataset, progress)
+        relations = trace(database, dataset)
         excluded = counts.excluded()
         with progress.stage("clean and snap", counts.rows):
             built, keys, parts = _discretise(database, dataset, parts, snap, excluded)
@@ -104,8 +106,12 @@ def make_spread(
                 build_parts.finish_large(database, number_)
         hashed = fingerprint(dataset, built, keys, _columns(parts))
         times = reduce(operator.add, filter(None, parts.each(times_of, taken_at)))
-        findings = look(database, dataset, built, used, times, epoch_unit=None)
-    return Made(built, taken_at, counts.rows, excluded, segments, frame, hashed, findings)
+        findings = look(
+            database, dataset, built, used, times, None if unit == "timestamp" else unit
+        )
+    return Made(
+        built, taken_at, unit, counts.rows, excluded, segments, frame, hashed, findings, relations
+    )
 
 
 def _read(
@@ -114,20 +120,21 @@ def _read(
     database: Database,
     dataset: DatasetRow,
     progress: Progress,
-) -> tuple[RowCounts, datetime, Held]:
+) -> tuple[RowCounts, datetime, str, Held]:
     """Count the source, cut its objects into ranges by their rows, and have these read."""
     reader = open_source(connection, dataset)
-    if reader.epoch:
+    if reader.epoch and reader.time_unit is None:
         raise BadInput(
-            "--engine dask cannot build from epoch numbers: whether they are seconds or milliseconds "
-            "is told by all of them",
-            remedy="use --engine threads, or a view with to_timestamp(...)",
+            "--engine dask cannot guess what epoch numbers count: all of them would have to be in one "
+            "process",
+            remedy=f"declare it: freqdp dataset set {shlex.quote(dataset.name)} --time-unit "
+            "s|ms|us|ns; or use --engine threads",
         )
     with progress.stage("count rows") as stage:
         counts = reader.count()
         sizes = reader.sizes()
         stage.advance(counts.rows)
-        refuse_unreadable(dataset, counts)
+        require_any(dataset, counts)
     ranges = cut(offsets_from(np.array([rows for *_, rows in sizes])), workers.parts(counts.rows))
     wanted = WhatToRead(Reach.of(database), dataset, reader.export())
     keys = PerRange([[key for key, *_ in sizes[first:last]] for first, last in ranges])
@@ -153,7 +160,7 @@ def _read(
             # what was read is let go once everything was handed on
             del read, joined
             sum(parts.each(_rows_of))
-    return counts, reader.taken_at(), parts
+    return counts, reader.taken_at(), recorded_unit(reader), parts
 
 
 def _between(blocks: int, count: int, hash_seed: int) -> list[SourcePart]:

@@ -35,6 +35,9 @@ _CONFIG: dict[str, Any] = {
     "distributed.admin.large-graph-warning-threshold": "1TB",
     "distributed.comm.timeouts.connect": f"{_SECONDS_TO_CONNECT}s",
     "distributed.diagnostics.nvml": False,
+    # whoever is on the machine could read its pages
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
 
 
@@ -242,7 +245,7 @@ def local_cluster(workers: int, environment: dict[str, str]) -> Iterator[Cluster
     ):
         with _lost():
             client.wait_for_workers(workers, timeout=_SECONDS_TO_START)
-        yield Cluster(client, workers, cluster.dashboard_link if _has_dashboard() else None)
+        yield Cluster(client, workers, None)
 
 
 def _started(workers: int, environment: dict[str, str]) -> Any:
@@ -258,6 +261,7 @@ def _started(workers: int, environment: dict[str, str]) -> Any:
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             worker_dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             security=Security.temporary(),
             env=environment,
         )
@@ -308,12 +312,6 @@ def _require_keys(address: str) -> None:
         ) from None
     if found is None:
         raise BadInput(f"there are no keys for {address}", remedy=f"name them {remedy}")
-
-
-def _has_dashboard() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("bokeh") is not None
 
 
 @contextmanager

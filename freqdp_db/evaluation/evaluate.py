@@ -99,6 +99,6 @@ def load_case(database: Database, release: ReleaseRow, progress: Progress) -> Ca
     build = load_build(database, release.build_id, progress)
     relations = released_relations(database, release.name)
     request = Request.of(release)
-    world = make_world(database, build, request.method, request.values)
+    world = make_world(database, build, request.method, request.values, release=release.name)
     _, state = replay(database, release, relations, world, progress)
-    return Case.of(build, state, request.values.get("time_step"))
+    return Case.of(build, state, request.values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.evaluate import evaluate
@@ -30,11 +30,14 @@ def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | Non
 
 
 def approve_within_limit(
-    database: Database, release: ReleaseRow, progress: Progress
+    database: Database, release: ReleaseRow, progress: Progress, replaces: Collection[str] = ()
 ) -> tuple[ReleaseRow, Exposure | None]:
-    """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was."""
+    """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
+
+    replaces: releases that the caller withdraws as soon as this one is granted.
+    """
     require_held(release)
     measured = measured_exposure(database, release)
     if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
         measured = exposure_in(evaluate(database, release, progress))
-    return approve(database, release, measured), measured
+    return approve(database, release, measured, replaces), measured

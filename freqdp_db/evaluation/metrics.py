@@ -13,6 +13,7 @@ from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.utility.divergence import mutual_information
+from freqdp_db.evaluation.utility.journeys import in_trips, side_by_side
 from freqdp_db.evaluation.utility.losses import (
     diameter_error,
     hotspot_correlation,
@@ -51,6 +52,11 @@ _FOR_EVERY_KIND = frozenset(
     {"frequent patterns", "plausibility", "range queries", "hotspots", "trips"}
 )
 
+_BY_COORDINATES = frozenset(
+    {"diameters", "trips", "frequent patterns", "range queries", "hotspots"}
+)
+"""Measured where the samples of the table lie; the others compare places of D by their numbers."""
+
 
 def measure(
     pair: Pair, seed: int, progress: Progress, only: Collection[str] | None = None
@@ -83,9 +89,14 @@ def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict
     """One of `pieces_of` a kind."""
     if piece in exposure.EXPOSURES:
         return exposure.measure_exposure(case, seed, progress, [piece])
+    as_released = replace(case.pair, released=case.release.trajectories)
+    if piece in _BY_COORDINATES:
+        in_table = side_by_side(as_released, case.release.places)
+        if piece == "range queries" and case.made_up:
+            in_table = in_trips(in_table)
+        return measure(in_table, seed, progress, [piece])
     if piece in _MEASURES:
         return measure(case.pair, seed, progress, [piece])
-    as_released = replace(case.pair, released=case.release.trajectories)
     with progress.stage(piece):
         rng = np.random.default_rng([seed, len(_MEASURES)])
         return {

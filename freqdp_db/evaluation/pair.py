@@ -27,6 +27,8 @@ class Pair:
     timezone: str = "UTC"
     time_step_us: int | None = None
     """What released times were coarsened to, if they were: it is public, so attackers know it."""
+    made_up: bool = False
+    """Whether released trajectories are nobody's: how many there are need not be D's number."""
 
     def __len__(self) -> int:
         return len(self.original)

@@ -12,6 +12,7 @@ from typing import Any
 from freqdp_db.dataset.facts import parse_period, parse_region
 from freqdp_db.dataset.limits import in_percent, parse_limit
 from freqdp_db.dataset.projection import WGS84
+from freqdp_db.dataset.registration import check_name
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document, aside
 from freqdp_db.errors import BadInput
@@ -167,12 +168,17 @@ def _as_meant(database: Database, row: DatasetRow, given: dict[str, Any]) -> dic
 def _facts(database: Database, row: DatasetRow, given: dict[str, Any]) -> Iterator[Change]:
     wished: dict[str, tuple[Any, Any]] = {}
     if "region" in given:
-        with database.begin() as connection:
-            wished["region"] = (row.region, parse_region(connection, given["region"]))
+        source = row.source_schema, row.source_relation
+        wished["region"] = (row.region, parse_region(database, given["region"], source))
     if "period" in given:
         wished["period"] = (row.period, parse_period(given["period"], row.mapping.timezone))
+    if "time_unit" in given:
+        wished["time_unit"] = (row.mapping.time_unit, given["time_unit"])
     if "max_exposure" in given:
         wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
+    if "persons" in given:
+        named = find_budget(database, row.account_id).population
+        wished["persons"] = (named, check_name("--persons", given["persons"]))
     for key, (there, value) in wished.items():
         if there != value:
             said, was = given[key], "not said" if there is None else there

@@ -9,6 +9,7 @@ from freqdp_db.dataset.limits import in_percent
 from freqdp_db.documents import Document
 from freqdp_db.interface.connecting import Connection, reached, working
 from freqdp_db.progress import Progress
+from freqdp_db.release.summary import not_covered_beside, not_protected_lines
 from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.releases import find_release
 
@@ -26,9 +27,14 @@ class Approved(Document):
     """What the best attacker learns of a person on average, as measured; None: never measured."""
     exposure_half: float | None
     """Share of persons of whom an attacker learns more than half."""
+    not_covered: list[str]
+    """What a guarantee for an object does not cover, beside other releases of the same objects."""
 
     def lines(self) -> list[str]:
         """In words."""
+        return [*self._measured(), *not_protected_lines(self.not_covered)]
+
+    def _measured(self) -> list[str]:
         said = f"Approved {self.release}: analysts may read it."
         if self.exposure is None:
             return [f"{said} What it exposes was never measured: freqdp evaluate {self.release}"]
@@ -55,6 +61,7 @@ def approve(connection: Connection, name: str, *, progress: Progress | None = No
         row = find_release(database, name)
         release, measured = approve_within_limit(database, row, working(progress))
         limit = get_dataset(database, release.dataset_id).max_exposure
+        not_covered = not_covered_beside(database, release)
     return Approved(
         name,
         release.approved_at,
@@ -62,4 +69,5 @@ def approve(connection: Connection, name: str, *, progress: Progress | None = No
         limit,
         None if measured is None else measured.learnt,
         None if measured is None else measured.half,
+        not_covered,
     )

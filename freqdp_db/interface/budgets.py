@@ -10,11 +10,13 @@ from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.interface.connecting import Connection, reached
+from freqdp_db.release.conflicts import with_true_samples
 from freqdp_db.release.persons import in_words, raise_for_persons
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records import ledger
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.ledger import MEANING, Budget, Entry
+from freqdp_db.storage.records.requests import published_beside
 
 _NOT_COVERED = "This does not hold for {}: its noise was seeded, and it guarantees nothing."
 _HEAD = re.compile("[0-9a-f]{64}")
@@ -26,14 +28,22 @@ class UnitBudget(Budget, Document):
     """The budget of a source for one unit, with all its entries."""
 
     ledger: list[Entry]
+    true_samples: list[str]
+    """Published releases with true samples of the same objects, which no such budget counts."""
 
     @property
     def meaning(self) -> str:
         """What it bounds, in words."""
         if self.unit != "person":
             return MEANING
-        seeded = [str(entry.release) for entry in self.ledger if entry.seeded]
-        return " ".join([in_words(self.spent), *map(_NOT_COVERED.format, seeded)])
+        spends = [entry for entry in self.ledger if entry.kind != "grant"]
+        # what was merged may have been Gaussian: that bounds less
+        zcdp = sum((e.amount for e in spends if e.zcdp or e.kind == "merge"), Decimal(0))
+        seeded = [str(entry.release) for entry in spends if entry.seeded]
+        said = [in_words(self.protected, zcdp, self.spent - zcdp)]
+        if self.true_samples:
+            said.append(f"Published with true samples: {', '.join(self.true_samples)}.")
+        return " ".join([*said, *map(_NOT_COVERED.format, seeded)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +78,8 @@ def raise_budget(
 ) -> SourceBudget:
     """Let a dataset's source spend so much epsilon more. Who did it and why goes into the ledger.
 
-    unit: `occurrence`, or `person`: then epsilon is that of one person at delta 0.000001, and is
-        kept as rho, which adds up over releases.
+    unit: `occurrence`, or `person`: then epsilon is that of one object with all its data at delta
+        0.000001, and is kept as rho, which adds up over releases.
     """
     if not reason.strip():
         raise BadInput("--reason is empty", remedy="say why: it goes into the ledger")
@@ -87,8 +97,14 @@ def raise_budget(
 
 
 def _accounts(database: Database, account_id: int) -> SourceBudget:
+    with database.begin() as session:
+        beside = with_true_samples(published_beside(session, database, account_id))
     first, *others = (
-        UnitBudget(**vars(found), ledger=ledger.entries(database, found.account_id))
+        UnitBudget(
+            **vars(found),
+            ledger=ledger.entries(database, found.account_id),
+            true_samples=[f"{release.name} ({release.method})" for release in beside],
+        )
         for found in ledger.budgets(database, account_id)
     )
     return SourceBudget(**vars(first), other_units=others)

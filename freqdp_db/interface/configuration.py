@@ -10,7 +10,12 @@ from typing import Any
 
 from freqdp_db.dataset.facts import check_region, parse_period
 from freqdp_db.dataset.limits import parse_limit
-from freqdp_db.dataset.registration import MAX_BUDGET, check_name, epsilon_number
+from freqdp_db.dataset.registration import (
+    MAX_BUDGET,
+    check_name,
+    epsilon_number,
+    parse_time_unit,
+)
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.interface.datasets import add_dataset
 from freqdp_db.jobs.cron import Cron, find_zone
@@ -103,8 +108,12 @@ def _check_values(given: dict[str, Any]) -> None:
         check_region(given["region"])
     if "period" in given:
         parse_period(given["period"], zone)
+    if "time_unit" in given:
+        parse_time_unit(given["time_unit"])
     if "max_exposure" in given:
         parse_limit(given["max_exposure"])
+    if "persons" in given:
+        check_name("--persons", given["persons"])
     if "srid" in given and not isinstance(given["srid"], int):
         raise BadInput(f"--srid {given['srid']!r} is not a whole number", remedy="such as 32631")
 

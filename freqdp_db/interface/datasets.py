@@ -9,10 +9,17 @@ from decimal import Decimal
 
 from freqdp_db.dataset import dropping
 from freqdp_db.dataset.building import build_and_look
+from freqdp_db.dataset.coverage import Coverage, declared_coverage
 from freqdp_db.dataset.facts import change_facts
 from freqdp_db.dataset.findings import Findings
 from freqdp_db.dataset.limits import in_percent, parse_limit
-from freqdp_db.dataset.registration import DEFAULT_SNAP, Registration, register
+from freqdp_db.dataset.registration import (
+    DEFAULT_SNAP,
+    Registration,
+    check_name,
+    declare_time_unit,
+    register,
+)
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
 from freqdp_db.engines.choice import choose_engine
@@ -25,12 +32,13 @@ from freqdp_db.release.finding import Whereabouts
 from freqdp_db.release.persons import open_for_persons
 from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
 from freqdp_db.storage.connection.names import parse_relation
+from freqdp_db.storage.records.accounts import name_population
 from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects
 from freqdp_db.storage.records.datasets import (
     DatasetRow,
+    choosing_warnings,
     find_dataset,
     list_datasets,
-    other_budgets,
     set_limit,
     untraced_sources,
 )
@@ -73,6 +81,10 @@ class AddedDataset(DatasetRow, Document):
     """False: its source, or what that reads, had one already."""
     untraced: list[str]
     """What the budget cannot know of, in words: foreign tables, functions, likely copies."""
+    budget_notes: list[str]
+    """Budgets that were merged, and populations that are read from the same tables, in words."""
+    warnings: list[str]
+    """Where the source may choose rows by what other objects' rows are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +94,14 @@ class BuiltDataset(BuildRow, Document):
     seconds: dict[str, float]
     objects_with_fewer_than_20_places: int
     findings: Findings
+    dataset: str
+    coverage: Coverage | None
+    """How many samples the declared region and period hold; None: they are not declared."""
 
     def lines(self) -> list[str]:
         """In words."""
-        return [*describe_build(self), *self.findings.lines()]
+        covered = [] if self.coverage is None else self.coverage.lines(self.dataset)
+        return [*describe_build(self), *self.findings.lines(), *covered]
 
 
 @dataclass(frozen=True)
@@ -139,6 +155,8 @@ def add_dataset(
     region: str | None = None,
     period: str | None = None,
     max_exposure: str | float | None = None,
+    persons: str | None = None,
+    time_unit: str | None = None,
 ) -> AddedDataset:
     """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
@@ -146,24 +164,34 @@ def add_dataset(
         names are taken as they are if there are such, else as PostgreSQL reads them.
     srid: a projected system in metres to work in; with x and y, the system that these are in.
     snap: `grid:METRES`, `anchors:SCHEMA.TABLE` or `exact`.
-    budget: epsilon that the source may spend in all; None: 10, or what it has already. A view, a
-        partition or a materialized view shares the budget of the tables behind it.
+    budget: epsilon that the source may spend in all; None: 10, or what it has already. Whatever is
+        read from the same tables shares one budget: views, partitions, other columns of objects.
     region: `WEST,SOUTH,EAST,NORTH`, a file of GeoJSON or WKT, or a table of polygons;
-    period: `FROM/TO`: public facts, for methods with a guarantee
-        for a person. With them, a budget for persons is opened.
+    period: `FROM/TO`: public facts, for methods with a guarantee for one object with all its data.
+        With them, a budget for that is opened.
     max_exposure: with which measured exposure a release is granted at most, such as `5%`.
+    persons: a name for those whose data it is: one budget for each name, across tables and columns.
+    time_unit: what epoch numbers count: `s`, `ms`, `us` or `ns`; None: guessed from all rows, which
+        methods with a guarantee for a person refuse.
     """
     wanted = Registration(
         name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
         None if budget is None else str(budget), region, period,
-        None if max_exposure is None else str(max_exposure),
+        None if max_exposure is None else str(max_exposure), persons, time_unit,
     )  # fmt: skip
     with reached(connection) as database:
-        row, is_new = register(database, wanted)
+        row, claimed = register(database, wanted)
         open_for_persons(database, row)
         account = find_budget(database, row.account_id)
-        beyond = untraced_sources(database, row)
-    return AddedDataset(**vars(row), budget=account, budget_is_new=is_new, untraced=beyond)
+        beyond, chosen = untraced_sources(database, row), choosing_warnings(database, row)
+    return AddedDataset(
+        **vars(row),
+        budget=account,
+        budget_is_new=claimed.is_new,
+        untraced=beyond,
+        budget_notes=claimed.notes,
+        warnings=chosen,
+    )
 
 
 def set_dataset(
@@ -173,25 +201,37 @@ def set_dataset(
     region: str | None = None,
     period: str | None = None,
     max_exposure: str | float | None = None,
+    persons: str | None = None,
+    time_unit: str | None = None,
 ) -> Dataset:
-    """Say what is public of a dataset, and what its releases may expose. None: as it was.
+    """Say what is public of a dataset, what its releases may expose, and whose data it is. None: as it was.
 
     region, period: where and when its data may lie.
     max_exposure: with which measured exposure a release is granted to analysts at most, such as `5%`;
         `none`: with any. Releases are held until they are measured and approved.
+    persons: a name for those whose data it is. If there is one of that name already, the two budgets
+        become one: what both have spent counts, and what was granted is that of the name's.
+    time_unit: what epoch numbers count: `s`, `ms`, `us` or `ns`. Holds for the next build.
     """
-    if region is None and period is None and max_exposure is None:
+    if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
         raise BadInput(
-            "--region, --period and --max-exposure are all missing", remedy="give one of them"
+            "--region, --period, --max-exposure, --persons and --time-unit are all missing",
+            remedy="give one of them",
         )
+    if persons is not None:
+        check_name("--persons", persons)
     limit = None if max_exposure is None else parse_limit(str(max_exposure))
     with reached(connection) as database:
         row = find_dataset(database, name)
+        if time_unit is not None:
+            declare_time_unit(database, row, time_unit)
         if region is not None or period is not None:
             change_facts(database, row, region, period)
             open_for_persons(database, find_dataset(database, name))
         if max_exposure is not None:
             set_limit(database, row.dataset_id, limit)
+        if persons is not None:
+            name_population(database, row.dataset_id, persons)
         return dataset(database, name)
 
 
@@ -213,13 +253,16 @@ def build_dataset(
         shown = working(progress, kernels=True)
         with at_work(chosen, database, shown):
             row, findings = build_and_look(database, wanted, shown)
-        others = other_budgets(database, wanted)
+        choices = choosing_warnings(database, wanted)
+        covered = declared_coverage(database, wanted, row)
         sparse = sparse_objects(database, row.build_id, 10)
     return BuiltDataset(
         **vars(row),
         seconds=shown.seconds,
         objects_with_fewer_than_20_places=sparse,
-        findings=replace(findings, warnings=[*findings.warnings, *(f"{o}." for o in others)]),
+        dataset=name,
+        coverage=covered,
+        findings=replace(findings, warnings=[*findings.warnings, *(f"{c}." for c in choices)]),
     )
 
 

@@ -31,6 +31,8 @@ class Installed(Document):
     """Nobody made them, and this login may not."""
     changed: bool
     names: Names = aside()
+    roles_remedy: str = aside()
+    """What to do about roles that are missing."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class MethodShown(Document):
     after: list[str]
     """Kinds of methods that it may follow: `lg+swap`."""
     spends: list[str]
+    reads: list[str]
+    """Parameters that name a table or view."""
     parameters: dict[str, dict[str, Any]]
 
 
@@ -74,19 +78,29 @@ def init(connection: Connection = None, *, roles: bool = False) -> Installed:
     with reached(connection, check_schema=False) as database:
         result = upgrade.upgrade(database, require_roles=roles)
         names = Names.of(database.settings)
-    return Installed(**vars(result), changed=result.changed, names=names)
+    return Installed(
+        **vars(result), changed=result.changed, names=names, roles_remedy=upgrade.ROLES_REMEDY
+    )
 
 
-def init_script(connection: Connection = None) -> Script:
-    """The same as a script: from the database's own revision if it can be reached, else from nothing."""
+def init_script(connection: Connection = None, *, roles: bool = False) -> Script:
+    """The same as a script: from the database's own revision if it can be reached, else from nothing.
+
+    roles: only the group roles, for somebody who may make roles; `init` by the owner does the rest.
+    """
     names, revision, unreached = Names.of(Target.of(connection).settings), None, None
+    recorded: list[str] = []
+    if roles:
+        return Script(upgrade.roles_script(names), None, unreached=None)
     try:
         with reached(connection, check_schema=False) as database, database.begin() as session:
             names = upgrade.names_of(session, database)
             revision = upgrade.current_revision(session, names.schema)
+            if revision is not None:
+                recorded = [i for _, i, _ in upgrade.recorded_objects(session, names.schema)]
     except FreqdpError as error:
         unreached = error
-    return Script(upgrade.script(names, revision), revision, unreached=unreached)
+    return Script(upgrade.script(names, revision, recorded), revision, unreached=unreached)
 
 
 def uninstall_script(connection: Connection = None) -> Script:

@@ -15,13 +15,20 @@ from freqdp_db.jobs import schedule as scheduling
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.health import living_workers, require_worker_here
 from freqdp_db.jobs.log import json_lines
-from freqdp_db.jobs.schedule import REPEATED, REPEATED_SYNTHETIC, TELLS_NO_CHANGE, Planned
+from freqdp_db.jobs.schedule import (
+    REPEATED,
+    REPEATED_SYNTHETIC,
+    REPEATED_UNLINKED,
+    TELLS_NO_CHANGE,
+    Planned,
+)
 from freqdp_db.jobs.worker import DEFAULT_GRACE_S, DEFAULT_LEASE_S, Worker
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.release.request import Request
 from freqdp_db.storage.records import jobs as records
 from freqdp_db.storage.records import schedules as schedule_records
-from freqdp_db.storage.records.datasets import find_dataset
+from freqdp_db.storage.records.datasets import find_dataset, get_dataset
 from freqdp_db.storage.records.jobs import JobView
 from freqdp_db.storage.records.schedules import ScheduleRow
 from freqdp_db.storage.records.workers import WorkerRow
@@ -41,6 +48,13 @@ class Scheduled(Planned, Document):
 @dataclass(frozen=True)
 class Schedule(ScheduleRow, Document):
     """When workers ask for releases of a dataset by themselves, and for what."""
+
+    protected: ProtectedUnit = aside()
+
+    @property
+    def price(self) -> str:
+        """What each release costs, in words."""
+        return self.asked.request.price(self.protected)
 
     @property
     def asked(self) -> JobRequest:
@@ -111,14 +125,20 @@ def schedule(
     warning = REPEATED
     if request.method.kind == "synthetic":
         warning = REPEATED_SYNTHETIC + ("" if new_draw else TELLS_NO_CHANGE)
-    return Scheduled(**vars(made), dataset=dataset, warning=warning, price=request.price)
+    elif request.method.kind == "unlinked":
+        warning = REPEATED_UNLINKED
+    return Scheduled(
+        **vars(made), dataset=dataset, warning=warning, price=request.price(row.protected)
+    )
 
 
 def schedules(connection: Connection = None) -> list[Schedule]:
     """Schedules: when they ask, for what, and why those that ended have ended."""
     with reached(connection) as database:
-        found = schedule_records.list_schedules(database)
-    return [Schedule(**vars(row)) for row in found]
+        return [
+            Schedule(**vars(row), protected=get_dataset(database, row.dataset_id).protected)
+            for row in schedule_records.list_schedules(database)
+        ]
 
 
 def drop_schedule(connection: Connection, dataset: str) -> EndedSchedule:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.interface.engines import at_work
 from freqdp_db.methods.registry import DEFAULT_METHOD, require_spread
 from freqdp_db.progress import Progress
-from freqdp_db.release import pipeline, verification, withdrawing
+from freqdp_db.release import pipeline, publishing, verification, withdrawing
 from freqdp_db.release.catalogue import Published, find_published, published
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.paging import parse_memory
@@ -23,6 +24,8 @@ from freqdp_db.release.planning import Plan, make_plan
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import Anonymized as Anonymized
 from freqdp_db.release.summary import Release
+from freqdp_db.storage.connection import engine
+from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release, get_release, list_releases
 from freqdp_db.storage.schema.upgrade import reads_private
@@ -50,6 +53,20 @@ class Verification(Document):
 class Withdrawn(Document):
     withdrawn: str
     was: str
+    waits_for: str | None
+    """What keeps its tables from being dropped. None: they are gone."""
+
+
+@dataclass(frozen=True)
+class PublishedElsewhere(publishing.Handed, Document):
+    """What changed in the database for analysts."""
+
+    def lines(self) -> list[str]:
+        lines = [f"Copied {name}." for name in self.copied]
+        lines += [f"Removed {name}: it was withdrawn." for name in self.removed]
+        lines += [f"{len(self.unchanged)} were there already."] if self.unchanged else []
+        lines += [f"Waits for the next run: {what}." for what in self.waiting]
+        return lines or ["Nothing to copy: no release is for analysts."]
 
 
 def plan(
@@ -192,18 +209,56 @@ def verify(
         with at_work(chosen, database, shown):
             require_spread(request.method)
             build = load_build(database, row.build_id, shown)
-            world = make_world(database, build, request.method, request.values)
+            world = make_world(database, build, request.method, request.values, release=name)
             found = verification.verify(database, row, relations, world, shown)
     words = found.words(request)
     return Verification(name, True, **vars(found), seconds=shown.seconds, words=words)
 
 
 def withdraw(connection: Connection, name: str) -> Withdrawn:
-    """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent."""
+    """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent.
+
+    Analysts can read it no longer, whatever they have open. What they have open, or a view of theirs, may
+    put off that its tables are dropped (`waits_for`): the same again, or any later work, does that.
+    """
     with reached(connection) as database:
         row = find_release(database, name)
-        withdrawing.withdraw(database, row)
-    return Withdrawn(name, row.state)
+        left = withdrawing.withdraw(database, row)
+    return Withdrawn(name, row.state, left)
+
+
+def publish(
+    connection: Connection,
+    name: str | None = None,
+    *,
+    to: str,
+    all: bool = False,
+    progress: Progress | None = None,
+) -> PublishedElsewhere:
+    """Copy releases that analysts may read into another database, which has nothing but them.
+
+    Its logins can see nothing of the private tables, not even how many rows they have. Running it again
+    changes nothing.
+
+    name: of a release. all: all that analysts may read; what is there and not among them is removed.
+    to: the other database: a URL or a libpq string. It needs PostGIS.
+    """
+    if (name is None) != all:
+        raise BadInput("give the name of a release, or --all", remedy="one of both")
+    with reached(connection) as database, closing(_elsewhere(database, to)) as target:
+        done = publishing.publish_to(database, target, name, working(progress))
+    return PublishedElsewhere(**vars(done))
+
+
+def _elsewhere(database: Database, to: str) -> Database:
+    try:
+        return engine.connect(replace(database.settings, dsn=to), "release publish")
+    except BadInput:
+        # its words are those of --dsn; nothing of it is repeated, as it may hold a password
+        raise BadInput(
+            "--to is not a connection string",
+            remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
+        ) from None
 
 
 def export(

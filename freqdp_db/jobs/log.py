@@ -6,7 +6,6 @@ one JSON object a line; whoever runs a worker from Python attaches handlers as t
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import traceback
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
+
+from freqdp_db.documents import json_text
 
 
 class _Events(logging.LoggerAdapter[logging.Logger]):
@@ -37,7 +38,7 @@ class _JsonLines(logging.Formatter):
             "action": record.getMessage(),
             **getattr(record, "fields", {}),
         }
-        return json.dumps(event, default=str, ensure_ascii=False)
+        return json_text(event)
 
 
 @contextmanager

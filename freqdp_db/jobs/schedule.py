@@ -5,25 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from freqdp_db.errors import FreqdpError
+from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.cron import Cron, find_zone
 from freqdp_db.jobs.document import JobRequest
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import schedules
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import budget_of
+from freqdp_db.storage.records.schedules import ScheduleRow
 
 REPEATED = (
     "Releases of one source can be joined through their untouched samples: each further one exposes "
     "more of the edits. The budget limits how often noise is drawn, not what the tables reveal."
 )
 REPEATED_SYNTHETIC = (
-    "Releases of the same persons add up: the ledger for persons bounds what all of them together "
-    "reveal, and ends the schedule when it is spent."
+    "Synthetic releases of the same objects add up: their ledger bounds what all of them together "
+    "reveal about one object, and ends the schedule when it is spent. Releases with true samples are "
+    "not in that sum."
+)
+REPEATED_UNLINKED = (
+    "Unlinked releases of the same times are joined through their true samples: whoever has two undoes "
+    "much of the unlinking, also whoever kept a copy of one that was withdrawn. So a release is refused "
+    "while an earlier one of overlapping data is out: --keep 1 withdraws that one each time, and "
+    "--beside DATASET_current accepts it."
 )
 TELLS_NO_CHANGE = (
     " A time without a new version says, exactly, that nothing has changed (--new-draw)."
 )
+
+
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a record can raise that was not written by us."""
 
 
 @dataclass(frozen=True)
@@ -76,22 +88,33 @@ def fire_due(database: Database) -> list[Fired]:
             schedule = schedules.due_schedule(connection, database)
             if schedule is None:
                 return fired
-            cron, zone = Cron.parse(schedule.cron), find_zone(schedule.timezone)
-            next_at = cron.next_after(schedules.transaction_time(connection), zone)
-            job, refused, ended = None, None, False
-            if schedules.has_open_job(connection, database, schedule.schedule_id):
-                refused = "the job before is not done yet"
-            else:
-                try:
-                    job = schedules.ask(connection, database, schedule)
-                except FreqdpError as error:
-                    if error.can_pass:
-                        raise
-                    refused = error.told
-                    schedules.record_refusal(connection, database, schedule, error)
-                    schedules.end_schedule(connection, database, schedule.schedule_id, refused)
-                    ended = True
-            schedules.advance(connection, database, schedule.schedule_id, next_at)
-            fired.append(
-                Fired(schedule.schedule_id, schedule.dataset, job, refused, ended, next_at)
+            fired.append(_fire(connection, database, schedule))
+
+
+def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> Fired:
+    """Ask for what a schedule wants. One that cannot be served ends, and says why."""
+    number, job, refused, ended = schedule.schedule_id, None, None, False
+    next_at = now = schedules.transaction_time(connection)
+    try:
+        cron, zone = Cron.parse(schedule.cron), find_zone(schedule.timezone)
+        next_at = cron.next_after(now, zone)
+        if schedules.has_open_job(connection, database, number):
+            refused = "the job before is not done yet"
+        else:
+            job = schedules.ask(connection, database, schedule)
+    except (FreqdpError, *_UNREADABLE) as error:
+        if isinstance(error, FreqdpError) and error.can_pass:
+            raise
+        told = (
+            error
+            if isinstance(error, FreqdpError)
+            else BadInput(
+                f"its record cannot be read ({type(error).__name__})",
+                remedy="end it and make it again: freqdp schedule add",
             )
+        )
+        refused, ended = told.told, True
+        schedules.record_refusal(connection, database, schedule, told)
+        schedules.end_schedule(connection, database, number, refused)
+    schedules.advance(connection, database, number, next_at)
+    return Fired(number, schedule.dataset, job, refused, ended, next_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ from freqdp_db.dataset.building import build
 from freqdp_db.errors import Busy, FreqdpError, NotFound, TooExposed
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import require_readable
 from freqdp_db.release.pipeline import anonymize, run
 from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.storage.connection.engine import Connection, Database
@@ -20,8 +21,11 @@ from freqdp_db.storage.records.jobs import JobRow
 from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
-Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress], object]
-"""Grants a release that is held because its dataset has a limit, or raises why not."""
+Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress, Collection[str]], object]
+"""Grants a release that is held because its dataset has a limit, or raises why not.
+
+Last: the releases that are withdrawn as soon as it is granted.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,15 @@ class Done:
 
 def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> Done:
     """Do a job, from wherever an earlier attempt left it."""
-    asked = parse(job.request)
+    asked = parse(job.wanted)
+    require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is not None:
         release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
     else:
         release, resumed = _begin(database, job, asked, progress)
     try:
         if release.held and not asked.hold:
-            gate(database, release, progress)
+            gate(database, release, progress, _replaced(database, release.dataset_id, asked.keep))
     except TooExposed:
         if asked.keep is not None:
             _retire(database, release.dataset_id, asked.keep)
@@ -84,6 +89,7 @@ def _begin(
         new_draw=asked.new_draw,
         hold_back=asked.hold,
         recorded=recorded,
+        replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
     )
     return outcome.release, outcome.resumed
 
@@ -98,6 +104,14 @@ def _dataset(database: Database, dataset_id: int) -> DatasetRow:
     return dataset
 
 
+def _replaced(database: Database, dataset_id: int, keep: int | None) -> list[str]:
+    """Releases that analysts read now and that `_retire` withdraws once there is one more."""
+    if keep is None:
+        return []
+    granted = jobs.kept_releases(database, dataset_id, held=False)
+    return [get_release(database, number).name for number in granted[keep - 1 :]]
+
+
 def _retire(database: Database, dataset_id: int, keep: int) -> str | None:
     """Withdraw all but the newest; says which ones have to stay for now.
 
@@ -108,10 +122,14 @@ def _retire(database: Database, dataset_id: int, keep: int) -> str | None:
     for release_id in (*granted, *held):
         release = get_release(database, release_id)
         try:
-            withdraw(database, release)
+            waits_for = withdraw(database, release)
         except FreqdpError as error:
-            # read by somebody, or a view hangs on it: the next job tries again
             left.append(f"release {release.name} stays for now: {error.message}")
+        else:
+            if waits_for is not None:
+                left.append(
+                    f"release {release.name} is withdrawn, but not dropped yet: {waits_for}"
+                )
     return "; ".join(left) or None
 
 

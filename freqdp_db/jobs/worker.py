@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 import freqdp_db
-from freqdp_db.errors import BudgetExceeded, FreqdpError, VerificationFailed
+from freqdp_db.errors import BudgetExceeded, Busy, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
 from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.schedule import fire_due
 from freqdp_db.progress import Progress
+from freqdp_db.release.withdrawing import finish_late
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.listening import Listener
 from freqdp_db.storage.records import jobs, schedules, workers
@@ -49,7 +50,7 @@ class Served:
 
 def back_off(attempts: int) -> float:
     """Seconds until the next attempt: 1, 2, 4, ... up to five minutes."""
-    return float(min(_MOST_BACK_OFF_S, 2.0 ** (attempts - 1)))
+    return float(min(_MOST_BACK_OFF_S, 2.0 ** (min(attempts, MAX_ATTEMPTS) - 1)))
 
 
 class _Stop(KeyboardInterrupt):
@@ -124,6 +125,7 @@ class Worker:
         if job is not None:
             self._serve_job(job)
             return True
+        finish_late(self.database)
         if once:
             return False
         planned = jobs.seconds_to_next(self.database)
@@ -262,13 +264,18 @@ class Worker:
                 self._end_schedule(job.schedule_id, error)
             state = "failed" if isinstance(error, VerificationFailed) else "refused"
             return self._ended(job, state, error.told)
-        if job.attempts >= MAX_ATTEMPTS:
+        # a lock of somebody else's is no fault of the job: it waits for it as long as it takes
+        busy = isinstance(error, Busy)
+        if job.attempts >= MAX_ATTEMPTS and not busy:
             text = f"given up after {job.attempts} attempts: {error.told}"
             return self._ended(job, "failed", text)
         self.served.put_off += 1
         seconds = back_off(job.attempts)
         LOG.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
-        return lambda: jobs.put_off(self.database, job, seconds, error=error.message, counted=True)
+        counted = not busy or job.attempts < MAX_ATTEMPTS // 2
+        return lambda: jobs.put_off(
+            self.database, job, seconds, error=error.message, counted=counted
+        )
 
     def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
         def end() -> None:

@@ -1,4 +1,4 @@
-"""What noise costs a person: zero-concentrated differential privacy, in exact fractions.
+"""What noise costs one object: zero-concentrated differential privacy, in exact fractions.
 
 A release is rho-zCDP when its Renyi divergence of every order a above 1, between two neighbouring
 inputs, is at most a rho (Bun, Steinke 2016). Costs add up. Gaussian noise of variance sigma^2 on
@@ -79,7 +79,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def best_guess(rho: Fraction) -> float:
-    """How often the best test for "was this person in it?" is right, against Gaussian noise.
+    """How often the best test for "was this object in it?" is right, against Gaussian noise.
 
     The two worlds differ by at most sqrt(2 rho) standard deviations in the direction that tells them
     apart best; half of that is the threshold. A coin is right half of the time. (The law is that of
@@ -91,19 +91,59 @@ def best_guess(rho: Fraction) -> float:
     return float(ndtr(math.sqrt(float(rho) / 2)))
 
 
-def best_guess_any(rho: Fraction) -> float:
-    """The same for whatever is rho-zCDP, by Pinsker's inequality: slightly more."""
-    return min(1.0, 0.5 + 0.5 * math.sqrt(float(rho) / 2))
+def best_guess_any(rho: Fraction) -> Fraction:
+    """The same for whatever is rho-zCDP, by Pinsker's inequality: slightly more. Rounded up."""
+    if rho >= 2:
+        return Fraction(1)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return Fraction((1 + (_decimal(rho) / 2).sqrt()) / 2 + _SLACK)
 
 
-def best_guess_pure(epsilon: Fraction) -> float:
-    """The same against what is epsilon-DP: e^epsilon / (1 + e^epsilon)."""
-    return 1.0 / (1.0 + math.exp(-float(epsilon)))
+def best_guess_pure(epsilon: Fraction) -> Fraction:
+    """The same against what is epsilon-DP: e^epsilon / (1 + e^epsilon). Rounded up."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return min(Fraction(1), Fraction(1 / (1 + (-_decimal(epsilon)).exp()) + _SLACK))
 
 
-def at_most(probability: float) -> str:
-    """As it is said in words, with three digits: a bound is never said smaller than it is."""
-    return f"{min(1.0, math.ceil(probability * 1000) / 1000):.3f}"
+def cost_of_several(rho: Fraction, objects: int) -> Fraction:
+    """rho for whoever is so many objects at once: the Renyi divergences of a chain of neighbours.
+
+    Bun and Steinke (2016), Proposition 1.9. What is epsilon-DP is so many times epsilon then, which
+    is the same square.
+    """
+    return objects * objects * rho
+
+
+def cost_of_replacing(gaussian: Fraction, pure: Fraction = Fraction(0)) -> Fraction:
+    """rho for "was it A or B?": one object's data in the place of another's.
+
+    Two contributions of whole numbers, none below 0 and none longer than B in L2, differ by at most
+    sqrt(2) B, as the angle between them is at most a right one: Gaussian noise costs twice its rho.
+    In L1 they differ by up to 2 B: what is epsilon-DP costs four times its epsilon^2 / 2.
+    """
+    return 2 * gaussian + 4 * pure
+
+
+def rounded_up(value: Fraction | Decimal | float, decimals: int = 3) -> str:
+    """An upper bound as it is said: never smaller than it is, without zeros at the end."""
+    return _rounded(value, decimals, math.ceil)
+
+
+def rounded_down(value: Fraction | Decimal | float, decimals: int = 3) -> str:
+    """A lower bound as it is said: never larger than it is."""
+    return _rounded(value, decimals, math.floor)
+
+
+def percent_at_most(probability: Fraction) -> str:
+    """`60.5 %`: an upper bound of a probability, in words."""
+    return f"{rounded_up(100 * min(probability, Fraction(1)), 1)} %"
+
+
+def _rounded(value: Fraction | Decimal | float, decimals: int, whole: Callable[..., int]) -> str:
+    text = f"{Decimal(whole(Fraction(value) * 10**decimals)).scaleb(-decimals):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _rest(order: Decimal) -> Decimal:

@@ -19,7 +19,7 @@ def tf_mechanism(epsilon: Fraction) -> Mechanism:
         artefact="tf_vector",
         input="TF of every candidate location",
         unit="one (object, location) incidence",
-        assumes="the candidate locations are fixed",
+        assumes="the candidate locations and the number of objects are fixed",
         whole_user="the number of candidates that the user visits",
         sensitivity=1,
         epsilon=epsilon,

@@ -28,7 +28,7 @@ from freqdp_db.engines.ranges import add
 from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.guarantee import Declare
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 from freqdp_db.progress import Told, nobody
 
@@ -52,8 +52,8 @@ KINDS: dict[Kind, str] = {
     "generalised": "Each trajectory stands for several objects, whose samples lie in its areas, at times "
     "in the intervals of these, but for those left out. Do not count objects by areas, and do "
     "not read the points as positions.",
-    "synthetic": "Each trajectory is made up from noisy counts and is nobody's. Use it for "
-    "distributions: how many, where, when, how far; not for single trips.",
+    "synthetic": "Each trajectory is a trip made up from noisy counts of trips of at least 1 km, and is "
+    "nobody's. Use it for distributions: where, when, how far, how long; not for single trips.",
 }
 """What a released trajectory is, and what an analyst may do with it."""
 EXPOSES: dict[Kind, str] = {
@@ -252,13 +252,27 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
         """Refuse a stored draw that was made from other data; raises VerificationFailed."""
 
-    def counts(self, drawn: Drawn, logged: Logged, before: State, after: State) -> Counts:
+    def counts(
+        self, drawn: Drawn, logged: Logged, before: State, after: State, options: Options
+    ) -> Counts:
         """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
         return {"samples": before.samples, "rows": after.samples}
+
+    def later_counts(self, options: Options) -> frozenset[str]:
+        """Counts that an earlier version, which made releases with such options, did not record."""
+        return frozenset()
 
     def describe(self, drawn: int, counts: Counts) -> str:
         """The counts in words."""
         return f"{drawn:,} drawn; " + ", ".join(f"{n} {v:,.10g}" for n, v in counts.items())
+
+    def errors(self, options: Options, counts: Counts) -> str:
+        """How large the errors are that noise leaves, for analysts; empty: nothing to say."""
+        return ""
+
+    def warnings(self, options: Options, counts: Counts) -> list[str]:
+        """What the curator should know once the numbers are there."""
+        return []
 
     def user_level(self, state: State, drawn: Drawn, options: Options) -> dict[str, float]:
         """What a whole user costs: counted from the data, so for the curator only."""
@@ -268,8 +282,6 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
 AnyStep: TypeAlias = Step[Any, Any, Any]
 
 
-Declare: TypeAlias = Callable[[Mapping[str, Any]], Guarantee]
-"""The guarantee of a method with these values of its parameters."""
 Spend: TypeAlias = Callable[[Mapping[str, Any]], Decimal]
 """What such a release books, in the currency of the method's unit."""
 

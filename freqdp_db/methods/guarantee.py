@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+from freqdp_db.methods.protected_unit import ProtectedUnit
 
 NOTHING_CLAIMED: dict[str, Any] = {
     "unit": "none",
@@ -16,6 +18,10 @@ NOTHING_CLAIMED: dict[str, Any] = {
 TABLE_NOT_DP = (
     "The table of trajectories itself is not differentially private: samples that were not edited "
     "are published as they are, with their place and time."
+)
+SAME_DATABASE = (
+    "A login in the database that releases are made in can read how many rows private tables have, and "
+    "their sizes (pg_stat_all_tables, pg_class): analysts need a database of their own."
 )
 _SEEDED = "The noise was seeded and can be subtracted: do not publish."
 _WOULD_HOLD = "Nothing is guaranteed. Without the seed this would hold:"
@@ -52,18 +58,32 @@ class Guarantee:
             origin=" ".join(_once([self.origin], [other.origin])).strip(),
         )
 
-    def document(self, method: str, kind: str, unit: str | None, *, seeded: bool) -> dict[str, Any]:
+    def document(
+        self,
+        method: str,
+        kind: str,
+        unit: str | None,
+        protected: ProtectedUnit,
+        *,
+        seeded: bool,
+        others: Sequence[str] = (),
+    ) -> dict[str, Any]:
         """As it is stored, published in the catalogue and written beside files.
 
         seeded: whoever knows the seed subtracts the noise, so that nothing is accounted for.
+        others: what other releases of the same objects show, which is not protected either.
         """
         claims = any(a["claimed_epsilon"] is not None for a in self.artefacts.values())
         first = [_SEEDED, *([_WOULD_HOLD] if claims else [])] if seeded else []
         none = {"accounted_epsilon": None} if seeded else {}
+        said = [*first, *self.plain]
+        if not any(protected.words in sentence for sentence in said):
+            said.append(f"An object is {protected.words}.")
         return {
             "method": method,
             "kind": kind,
             "unit": unit,
+            "object": protected.words,
             **self.spends,
             "noise": "seeded: reproducible, therefore not private"
             if seeded and self.noise != "none"
@@ -74,10 +94,14 @@ class Guarantee:
                 for name, artefact in self.artefacts.items()
             },
             "assumed_public": list(self.assumed_public),
-            "not_protected": list(self.not_protected),
+            "not_protected": _once([*self.not_protected, SAME_DATABASE], others),
             "origin": self.origin,
-            "plain": " ".join([*first, *self.plain]),
+            "plain": " ".join(said),
         }
+
+
+Declare: TypeAlias = Callable[[Mapping[str, Any], ProtectedUnit], Guarantee]
+"""The guarantee of a method with these values of its parameters, for such objects."""
 
 
 def stands_for(document: Mapping[str, Any]) -> int | None:

@@ -66,6 +66,8 @@ class Number:
     decimals: int = MAX_DECIMALS
     low: Decimal = Decimal(0)
     """The least value; 0: everything above 0."""
+    recorded: Decimal | None = None
+    """How large it may be in the record of a release: earlier versions let more through; None: as high."""
 
     def declaration(self) -> dict[str, Any]:
         return {

@@ -147,7 +147,7 @@ class Trial:
                 StepTaken(
                     step,
                     len(drawn),
-                    step.counts(drawn, logged, state, after),
+                    step.counts(drawn, logged, state, after, options),
                     step.user_level(state, drawn, options),
                 )
             )

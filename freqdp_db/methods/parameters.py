@@ -6,15 +6,25 @@ document, hashed as the identity of a request, and checked in SQL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import Duration, Kind, NotAcceptable, Number, Whole
 
 _METADATA = "parameter"
+
+
+class KnownOfBuild(Protocol):
+    """What a default may depend on, besides what is declared."""
+
+    @property
+    def median_gap_us(self) -> int: ...
+
+    @property
+    def snap(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -30,15 +40,20 @@ class Parameter:
     """A total may be given instead; it is split evenly among its shares."""
     public: bool = True
     """Whether the catalogue shows it."""
+    of_build: Callable[[KnownOfBuild], Any] | None = None
+    """The value for a build, where none is given; a release that was made before has none."""
 
     @property
     def option(self) -> str:
         return "--" + self.name.replace("_", "-")
 
-    def parse(self, value: Any, *, text: bool) -> Any:
+    def parse(self, value: Any, *, text: bool, recorded: bool = False) -> Any:
         """A value from the command line (`text`) or from JSON; or a refusal that names the option."""
+        kind = self.kind
+        if recorded and isinstance(kind, Number) and kind.recorded is not None:
+            kind = replace(kind, high=kind.recorded)
         try:
-            return self.kind.from_text(value) if text else self.kind.from_json(value)
+            return kind.from_text(value) if text else kind.from_json(value)
         except NotAcceptable as error:
             raise BadInput(
                 f"{self.option} {value} is not {error}",
@@ -57,12 +72,17 @@ class Parameter:
 
 
 def parameter(
-    kind: Kind, help: str, default: Any = None, *, share_of: str | None = None, public: bool = True
+    kind: Kind,
+    help: str,
+    default: Any = None,
+    *,
+    share_of: str | None = None,
+    public: bool = True,
+    of_build: Callable[[KnownOfBuild], Any] | None = None,
 ) -> Any:
     """Declare a field of a step's options; its name becomes the parameter's."""
-    return field(
-        metadata={_METADATA: Parameter("", kind, help, default, share_of, public)}, kw_only=True
-    )
+    declared = Parameter("", kind, help, default, share_of, public, of_build)
+    return field(metadata={_METADATA: declared}, kw_only=True)
 
 
 def parameters_of(options: type) -> tuple[Parameter, ...]:
@@ -94,9 +114,17 @@ RELEASE = (
 
 
 def read(
-    declared: tuple[Parameter, ...], given: Mapping[str, Any], method: str, *, text: bool
+    declared: tuple[Parameter, ...],
+    given: Mapping[str, Any],
+    method: str,
+    *,
+    text: bool,
+    recorded: bool = False,
 ) -> dict[str, Any]:
-    """Values of all parameters that have one: as given, else shares of a total, else defaults."""
+    """Values of all parameters that have one: as given, else shares of a total, else defaults.
+
+    `recorded`: they are those of a release that is there.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     known = {p.name: p for p in declared}
     for name in given:
@@ -104,7 +132,9 @@ def read(
             option = "--" + name.replace("_", "-")
             raise BadInput(f"{option}: {method} has no such option", remedy=f"leave {option} out")
     values = {
-        name: known[name].parse(value, text=text) for name, value in given.items() if name in known
+        name: known[name].parse(value, text=text, recorded=recorded)
+        for name, value in given.items()
+        if name in known
     }
     for total in TOTALS.values():
         if total.name not in known:

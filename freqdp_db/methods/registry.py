@@ -13,6 +13,7 @@ from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.frequency.family import FREQUENCY
 from freqdp_db.methods.guarantee import Guarantee
 from freqdp_db.methods.k_anonymity.family import K_ANONYMITY
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.family import SYNTHESIS
 from freqdp_db.methods.unlinking.family import UNLINKING
 
@@ -56,8 +57,8 @@ def _join(first: Method, then: Method) -> Method:
             remedy=f"leave out one of them; what {first.name} makes is {first.kind}",
         )
 
-    def guarantee(values: Mapping[str, Any]) -> Guarantee:
-        return first.guarantee(values).followed_by(then.guarantee(values))
+    def guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+        return first.guarantee(values, protected).followed_by(then.guarantee(values, protected))
 
     return Method(
         name,
@@ -101,6 +102,7 @@ def declarations() -> dict[str, Any]:
             "unit": method.unit,
             "after": sorted(method.after),
             "spends": [p.name for p in method.parameters if p.share_of is not None and method.unit],
+            "reads": [need.parameter for need in method.needs],
             "parameters": {p.name: p.declaration() for p in method.parameters},
         }
         for method in METHODS.values()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 
 from freqdp_db.dataset.limits import in_percent
 from freqdp_db.errors import BadInput, TooExposed
-from freqdp_db.release.alone import require_alone
+from freqdp_db.release.conflicts import refuse_conflicting_releases
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import require_published
 from freqdp_db.storage.connection.engine import Database
@@ -59,8 +60,16 @@ def require_held(release: ReleaseRow) -> None:
         )
 
 
-def approve(database: Database, release: ReleaseRow, measured: Exposure | None) -> ReleaseRow:
-    """Let analysts read a release that was held. `measured`: needed if its dataset has a limit."""
+def approve(
+    database: Database,
+    release: ReleaseRow,
+    measured: Exposure | None,
+    replaces: Collection[str] = (),
+) -> ReleaseRow:
+    """Let analysts read a release that was held. `measured`: needed if its dataset has a limit.
+
+    replaces: releases that the caller withdraws as soon as this one is granted.
+    """
     with hold(database, "release", release.release_id, f"release {release.name!r}"):
         # looked at again under the lock: somebody may have approved it or taken it back
         release = get_release(database, release.release_id)
@@ -74,6 +83,9 @@ def approve(database: Database, release: ReleaseRow, measured: Exposure | None) 
                 )
             measured.require_within(release.name, dataset.max_exposure, dataset.name)
         with database.begin() as connection:
-            require_alone(connection, database, dataset, Request.of(release), held=None)
+            refuse_conflicting_releases(
+                connection, database, dataset, Request.of(release), None,
+                build_id=release.build_id, replaces=replaces,
+            )  # fmt: skip
         approve_release(database, release)
     return get_release(database, release.release_id)

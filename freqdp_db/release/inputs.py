@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_in, facts_of
 from freqdp_db.dataset.shown import InSource
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.source.points import read_points
 from freqdp_db.storage.source.reference import definition_of
-from freqdp_db.storage.source.relations import read_name
+from freqdp_db.storage.source.relations import read_name, require_readable_by
 from freqdp_db.storage.source.roads import read_roads
 
 if TYPE_CHECKING:
@@ -26,9 +26,21 @@ def make_world(
     method: Method,
     values: Mapping[str, Any],
     search: Search | None = None,
+    *,
+    release: str | None = None,
 ) -> World:
-    """What the steps of a method may read."""
-    inputs = read_inputs(database, build.srid, build.timezone, method, values)
+    """What the steps of a method may read. release: the one that was made from it before."""
+    try:
+        inputs = read_inputs(database, build.srid, build.timezone, method, values)
+    except (NotFound, BadInput, PermissionMissing) as error:
+        if release is None:
+            raise
+        told = error.as_options()
+        raise NotFound(
+            f"release {release!r} was made from more than its dataset, and that cannot be read any more: "
+            f"{told['message']}",
+            remedy="bring the table or view back as it was: a backup of freqdp's schemas does not hold it",
+        ) from None
     return World(build, search, inputs, facts_of(build), shown=InSource(build))
 
 
@@ -37,7 +49,7 @@ def read_inputs(
 ) -> dict[str, Any]:
     """Everything that a method needs, by the parameter that names it; raises BadInput."""
     needs = [n for n in method.needs if n.parameter in values or not n.optional]
-    if not needs:
+    if not needs and "region" not in values:
         return {}
     with database.begin(snapshot=True) as connection:
         found = {need.parameter: _read(connection, srid, method, need, values) for need in needs}
@@ -47,10 +59,23 @@ def read_inputs(
     return found
 
 
+def require_readable(
+    database: Database, method: Method, values: Mapping[str, Any], logins: Iterable[str]
+) -> None:
+    """Refuse relations that whoever asks may not read: who works for them may read more."""
+    with database.begin(snapshot=True) as connection:
+        for need in method.needs:
+            if need.parameter in values:
+                option = option_of(need.parameter)
+                relation = read_name(connection, values[need.parameter], option)
+                for login in logins:
+                    require_readable_by(connection, relation, login, option)
+
+
 def _read(
     connection: Connection, srid: int, method: Method, need: Need, values: Mapping[str, Any]
 ) -> Any:
-    option = _option(need.parameter)
+    option = option_of(need.parameter)
     if need.parameter not in values:
         raise BadInput(
             f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table"
@@ -62,9 +87,10 @@ def _read(
         return make_network(read_roads(connection, relation, srid, {}))
     named = need.columns["category"]
     return read_points(
-        connection, relation, srid, values[named], option=option, category_option=_option(named)
+        connection, relation, srid, values[named], option=option, category_option=option_of(named)
     )
 
 
-def _option(parameter: str) -> str:
+def option_of(parameter: str) -> str:
+    """How a parameter is called on the command line."""
     return "--" + parameter.replace("_", "-")

@@ -12,7 +12,7 @@ from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.grid import Frame
 from freqdp_db.search.paging import PagedSearch
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import find_build
+from freqdp_db.storage.records.builds import find_build, grid_of
 from freqdp_db.storage.records.cells import all_cells, cell_segments
 
 _UNITS = {"MB": 10**6, "GB": 10**9}
@@ -37,7 +37,8 @@ def search_within(database: Database, build_id: int, build: Build, memory: int) 
         return search_in_memory
     with database.begin() as connection:
         cells = all_cells(connection, database, build_id)
-    frame = Frame(row.grid["x"], row.grid["y"], row.grid["side"], int(row.grid["levels"]))
+        grid = grid_of(connection, database, build_id)
+    frame = Frame(grid["x"], grid["y"], grid["side"], int(grid["levels"]))
     directory = Directory.of(frame, cells.cell, cells.segments, cells.box, cells.tree_box)
 
     def fetch(wanted: Ints) -> CellRows:

@@ -8,7 +8,7 @@ before its commit has left the process nowhere and is drawn anew under the same 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -20,10 +20,11 @@ from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
-from freqdp_db.release.alone import require_alone
+from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
+from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.spreading import SpreadTable, table_of
 from freqdp_db.release.table import ReleasedTable, comments
@@ -34,6 +35,7 @@ from freqdp_db.release.verification import (
     replay_steps,
     staged_relations,
 )
+from freqdp_db.release.withdrawing import finish_late
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
@@ -42,7 +44,7 @@ from freqdp_db.storage.published.relations import gone, relation_exists
 from freqdp_db.storage.records import releases, requests
 from freqdp_db.storage.records.builds import find_build, sweep_builds
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import book_spend
+from freqdp_db.storage.records.ledger import require_booked
 from freqdp_db.storage.records.releases import ReleaseRow
 from freqdp_db.storage.schema.declared import require_declared
 
@@ -72,17 +74,20 @@ def anonymize(
     hold_back: bool = False,
     memory: int = DEFAULT_MEMORY,
     recorded: Recorded | None = None,
+    replaces: Collection[str] = (),
 ) -> Outcome:
     """Publish a release, or return, join or go on with the one that answers the same request.
 
     hold_back: for curators only, until it is approved. So is every release of a dataset with a limit.
+    replaces: releases that the caller withdraws as soon as this one is published.
     """
     if name is not None:
         check_release_name(name)
     require_spread(request.method)
     require_declared(database)
-    held = request.grantable and (hold_back or dataset.max_exposure is not None)
-    release, fresh = _ask(database, dataset, request, name, new_draw, held, recorded)
+    release, fresh = _ask(
+        database, dataset, request, name, new_draw, hold_back, recorded, replaces, progress
+    )
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
@@ -101,10 +106,13 @@ def _ask(
     request: Request,
     name: str | None,
     new_draw: bool,
-    held: bool,
+    hold_back: bool,
     recorded: Recorded | None,
+    replaces: Collection[str],
+    progress: Progress,
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
+    held = request.grantable and (hold_back or dataset.max_exposure is not None)
     build = find_build(database, dataset.require_build())
     request = request.with_facts(dataset, build)
     method, parameters = request.method.name, request.document()
@@ -112,16 +120,23 @@ def _ask(
         request_hash = requests.request_hash(
             connection, database, build.build_id, method, parameters
         )
-        # equal requests at the same moment queue up here: the second finds the first one's record
-        requests.queue_up(connection, database, request_hash)
+        requests.queue_up(connection, database, dataset.dataset_id)
         if not new_draw:
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
                 _require_not_lost(connection, database, known)
                 return known, False
         request.require_possible(build)
-        require_alone(connection, database, dataset, request, held)
+        require_public_inputs(connection, database, dataset, build, request)
+        # what waits for a measurement alone is looked at now: later the budget would be spent
+        refuse_conflicting_releases(
+            connection, database, dataset, request, hold_back,
+            build_id=build.build_id, replaces=replaces,
+        )  # fmt: skip
+        beside = requests.published_beside(connection, database, dataset.account_id)
         read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
+        for text in notes_for_persons(database, dataset, build, request):
+            progress.note(text)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)
@@ -130,24 +145,18 @@ def _ask(
         if request.grantable and not held:
             columns = staging.columns_to_come(areas=request.method.makes_areas)
             require_replaceable(connection, database, dataset.name, columns, build.source_srid)
-        release = requests.insert_release(
+        release = requests.record_release(
             connection,
             database,
-            parameters,
             name=name,
-            dataset_id=dataset.dataset_id,
-            build_id=dataset.current_build,
+            build_id=build.build_id,
             method=method,
-            kind=request.method.kind,
+            parameters=parameters,
             grantable=request.grantable,
             held=held,
-            request_hash=request_hash,
-            state="running",
             software=freqdp_db.__version__,
-            guarantee=request.guarantee(),
+            guarantee=request.guarantee(dataset.protected, said_of_others(request.method, beside)),
         )
-        reason = f"release {release.name}, method {method}"
-        book_spend(connection, database, release.release_id, reason)
         if recorded is not None:
             recorded(connection, release)
     return release, True
@@ -167,7 +176,7 @@ def _require_not_lost(connection: Connection, database: Database, known: Release
 
 def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
     """<dataset>_<n>: the next number that no release of the dataset has had."""
-    used = requests.used_names(connection, database, dataset.dataset_id, f"{dataset.name}_")
+    used = requests.used_names(connection, database, f"{dataset.name}_")
     number = 1
     while f"{dataset.name}_{number}" in used:
         number += 1
@@ -205,6 +214,7 @@ def run(
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
         verified = _carry_out(database, release, progress, memory)
+    finish_late(database)
     sweep_builds(database)
     return verified
 
@@ -213,6 +223,9 @@ def _carry_out(
     database: Database, release: ReleaseRow, progress: Progress, memory: int
 ) -> Verified:
     """For the holder of the release's lock."""
+    # what the ledger has booked is compared with what SQL knows of the method
+    require_declared(database)
+    require_booked(database, release.release_id)
     staging.sweep_staging(database)
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
@@ -220,7 +233,9 @@ def _carry_out(
     # workers hold the segments of their ranges: how many that are is a matter of how ranges are cut
     spread = workers_in_use() is not None
     search = None if spread else search_within(database, release.build_id, build, memory)
-    world = make_world(database, build, request.method, request.values, search)
+    world = make_world(
+        database, build, request.method, request.values, search, release=release.name
+    )
     # two sessions write while this one works: the logs of steps, the rows, the lines, the indexes
     with database.side_by_side(2) as start:
         logs: list[Future[None]] = []
@@ -289,6 +304,9 @@ def _publish(
     table: ReleasedTable | SpreadTable,
 ) -> None:
     origin = requests.provenance(database, release)
+    with database.begin() as connection:
+        steps = releases.list_steps(connection, database, release.release_id)
+    errors = request.remarks([step.counts for step in steps]).errors
     staging.publish(
         database,
         release.release_id,
@@ -297,7 +315,7 @@ def _publish(
         comments(
             release.name,
             release.guarantee,
-            request.method.for_analysts,
+            " ".join([request.method.for_analysts, *errors]),
             timezone=table.timezone,
             areas=table.areas is not None,
         ),

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
+from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world
+from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import little_left, way_out, whole_user
+from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build, sparse_objects
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import Budget, budget_of
-from freqdp_db.storage.records.releases import list_releases
+from freqdp_db.storage.records.ledger import Budget, budget_of, per_unit
+from freqdp_db.storage.records.releases import list_releases, same_request
+from freqdp_db.storage.records.requests import published_beside, request_hash
 
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.
@@ -39,18 +44,26 @@ class Plan:
     seconds: float
     earlier: int
     """Published releases of the same dataset."""
+    protected: ProtectedUnit
+    not_covered: list[str]
+    """What a guarantee for an object does not cover, beside other releases of the same objects."""
+    refused: str | None
+    """Why `anonymize` would refuse it beside another release; None: it would not."""
+    notes: list[str] = field(default_factory=list)
+    """Of methods for persons: what the curator should know beforehand."""
 
     @property
     def allowed(self) -> bool:
         return self.request.spend <= self.budget.remaining
 
     def document(self) -> dict[str, Any]:
+        guarantee = self.request.guarantee(self.protected, self.not_covered)
         return {
             "dataset": self.dataset,
             "method": self.request.method.name,
             "kind": self.request.method.kind,
             "parameters": self.request.published(),
-            "epsilon": self.request.guarantee().get("epsilon", "0"),
+            "epsilon": guarantee.get("epsilon", "0"),
             "spend": self.request.spend,
             "unit": self.request.method.unit,
             "budget": asdict(self.budget),
@@ -70,7 +83,10 @@ class Plan:
             "objects_with_fewer_than_2m_places": self.sparse,
             "seconds": self.seconds,
             "earlier_releases": self.earlier,
-            "guarantee": self.request.guarantee(),
+            "warnings": self.request.remarks([taken.counts for taken in self.steps]).warnings,
+            "refused": self.refused,
+            "notes": self.notes,
+            "guarantee": guarantee,
         }
 
     def lines(self) -> list[str]:
@@ -85,7 +101,10 @@ class Plan:
             f"About {self.rows:,} rows from {self.objects:,} objects "
             f"(now {self.samples:,} samples), in about {max(self.seconds, 1):.0f} s."
         )
-        lines += little_left(self.request.method, self.samples, self.rows)
+        remarks = self.request.remarks([taken.counts for taken in self.steps])
+        lines += [f"Errors: {text}" for text in remarks.errors]
+        lines += [f"Warning: {text}" for text in remarks.warnings]
+        lines += odd_size(self.request.method, self.samples, self.rows)
         if self.sparse:
             lines.append(
                 f"{self.sparse:,} objects have fewer than {2 * self.request.values['signature']} "
@@ -96,6 +115,10 @@ class Plan:
                 f"Releases of this dataset that are out already: {self.earlier:,}. Whoever has several "
                 "learns more: untouched samples join them, and each further one exposes more of the edits."
             )
+        lines += not_protected_lines(self.not_covered)
+        if self.refused is not None:
+            lines.append(f"REFUSED by anonymize: {self.refused}.")
+        lines += self.notes
         lines.append("Numbers from a trial draw that was thrown away; nothing was spent.")
         return [*lines, *way_out(self.request.method, self.dataset)]
 
@@ -103,7 +126,7 @@ class Plan:
         if self.request.method.unit is None:
             return "would spend nothing."
         spend, left = self.request.spend, self.budget.remaining - self.request.spend
-        price = f"{self.budget.currency} {spend:f} per {self.budget.unit}"
+        price = f"{self.budget.currency} {spend:f} {per_unit(self.budget.unit, self.protected)}"
         return f"would spend {price} of the {self.budget.remaining:f} " + (
             f"that are left, leaving {left:f}."
             if left >= 0
@@ -119,6 +142,8 @@ def make_plan(
     row = find_build(database, dataset.require_build())
     request.require_possible(row)
     request = request.with_facts(dataset, row)
+    with database.begin() as connection:
+        require_public_inputs(connection, database, dataset, row, request)
     build = load_build(database, dataset.require_build(), progress)
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
@@ -126,6 +151,19 @@ def make_plan(
     world = make_world(database, build, request.method, request.values)
     state = run_steps(request.method, request.values, world, trial, progress)
     signature = request.values.get("signature")
+    with database.begin() as connection:
+        beside = published_beside(connection, database, dataset.account_id)
+        refused = None
+        asked = request_hash(
+            connection, database, row.build_id, request.method.name, request.document()
+        )
+        try:
+            if same_request(connection, database, asked) is None:
+                refuse_conflicting_releases(
+                    connection, database, dataset, request, False, build_id=row.build_id
+                )
+        except BadInput as error:
+            refused = f"{error.message} ({error.remedy})"
     return Plan(
         dataset=dataset.name,
         request=request,
@@ -145,4 +183,8 @@ def make_plan(
             and request.method.kind != "synthetic"
             for r in list_releases(database)
         ),
+        protected=dataset.protected,
+        not_covered=said_of_others(request.method, beside),
+        refused=refused,
+        notes=notes_for_persons(database, dataset, row, request),
     )

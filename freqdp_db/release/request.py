@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from freqdp_db.dataset.registration import check_name
 from freqdp_db.errors import BadInput
 from freqdp_db.methods import parameters
-from freqdp_db.methods.contract import Method, options_of
+from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.parameters import Parameter
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import DEFAULT_METHOD, find_method
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import CURRENCIES
+from freqdp_db.storage.records.ledger import CURRENCIES, per_unit
 from freqdp_db.storage.records.releases import ReleaseRow
 
 MAX_NAME_BYTES = 55
 _PUBLIC = {"region": "WEST,SOUTH,EAST,NORTH", "period": "FROM/TO"}
 """What the owner says of a dataset where a guarantee needs it, and how it is written."""
+
+
+class Remarks(NamedTuple):
+    """What the numbers of a release mean once they are there."""
+
+    errors: list[str]
+    """How large errors are: for analysts, too."""
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,12 @@ class Request:
         return cls._read(method, given, text=False)
 
     @classmethod
-    def _read(cls, method: str, given: Mapping[str, Any], *, text: bool) -> Request:
+    def _read(
+        cls, method: str, given: Mapping[str, Any], *, text: bool, recorded: bool = False
+    ) -> Request:
         chosen = find_method(method)
-        return cls(chosen, parameters.read(chosen.parameters, given, method, text=text))
+        values = parameters.read(chosen.parameters, given, method, text=text, recorded=recorded)
+        return cls(chosen, values)
 
     @classmethod
     def of(cls, release: ReleaseRow) -> Request:
@@ -56,19 +68,19 @@ class Request:
             name: Decimal(repr(value)) if isinstance(value, float) else value
             for name, value in release.parameters.items()
         }
-        return cls.from_json(release.method, exact)
+        return cls._read(release.method, exact, text=False, recorded=True)
 
     @property
     def spend(self) -> Decimal:
         """In the currency of the method's unit; 0 if it has none."""
         return self.method.spend(self.values)
 
-    @property
-    def price(self) -> str:
+    def price(self, protected: ProtectedUnit) -> str:
         """The spend with its currency and unit, in words."""
         if self.method.unit is None:
             return "nothing"
-        return f"{CURRENCIES[self.method.unit]} {plain(self.spend)} per {self.method.unit}"
+        amount = f"{CURRENCIES[self.method.unit]} {plain(self.spend)}"
+        return f"{amount} {per_unit(self.method.unit, protected)}"
 
     @property
     def seed(self) -> int | None:
@@ -85,12 +97,26 @@ class Request:
         for step in self.method.steps:
             step.require_possible(options_of(step, self.values), build.trajectories, build.samples)
 
+    def remarks(self, counts: Sequence[Counts | None]) -> Remarks:
+        """What the recorded counts of the steps mean; None: a step that was not carried out."""
+        found = Remarks([], [])
+        for step, recorded in zip(self.method.steps, counts, strict=False):
+            if recorded is not None:
+                options = options_of(step, self.values)
+                found.errors.extend(filter(None, [step.errors(options, recorded)]))
+                found.warnings.extend(step.warnings(options, recorded))
+        return found
+
     def with_facts(self, dataset: DatasetRow, build: BuildRow) -> Request:
-        """What is public of the dataset, filled in; refused where a guarantee needs it."""
+        """What is known of the dataset and its build, filled in; refused where a guarantee needs it."""
         declared = {p.name: p for p in self.method.parameters}
-        if self.method.unit != "person" or "region" not in declared:
-            return self
         values = dict(self.values)
+        for p in declared.values():
+            if p.of_build is not None and p.name not in values:
+                filled = p.of_build(build)
+                values |= {} if filled is None else {p.name: filled}
+        if self.method.unit != "person" or "region" not in declared:
+            return replace(self, values=values)
         for name in _PUBLIC:
             said = getattr(dataset, name)
             if name not in values and said is not None:
@@ -98,7 +124,7 @@ class Request:
         missing = [name for name in _PUBLIC if name not in values]
         if missing:
             raise BadInput(
-                f"--method {self.method.name} guarantees something for a person: its "
+                f"--method {self.method.name} guarantees something for {dataset.protected.words}: its "
                 f"{' and '.join(missing)} must be public, and not be read from the data",
                 remedy=f"say it once: freqdp dataset set {shlex.quote(dataset.name)} "
                 + " ".join(f"--{name} {_PUBLIC[name]}" for name in missing),
@@ -146,9 +172,15 @@ class Request:
                     options.append(f"{p.option} {p.kind.show(value)}")
         return " ".join(options)
 
-    def guarantee(self) -> dict[str, Any]:
-        return self.method.guarantee(self.values).document(
-            self.method.name, self.method.kind, self.method.unit, seeded=self.seed is not None
+    def guarantee(self, protected: ProtectedUnit, others: Sequence[str] = ()) -> dict[str, Any]:
+        """For objects of such a source. `others`: what other releases of them show."""
+        return self.method.guarantee(self.values, protected).document(
+            self.method.name,
+            self.method.kind,
+            self.method.unit,
+            protected,
+            seeded=self.seed is not None,
+            others=others,
         )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
 from freqdp_db.documents import Document, aside
+from freqdp_db.mechanisms.accounting import rounded_up
 from freqdp_db.methods.contract import EXPOSES, Method
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.progress import Progress
+from freqdp_db.release.conflicts import said_of_others
 from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import Verified
@@ -20,7 +23,10 @@ from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.metrics import measured_value
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
+from freqdp_db.storage.records.requests import published_beside
 
+_MUCH = 10
+"""More than so many times the samples is noise."""
 _LITTLE = 0.01
 """Less than this part of the samples is hardly a release."""
 
@@ -41,10 +47,12 @@ class Release(ReleaseRow, Document):
     dataset: str
     build: BuildRow = aside()
     schema: str = aside()
+    protected: ProtectedUnit = aside()
 
     @classmethod
     def of(cls, database: Database, release: ReleaseRow, **more: Any) -> Self:
         schema, request = database.settings.release_schema, Request.of(release)
+        dataset = get_dataset(database, release.dataset_id)
         with database.begin() as connection:
             steps = list_steps(connection, database, release.release_id)
         return cls(
@@ -56,7 +64,8 @@ class Release(ReleaseRow, Document):
             readers=_readers(release),
             exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
-            dataset=get_dataset(database, release.dataset_id).name,
+            dataset=dataset.name,
+            protected=dataset.protected,
             build=find_build(database, release.build_id),
             schema=schema,
             **more,
@@ -64,12 +73,16 @@ class Release(ReleaseRow, Document):
 
     def document(self) -> dict[str, Any]:
         """With exact numbers as text, as the catalogue and `plan` have them."""
-        return super().document() | {"parameters": Request.of(self).readable()}
+        request = Request.of(self)
+        return super().document() | {
+            "parameters": request.readable(),
+            "warnings": request.remarks([recorded.counts for recorded in self.steps]).warnings,
+        }
 
     @property
     def price(self) -> str:
         """What it has spent, in words."""
-        return Request.of(self).price
+        return Request.of(self).price(self.protected)
 
     def lines(self) -> list[str]:
         """What it is, what was edited, what it guarantees."""
@@ -93,9 +106,12 @@ class Release(ReleaseRow, Document):
             else:
                 done = step.describe(recorded.drawn, recorded.counts)
             lines.append(f"Step {recorded.step}, {step.words}: {done}.")
+        remarks = request.remarks([recorded.counts for recorded in self.steps])
+        lines += [f"Errors: {text}" for text in remarks.errors]
+        lines += [f"Warning: {text}" for text in remarks.warnings]
         lines += self._left(request.method)
         if self.state == "published":
-            lines += little_left(request.method, self.build.samples, self.rows or 0)
+            lines += odd_size(request.method, self.build.samples, self.rows or 0)
         lines += [f"What it is: {request.method.for_analysts}"]
         lines += ["Guarantee: " + self.guarantee["plain"]]
         for mechanism, cost in (self.user_level or {}).items():
@@ -129,6 +145,8 @@ class Anonymized(Release):
     name_not_used: str | None
     """What it was to be called, if the release that answers is called otherwise."""
     seconds: dict[str, float]
+    not_covered: list[str]
+    """What a guarantee for an object does not cover, beside other releases of the same objects."""
 
     @classmethod
     def by(
@@ -142,6 +160,7 @@ class Anonymized(Release):
             resumed=outcome.resumed,
             verified=outcome.verified,
             seconds=progress.seconds,
+            not_covered=not_covered_beside(database, outcome.release),
         )
 
     def lines(self) -> list[str]:
@@ -153,6 +172,7 @@ class Anonymized(Release):
                 f"for {self.readers}).",
                 "Nothing was drawn and nothing spent. --new-draw asks for another one.",
                 *self._unused(),
+                *not_protected_lines(self.not_covered),
                 *self._next(),
             ]
         lines = [*super().lines(), *self._unused()]
@@ -161,6 +181,7 @@ class Anonymized(Release):
             lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
         as_lines = format_relation(self.schema, f"{self.name}_line")
         lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {as_lines})")
+        lines += not_protected_lines(self.not_covered)
         return [*lines, *way_out(Request.of(self).method, self.dataset), *self._next()]
 
     def _unused(self) -> list[str]:
@@ -200,8 +221,13 @@ def _readers(release: ReleaseRow) -> str:
     return "curators (held)" if release.held else "curators"
 
 
-def little_left(method: Method, samples: int, rows: int) -> list[str]:
-    """A warning where hardly anything came out; areas are few by their nature."""
+def odd_size(method: Method, samples: int, rows: int) -> list[str]:
+    """A warning where hardly anything came out, or far too much; areas are few by their nature."""
+    if method.kind == "synthetic" and rows > _MUCH * samples:
+        return [
+            f"Warning: {rows:,} rows, {rows / max(samples, 1):,.0f} times the samples: noise made them "
+            "many. Say how many trips it should be with --size, or give a longer --every."
+        ]
     if method.kind == "generalised" or rows >= _LITTLE * samples:
         return []
     more = {
@@ -224,9 +250,23 @@ def way_out(method: Method, dataset: str) -> list[str]:
     ]
 
 
+def not_covered_beside(database: Database, release: ReleaseRow) -> list[str]:
+    """What a guarantee for an object does not cover, beside other releases of the same objects."""
+    account = get_dataset(database, release.dataset_id).account_id
+    with database.begin() as connection:
+        beside = published_beside(connection, database, account)
+    others = [other for other in beside if other.name != release.name]
+    return said_of_others(Request.of(release).method, others)
+
+
+def not_protected_lines(not_covered: Sequence[str]) -> list[str]:
+    """The same in sentences."""
+    return [f"Not protected: {what}." for what in not_covered]
+
+
 def whole_user(cost: Mapping[str, float]) -> str:
     """What a whole user costs, in words; nothing where nothing is counted."""
     if not cost:
         return ""
     mean, most = cost["epsilon_per_user_mean"], cost["epsilon_per_user_max"]
-    return f"epsilon {mean:,.1f} on average and {most:,.1f} at most"
+    return f"epsilon {mean:,.1f} on average and {float(rounded_up(most, 1)):,.1f} at most"

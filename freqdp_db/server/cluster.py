@@ -7,6 +7,7 @@ import locale
 import os
 import pwd
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -123,6 +124,7 @@ class ClusterLayout:
     def account(self) -> Account:
         """Who runs the server: the caller; for root the files' owner or a powerless account."""
         caller = os.geteuid()
+        self._require_private()
         owner = _owner(self.cluster)
         if caller != 0:
             if owner not in (None, caller):
@@ -143,6 +145,20 @@ class ClusterLayout:
             "PostgreSQL does not run as root, and there is neither a user postgres nor nobody",
             remedy="run as an ordinary user, or give --dsn",
         )
+
+    def _require_private(self) -> None:
+        """Refuse a directory in which others could swap the files of the server."""
+        for path in (self.data_dir, self.cluster):
+            try:
+                mode = path.stat().st_mode
+            except OSError:
+                continue  # not there yet, or not to be looked into: what makes or uses it says so
+            if mode & 0o022:
+                raise ServerFailed(
+                    f"others than its owner may write to {path} (mode {stat.S_IMODE(mode):04o})",
+                    remedy=f"chmod go-w {shlex.quote(str(path))}, or set FREQDP_DATA_DIR to another "
+                    "directory",
+                )
 
     def prepare(self, account: Account) -> None:
         """Make the data directory. Only what we make ourselves gets an owner and a mode from us."""

@@ -18,6 +18,12 @@ DECLARE
     }';
     key text;
 BEGIN
+    -- nothing that is asked for is so large or nested, and whoever reads it must be able to
+    IF octet_length(request_document.options::text) > 500000
+        OR jsonb_path_exists(request_document.options, '$.**{3}') THEN
+        RAISE EXCEPTION 'options are too large, or nested' USING ERRCODE = 'QF001',
+        HINT = 'give each option one value: at most 500 kB in all';
+    END IF;
     IF jsonb_typeof(coalesce(request_document.options, '{}')) <> 'object' THEN
         RAISE EXCEPTION 'options must be a JSON object' USING ERRCODE = 'QF001',
         HINT = 'for example {"signature": 10, "spread": 500, "time_step": "60s"}';

@@ -7,6 +7,7 @@ AS $body$
 DECLARE
     wanted record;
     money record;
+    protected text;
 BEGIN
     SELECT * INTO wanted FROM ${private}.spend_of(require_budget.method, require_budget.parameters);
     IF wanted.unit IS NULL THEN
@@ -18,17 +19,18 @@ BEGIN
     FROM ${private}.budget AS b
     JOIN ${private}.dataset AS d ON d.dataset_id = require_budget.dataset
     JOIN ${private}.account AS own ON own.account_id = d.account_id
-    WHERE b.source_schema = own.source_schema AND b.source_relation = own.source_relation
-        AND b.object_column = own.object_column AND b.unit = wanted.unit;
+    WHERE b.population_id = own.population_id AND b.unit = wanted.unit;
     IF coalesce(money.remaining, 0) < wanted.amount THEN
-        RAISE EXCEPTION 'the budget does not allow this (% for one %): requested %, spent % of %, remaining %, last spent at %',
-            CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END, wanted.unit,
+        SELECT ${private}.protected_unit(d.account_id, wanted.unit) INTO protected
+        FROM ${private}.dataset AS d WHERE d.dataset_id = require_budget.dataset;
+        RAISE EXCEPTION 'the budget for % does not allow this (%): requested %, spent % of %, remaining %, last spent at %',
+            protected, CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END,
             trim_scale(wanted.amount), trim_scale(coalesce(money.spent, 0)), trim_scale(coalesce(money.granted, 0)),
             trim_scale(coalesce(money.remaining, 0)),
             coalesce(to_char(money.last_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'), '-')
         USING ERRCODE = 'QF003',
         HINT = format(
-            'an administrator can raise it by what is missing, which is given as epsilon for one %s: %s', wanted.unit,
+            'an administrator can raise it by what is missing, which is given as epsilon for %s: %s', protected,
             ${private}.raise_command(
                 (SELECT d.name FROM ${private}.dataset AS d WHERE d.dataset_id = require_budget.dataset),
                 wanted.unit, wanted.amount - coalesce(money.remaining, 0)
@@ -39,5 +41,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.require_budget(int, text, jsonb) IS
-'Refuses (SQLSTATE QF003) what the budget of a dataset''s source cannot pay for, in the unit of the method. The booking itself decides again.';
+'Refuses (SQLSTATE QF003) what the budget of a dataset''s population cannot pay for, in the unit of the method. The booking itself decides again.';
 REVOKE ALL ON FUNCTION ${private}.require_budget(int, text, jsonb) FROM PUBLIC;

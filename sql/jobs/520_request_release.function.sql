@@ -14,6 +14,7 @@ DECLARE
     rebuild boolean := (asked ->> 'rebuild')::boolean;
     known record;
     built record;
+    relation text;
     job bigint;
 BEGIN
     SELECT * INTO known FROM ${private}.dataset AS d
@@ -22,11 +23,20 @@ BEGIN
         RAISE EXCEPTION 'there is no dataset %', quote_nullable(request_release.dataset)
         USING ERRCODE = 'QF002', HINT = '`freqdp dataset list` shows what there is';
     END IF;
+    -- a worker, which may read more than whoever asks, looks at this again
+    FOR relation IN
+        SELECT wanted ->> r.parameter FROM jsonb_array_elements_text(declared -> 'reads') AS r (parameter)
+    LOOP
+        IF NOT has_table_privilege(session_user, to_regclass(relation), 'SELECT') THEN
+            RAISE EXCEPTION '% may not read %, which is asked for', session_user, quote_literal(relation)
+            USING ERRCODE = '42501', HINT = 'ask its owner: GRANT SELECT ON it';
+        END IF;
+    END LOOP;
     -- what is public of the dataset belongs to the request, as whoever serves it will fill it in
     IF declared ->> 'unit' = 'person' AND declared -> 'parameters' ? 'region' THEN
         wanted := jsonb_strip_nulls(jsonb_build_object('region', known.region, 'period', known.period)) || wanted;
         IF NOT wanted ?& ARRAY['region', 'period'] THEN
-            RAISE EXCEPTION 'method % guarantees something for a person: the region and the period must be public, and not be read from the data',
+            RAISE EXCEPTION 'method % guarantees something for one object with all its data: the region and the period must be public, and not be read from the data',
                 asked ->> 'method'
             USING ERRCODE = 'QF001',
             HINT = format('say them once: freqdp dataset set %s --region W,S,E,N --period BEGIN/END', known.name);

@@ -1,6 +1,8 @@
 -- identity: FUNCTION ${private}.cancel_job(bigint)
 CREATE FUNCTION ${private}.cancel_job(id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- DEFINER: who cancelled is written by this function, not by whoever calls it
+SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
@@ -18,7 +20,7 @@ BEGIN
     -- A job that has begun is ended by a worker: its release is given up, its tables are dropped.
     UPDATE ${private}.job_queue AS q
     SET
-        cancel_asked_by = session_user,
+        cancel_asked_by = session_user::text,
         state = CASE WHEN was = 'waiting' AND q.release_id IS NULL THEN 'cancelled' ELSE q.state END,
         ended_at = CASE WHEN was = 'waiting' AND q.release_id IS NULL THEN clock_timestamp() END,
         due_at = clock_timestamp()

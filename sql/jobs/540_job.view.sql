@@ -3,10 +3,13 @@ SELECT
     q.job_id,
     d.name AS dataset,
     q.request ->> 'method' AS method,
+    -- whatever a document holds, all jobs can be listed
     coalesce(
-        (q.request ->> 'epsilon')::numeric,
-        coalesce((q.request ->> 'epsilon_global')::numeric, 0)
-        + coalesce((q.request ->> 'epsilon_local')::numeric, 0)
+        CASE jsonb_typeof(q.request -> 'epsilon') WHEN 'number' THEN (q.request ->> 'epsilon')::numeric END,
+        CASE jsonb_typeof(q.request -> 'epsilon_global') WHEN 'number' THEN (q.request ->> 'epsilon_global')::numeric
+            ELSE 0 END
+        + CASE jsonb_typeof(q.request -> 'epsilon_local') WHEN 'number' THEN (q.request ->> 'epsilon_local')::numeric
+            ELSE 0 END
     ) AS epsilon,
     q.request - ARRAY['method', 'epsilon'] AS options,
     CASE WHEN q.cancel_asked_by IS NOT NULL AND q.state IN ('waiting', 'running')
@@ -32,7 +35,7 @@ COMMENT ON VIEW ${private}.job IS
 COMMENT ON COLUMN ${private}.job.state IS
 'waiting, running, cancelling; at the end done, refused (cannot be, see error), failed (given up) or cancelled.';
 COMMENT ON COLUMN ${private}.job.epsilon IS
-'Of the unit of the method: for one occurrence, or for one person (synthetic methods). 0: it has none.';
+'Of the unit of the method: for one occurrence, or for one object with all its data (synthetic methods). 0: it has none.';
 COMMENT ON COLUMN ${private}.job.attempts IS 'How often a worker has begun it.';
 COMMENT ON COLUMN ${private}.job.error IS 'Why it was refused or failed; while it waits, why the last attempt did not succeed.';
 COMMENT ON COLUMN ${private}.job.release IS 'The release that it makes, or that answers the same request.';

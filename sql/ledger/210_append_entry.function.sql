@@ -24,8 +24,9 @@ BEGIN
     entry_number := coalesce(entry_number, 0) + 1;
     before_hash := coalesce(before_hash, '');
     entry_hash := ${private}.entry_hash(
-        append_entry.account, entry_number, append_entry.kind, append_entry.amount,
-        append_entry.release, append_entry.reason, session_user::text, entry_at, before_hash
+        append_entry.account::int, entry_number::int, append_entry.kind::text, append_entry.amount::numeric,
+        append_entry.release::int, append_entry.reason::text, session_user::text, entry_at::timestamptz,
+        before_hash::text
     );
     INSERT INTO ${private}.spend
         (account_id, entry, kind, amount, release_id, reason, actor, at, previous_hash, hash)
@@ -38,5 +39,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.append_entry(int, text, numeric, int, text) IS
-'Appends one entry to a budget''s ledger. Internal: called by book_spend and grant_budget only.';
+'Appends one entry to a budget''s ledger. Internal: called by book_spend, grant_budget and merge_populations only.';
 REVOKE ALL ON FUNCTION ${private}.append_entry(int, text, numeric, int, text) FROM PUBLIC;

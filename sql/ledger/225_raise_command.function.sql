@@ -14,7 +14,7 @@ BEGIN
         -- hundredths of the epsilon whose rho covers what is missing
         WHILE high - low > 1 LOOP
             middle := (low + high) / 2;
-            IF ${private}.rho_of(middle / 100.0, 0.000001) >= raise_command.short THEN
+            IF ${private}.rho_of((middle / 100.0)::numeric, 0.000001::numeric) >= raise_command.short THEN
                 high := middle;
             ELSE
                 low := middle;
@@ -33,5 +33,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.raise_command(text, text, numeric) IS
-'The command that raises a budget by what is missing: --raise takes epsilon, also where the ledger keeps rho (for one person, at delta 0.000001).';
+'The command that raises a budget by what is missing: --raise takes epsilon, also where the ledger keeps rho (for one object with all its data, at delta 0.000001).';
 REVOKE ALL ON FUNCTION ${private}.raise_command(text, text, numeric) FROM PUBLIC;

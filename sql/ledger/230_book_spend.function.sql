@@ -2,8 +2,6 @@
 CREATE FUNCTION ${private}.book_spend(release int, reason text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
--- DEFINER: the ledger can be written through here and nowhere else
-SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
@@ -13,14 +11,16 @@ DECLARE
     spenders text;
 BEGIN
     -- Budget and amount follow from the record: a caller cannot book less, or on another's budget.
-    SELECT u.account_id, s.amount, s.unit, d.name AS dataset INTO wanted
+    PERFORM ${private}.trace_source(r.dataset_id::int, r.build_id::int)
+    FROM ${private}.release AS r WHERE r.release_id = book_spend.release;
+    SELECT u.account_id, s.amount, s.unit, d.name AS dataset,
+        ${private}.protected_unit(own.account_id::int, s.unit::text) AS protected INTO wanted
     FROM ${private}.release AS r
     JOIN ${private}.build AS b ON b.build_id = r.build_id AND b.dataset_id = r.dataset_id
     JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
     JOIN ${private}.account AS own ON own.account_id = d.account_id
-    CROSS JOIN LATERAL ${private}.spend_of(r.method, r.parameters) AS s
-    LEFT JOIN ${private}.account AS u ON u.source_schema = own.source_schema
-        AND u.source_relation = own.source_relation AND u.object_column = own.object_column
+    CROSS JOIN LATERAL ${private}.spend_of(r.method::text, r.parameters::jsonb) AS s
+    LEFT JOIN ${private}.account AS u ON u.population_id = own.population_id
         AND u.unit = coalesce(s.unit, 'occurrence')
     WHERE r.release_id = book_spend.release;
     IF NOT FOUND THEN
@@ -31,9 +31,9 @@ BEGIN
         RAISE EXCEPTION 'what is spent must be a number, 0 or more' USING ERRCODE = 'QF001';
     END IF;
     IF wanted.account_id IS NULL THEN
-        RAISE EXCEPTION 'the source has no budget for the unit %', wanted.unit
+        RAISE EXCEPTION 'the source has no budget for %', wanted.protected
         USING ERRCODE = 'QF003',
-        HINT = 'an administrator can open one: ' || ${private}.raise_command(wanted.dataset, wanted.unit, wanted.amount);
+        HINT = 'an administrator can open one: ' || ${private}.raise_command(wanted.dataset::text, wanted.unit::text, wanted.amount::numeric);
     END IF;
     account := wanted.account_id;
     PERFORM 1 FROM ${private}.account AS a WHERE a.account_id = account FOR UPDATE;
@@ -47,27 +47,32 @@ BEGIN
             || CASE WHEN max(l.spends) > 8 THEN format(' and %s before', max(l.spends) - 8) ELSE '' END
         INTO spenders
         FROM (
-            SELECT s.entry, s.amount, r.name, count(*) OVER () AS spends
-            FROM ${private}.spend AS s JOIN ${private}.release AS r USING (release_id)
-            WHERE s.account_id = account
+            SELECT s.entry, s.amount, coalesce(r.name, 'a budget that was merged with it') AS name,
+                count(*) OVER () AS spends
+            FROM ${private}.spend AS s LEFT JOIN ${private}.release AS r USING (release_id)
+            WHERE s.account_id = account AND s.kind <> 'grant'
             ORDER BY s.entry DESC
             LIMIT 8
         ) AS l;
-        RAISE EXCEPTION 'the budget does not allow this (% for one %): requested %, spent % of %, remaining %, short by %; spent by %',
-            CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END, wanted.unit,
+        RAISE EXCEPTION 'the budget for % does not allow this (%): requested %, spent % of %, remaining %, short by %; spent by %',
+            wanted.protected, CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END,
             trim_scale(wanted.amount), trim_scale(state.spent), trim_scale(state.granted),
             trim_scale(state.remaining), trim_scale(wanted.amount - state.remaining),
             coalesce(spenders, 'no release yet')
             USING ERRCODE = 'QF003',
             HINT = format(
-                'an administrator can raise it by what is missing, which is given as epsilon for one %s: %s', wanted.unit,
-                ${private}.raise_command(wanted.dataset, wanted.unit, wanted.amount - state.remaining)
+                'an administrator can raise it by what is missing, which is given as epsilon for %s: %s', wanted.protected,
+                ${private}.raise_command(
+                    wanted.dataset::text, wanted.unit::text, (wanted.amount - state.remaining)::numeric
+                )
             );
     END IF;
-    RETURN ${private}.append_entry(account, 'spend', wanted.amount, book_spend.release, reason);
+    RETURN ${private}.append_entry(
+        account::int, 'spend'::text, wanted.amount::numeric, book_spend.release::int, book_spend.reason::text
+    );
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.book_spend(int, text) IS
-'Books what a recorded release spends (0: it draws no noise) on the budget of its source, in the unit of its method, before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash.';
+'Books what a recorded release spends (0: it draws no noise) on the budget of the population that its build was read from, in the unit of its method, before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash. Internal: called by record_release only.';
 REVOKE ALL ON FUNCTION ${private}.book_spend(int, text) FROM PUBLIC;

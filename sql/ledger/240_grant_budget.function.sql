@@ -13,7 +13,9 @@ BEGIN
     IF coalesce(btrim(reason), '') = '' THEN
         RAISE EXCEPTION 'raising a budget needs a reason' USING ERRCODE = 'QF001';
     END IF;
-    RETURN ${private}.append_entry(account, 'grant', amount, NULL, reason);
+    RETURN ${private}.append_entry(
+        grant_budget.account::int, 'grant'::text, grant_budget.amount::numeric, NULL::int, grant_budget.reason::text
+    );
 END;
 $body$;
 

@@ -29,6 +29,7 @@ BEGIN
                     THEN next ->> 'kind' ELSE chosen ->> 'kind' END,
                 'unit', coalesce(chosen ->> 'unit', next ->> 'unit'),
                 'spends', (chosen -> 'spends') || (next -> 'spends'),
+                'reads', (chosen -> 'reads') || (next -> 'reads'),
                 'parameters', (next -> 'parameters') || (chosen -> 'parameters')
             );
         END IF;
@@ -42,5 +43,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.find_method(text) IS
-'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, what is spent, and parameters.';
+'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, what is spent, which parameters name relations, and parameters.';
 REVOKE ALL ON FUNCTION ${private}.find_method(text) FROM PUBLIC;

@@ -36,7 +36,9 @@ BEGIN
         words := regexp_match(CASE WHEN jsonb_typeof(given) = 'string' THEN text_given END,
             '^ *([0-9]{1,20}\.?[0-9]{0,20}) *(k?)m */(.*)$');
         IF words IS NOT NULL THEN
-            answer := ${private}.check_parameter(check_parameter.name, declared -> 'time', to_jsonb(words[3]));
+            answer := ${private}.check_parameter(
+                check_parameter.name::text, (declared -> 'time')::jsonb, to_jsonb(words[3])::jsonb
+            );
             number := words[1]::numeric * CASE WHEN words[2] = 'k' THEN 1000 ELSE 1 END;
             IF number >= 1 AND number <= (declared -> 'place' ->> 'high')::numeric
                 AND scale(number) <= (declared -> 'place' ->> 'decimals')::int

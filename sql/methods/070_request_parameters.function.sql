@@ -5,7 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    declared jsonb := ${private}.find_method(request_parameters.method) -> 'parameters';
+    declared jsonb := ${private}.find_method(request_parameters.method::text) -> 'parameters';
     total jsonb := '{"kind": "number", "low": 0, "high": 1000, "decimals": 9, "words": [], "example": "1.0", "help": "The total."}';
     answer jsonb := '{}';
     shares text[];
@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     FOR key IN SELECT k FROM jsonb_object_keys(given) AS k LOOP
         IF declared ? key THEN
-            answer := answer || jsonb_build_object(key, ${private}.check_parameter(key, declared -> key, given -> key));
+            answer := answer || jsonb_build_object(key, ${private}.check_parameter(key::text, (declared -> key)::jsonb, (given -> key)::jsonb));
         ELSIF key <> 'epsilon' THEN
             RAISE EXCEPTION 'option %: % has no such option', quote_literal(key), request_parameters.method
             USING ERRCODE = 'QF001', HINT = (
@@ -39,7 +39,7 @@ BEGIN
             RAISE EXCEPTION '% needs %', request_parameters.method, array_to_string(shares, ' and ')
             USING ERRCODE = 'QF001', HINT = 'give all of them, or the total';
         ELSIF cardinality(named) = 0 AND cardinality(shares) > 0 THEN
-            total := ${private}.check_parameter('epsilon', total, coalesce(given -> 'epsilon', '1'));
+            total := ${private}.check_parameter('epsilon'::text, total::jsonb, coalesce(given -> 'epsilon', '1')::jsonb);
             answer := answer || coalesce((
                 SELECT jsonb_object_agg(s, trim_scale(round((total #>> '{}')::numeric / cardinality(shares), 20)))
                 FROM unnest(shares) AS s

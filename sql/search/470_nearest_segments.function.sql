@@ -29,9 +29,9 @@ BEGIN
                 || search.build_id || ', trajectory_id, object_key';
     END IF;
     -- A search within one trajectory reads its samples: they lie together, its segments do not.
+    -- Each part by itself: a plan for all of it, with its order and limit, may begin by pairing all locations.
     RETURN QUERY
-    SELECT s.first_seq, s.tail, s.head, s.times, l.loss_mm / 1000.0::float8
-    FROM (
+    WITH grouped AS MATERIALIZED (
         SELECT min(step.seq) AS first_seq, step.tail, step.head, count(*)::int AS times
         FROM (
             SELECT
@@ -46,11 +46,16 @@ BEGIN
         ) AS step
         WHERE step.head IS NOT NULL
         GROUP BY step.tail, step.head
-    ) AS s
-    JOIN ${private}.location AS a ON a.build_id = search.build_id AND a.location_id = s.tail
-    JOIN ${private}.location AS b ON b.build_id = search.build_id AND b.location_id = s.head
-    CROSS JOIN LATERAL ${private}.segment_loss(x, y, a.x_m, a.y_m, b.x_m, b.y_m) AS l
-    ORDER BY l.loss_mm, s.first_seq
+    ), measured AS MATERIALIZED (
+        SELECT g.first_seq, g.tail, g.head, g.times, l.loss_mm
+        FROM grouped AS g
+        JOIN ${private}.location AS a ON a.build_id = search.build_id AND a.location_id = g.tail
+        JOIN ${private}.location AS b ON b.build_id = search.build_id AND b.location_id = g.head
+        CROSS JOIN LATERAL ${private}.segment_loss(x, y, a.x_m, a.y_m, b.x_m, b.y_m) AS l
+    )
+    SELECT m.first_seq, m.tail, m.head, m.times, m.loss_mm / 1000.0::float8
+    FROM measured AS m
+    ORDER BY m.loss_mm, m.first_seq
     LIMIT nearest_segments.k;
 END;
 $body$;

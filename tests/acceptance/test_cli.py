@@ -32,6 +32,7 @@ COMMANDS = {
     "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
     "evaluate", "match", "experiment", "recommend", "release report", "worker", "jobs", "schedule add",
     "schedule list", "schedule drop", "dataset set", "release approve", "apply", "uninstall",
+    "release publish",
 }  # fmt: skip
 COMMON = ("--dsn", "--json", "--schema", "--release-schema")
 OPTIONS = {
@@ -47,6 +48,7 @@ OPTIONS = {
     "release find": ("--object",),
     "release export": ("--format", "--out", "--srid", "--force"),
     "dataset set": ("--region", "--period", "--max-exposure"),
+    "release publish": ("--to", "--all"),
     "apply": ("--file", "--plan"),
     "recommend": ("--risk", "--for", "--objects", "--minutes", "--out", "--seed", "--force"),
     "init": ("--sql", "--roles"),
@@ -154,7 +156,7 @@ SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
     (("worker", "--once"), {"done", "refused", "failed", "cancelled", "put_off"}),
     (("jobs",), list),
     (("jobs", "--workers"), list),
-    (("release", "withdraw", "r"), {"withdrawn", "was"}),
+    (("release", "withdraw", "r"), {"withdrawn", "was", "waits_for"}),
     (("dataset", "drop", "city"), {"dropped", "builds_removed"}),
     (ADD_CITY, {"name", "mapping", "budget", "budget_is_new"}),
 ]  # fmt: skip
@@ -214,7 +216,11 @@ def test_init_from_nothing(empty_database_url: str) -> None:
     again = freqdp(empty_database_url, "init").succeeded()
     assert (again["created"], again["changed"]) == (False, False)
     assert freqdp(empty_database_url, "doctor").succeeded()["ok"] is True
-    assert script.lstrip().startswith("BEGIN;") and script.rstrip().endswith("COMMIT;")
+    # one transaction; what comes after it is for somebody else, and does nothing unless it is chosen
+    transaction, commit, optional = script.partition("\nCOMMIT;\n")
+    assert commit and transaction.startswith("BEGIN;") and "\nBEGIN;" not in transaction
+    assert "REVOKE" in optional
+    assert [line for line in optional.splitlines() if line and not line.startswith("--")] == []
 
 
 def test_other_schema_names(empty_database_url: str) -> None:
@@ -266,6 +272,13 @@ def test_demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     again = freqdp(database_url, "demo", "--objects", "15", "--days", "1").succeeded()
     assert again["release_id"] == document["release_id"]
     assert Path(again["report"]) == tmp_path / "city_1.report.html"
+    # on another city: beside the first one's release, which true samples join, and that is said
+    second = freqdp(
+        database_url, "demo", "--objects", "15", "--days", "1", "--seed", "2"
+    ).succeeded()
+    assert second["release_id"] != document["release_id"]
+    if second["kind"] == "unlinked":
+        assert any("city_current" in what for what in second["guarantee"]["not_protected"])
 
 
 def test_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:

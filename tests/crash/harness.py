@@ -154,9 +154,10 @@ class Gate:
     def waiting(self) -> list[int]:
         with psycopg.connect(self._url, autocommit=True) as connection:
             rows = connection.execute(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-                "AND wait_event = 'advisory' AND query ~ %s AND pid <> pg_backend_pid()",
-                [self._pattern],
+                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+                "AND (classid::bigint << 32 | objid::bigint) = %s",
+                [_GATE],
             )
             return [row[0] for row in rows]
 
@@ -175,7 +176,8 @@ _GATE = 7_460_001
 def gate(url: str, pattern: str, moment: str) -> Iterator[Gate]:
     """A gate at the start or the end of CREATE INDEX and ALTER TABLE statements of this pattern.
 
-    At the end the work of the statement is done and its locks are held, but nothing is committed.
+    Also of those that a function executes. At the end the work of the statement is done and its
+    locks are held, but nothing is committed.
     """
     holder = psycopg.connect(url, autocommit=True)
     holder.execute("SELECT pg_advisory_lock(%s::bigint)", [_GATE])
@@ -214,14 +216,21 @@ def reading_gate(url: str, pattern: str, relation: str) -> Iterator[Gate]:
 
 
 def _make_gate(connection: psycopg.Connection[Any], pattern: str) -> None:
+    """`test_gate(statement)` waits if the statement matches."""
     connection.execute(
         sql.SQL(
-            "CREATE OR REPLACE FUNCTION public.test_gate() RETURNS boolean LANGUAGE plpgsql AS $$ "
-            "BEGIN IF current_query() ~ {} THEN PERFORM pg_advisory_xact_lock_shared({}); END IF; "
-            "RETURN true; END $$"
+            "CREATE OR REPLACE FUNCTION public.test_gate(statement text DEFAULT current_query()) "
+            "RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN IF statement ~ {} THEN "
+            "PERFORM pg_catalog.pg_advisory_xact_lock_shared({}); END IF; RETURN true; END $$"
         ).format(sql.Literal(pattern), sql.Literal(_GATE))
     )
+    # the statement that fires it: that of the client, or the one that a function executes, which
+    # is below the trigger's own line in the stack
     connection.execute(
         "CREATE OR REPLACE FUNCTION public.test_gate_event() RETURNS event_trigger "
-        "LANGUAGE plpgsql AS $$ BEGIN PERFORM public.test_gate(); END $$"
+        "LANGUAGE plpgsql AS $$ DECLARE stack text; BEGIN "
+        "GET DIAGNOSTICS stack = PG_CONTEXT; "
+        "PERFORM public.test_gate(coalesce("
+        "substring(stack FROM '^[^\\n]*?\\nSQL statement \"(.*?)\"\\nPL/pgSQL function'), "
+        "current_query())); END $$"
     )

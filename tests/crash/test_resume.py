@@ -90,9 +90,8 @@ def test_second_run_of_a_release_is_refused(city: str, driver: Driver) -> None:
     first.reach()
     holder = value(
         city,
-        "SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
-        "WHERE l.locktype = 'advisory' AND a.application_name = 'freqdp anonymize' "
-        "AND a.datname = current_database() LIMIT 1",
+        "SELECT p.pid FROM freqdp.lock l JOIN pg_locks p ON p.transactionid = l.xmax AND p.granted "
+        "WHERE l.kind = 'release'",
     )
     for command in (("release", "resume", "city_1"), ("release", "withdraw", "city_1")):
         refusal = freqdp(city, *command).refused("'city_1'", str(holder), "freqdp anonymize")

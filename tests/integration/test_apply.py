@@ -168,3 +168,20 @@ def test_a_bad_file_changes_nothing(
 
 def test_no_file(unchanged: str, tmp_path: Path) -> None:
     freqdp(unchanged, "apply", "--file", str(tmp_path / "none.toml")).refused("none.toml")
+
+
+def test_populations_are_named_once(city: str, tmp_path: Path) -> None:
+    named = CITY + 'persons = "citizens"\n'
+    done = _apply(city, tmp_path, named).succeeded()
+    assert [c["what"] for c in done["changes"]] == ["set persons to citizens (was not said)"]
+    assert _apply(city, tmp_path, named).succeeded()["changes"] == []
+    town = (
+        named
+        + MORE.replace("budget = 4\n", 'persons = "citizens"\n').split(
+            "\n[datasets.town.schedule]"
+        )[0]
+    )
+    _apply(city, tmp_path, town).succeeded()
+    shown = freqdp(city, "dataset", "show", "town").succeeded()["budget"]
+    assert (shown["population"], shown["granted"]) == ("citizens", "4")
+    _apply(city, tmp_path, CITY + 'persons = "a/b"\n').refused("--persons")

@@ -56,3 +56,24 @@ def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: 
         "AND relnamespace = 'freqdp'::regnamespace AND relname !~ '_[0-9]+$' ORDER BY 1"
     )
     assert query(new, privileges) == query(old, privileges)
+
+
+def test_restored_without_the_points_of_interest(
+    database_url: str, empty_database_url: str, tmp_path: Path
+) -> None:
+    """They are no part of freqdp's schemas: whoever wants to replay the release is told."""
+    old, new = database_url, empty_database_url
+    with opened(old) as database:
+        build_points(database, "d", make_points(old, "points", POINTS))
+    query(old, "CREATE TABLE world.poi AS SELECT geom, 'c' || ctid::text AS kind FROM world.points")
+    points = ("--poi", "world.poi", "--category", "kind", "--k", "2", "--l", "1", "--t", "1")
+    freqdp(old, "anonymize", "d", "--method", "klt", *points).succeeded()
+    file = str(tmp_path / "freqdp.dump")
+    schemas = ("--schema=freqdp", "--schema=freqdp_release")
+    _run("pg_dump", "--format=custom", *schemas, f"--file={file}", old)
+    freqdp(new, "init", "--roles").succeeded()
+    _run("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={new}", file)
+    for command in (("release", "verify", "d_1"), ("evaluate", "d_1")):
+        refusal = freqdp(new, *command).refused("'d_1'", "cannot be read any more", "'world'")
+        assert "bring the table or view back" in refusal["remedy"]
+    freqdp(new, "release", "withdraw", "d_1").succeeded()

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import product
@@ -439,22 +441,27 @@ def test_the_same_metrics(city: str, cluster: Cluster, wished: dict[str, Any]) -
     assert found[0] == found[1] and len(found[0]) > 100
 
 
-def _made_by(database: Database, asked: None, progress: Progress) -> int:
-    return os.getpid()
+def _made_by(database: Database, asked: Path, progress: Progress) -> tuple[int, Path]:
+    return os.getpid(), asked
 
 
-def _who(maker: int, piece: int, progress: Progress) -> tuple[int, int]:
-    time.sleep(0.3)
+def _who(made: tuple[int, Path], piece: int, progress: Progress) -> tuple[int, int]:
+    """Waits a while for another worker to have a piece as well: the scheduler moves pieces to idle ones."""
+    maker, seen = made
     assert maker == os.getpid(), "what was made stays where it was made"
+    (seen / str(maker)).touch()
+    until = time.monotonic() + 5
+    while len(list(seen.iterdir())) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
     return maker, piece
 
 
-def test_pieces_are_dealt_out_to_all(city: str, cluster: Cluster) -> None:
+def test_pieces_are_dealt_out_to_all(city: str, cluster: Cluster, tmp_path: Path) -> None:
     with opened(city) as database, use_workers(cluster):
         build = find_build(database, find_dataset(database, "city").require_build())
-        found = list(deal_out(database, build, _made_by, None, _who, range(12), Progress()))
+        found = list(deal_out(database, build, _made_by, tmp_path, _who, range(12), Progress()))
     assert [piece for _, piece in found] == list(range(12))
-    assert len({maker for maker, _ in found}) == cluster.count
+    assert len({maker for maker, _ in found}) == cluster.count == 2
 
 
 @pytest.mark.parametrize("methods", [["pure-g", "rsc:500"], ["dpt"]])
@@ -481,6 +488,28 @@ def test_no_password_reaches_the_scheduler(cluster: Cluster, city: str) -> None:
     assert "127.0.0.1" in known
     for secret in ("postgresql://", "DATABASE_URL", city):
         assert secret not in known
+
+
+def _port(dask_worker: Any) -> int:
+    return int(dask_worker.http_server.port)
+
+
+def test_no_pages_are_served(cluster: Cluster) -> None:
+    """Whoever is on the machine can reach the loopback interface, and Dask's pages ask for no key."""
+    scheduler = cluster._client.cluster.scheduler.http_server.port
+    for port in (scheduler, *cluster.on_every_worker(_port)):
+        for page in (
+            "",
+            "health",
+            "metrics",
+            "info/main/workers.html",
+            "json/identity.json",
+            "status",
+        ):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20)
+            assert caught.value.code == 404
+            caught.value.close()
 
 
 def test_values_do_not_show_themselves() -> None:
@@ -610,7 +639,7 @@ def test_builds(
     ("options", "words"),
     [
         (("--time", "at", "--geom", "geom", "--snap", "exact"), "cannot build with snap exact"),
-        (("--time", "epoch", "--geom", "geom"), "cannot build from epoch numbers"),
+        (("--time", "epoch", "--geom", "geom"), "cannot guess what epoch numbers count"),
     ],
 )
 def test_builds_that_are_not_spread(
@@ -625,4 +654,24 @@ def test_builds_that_are_not_spread(
     ).succeeded()
     with pytest.raises(BadInput, match=words):
         _build(city, "odd", cluster)
+    freqdp(city, "dataset", "drop", "odd").succeeded()
+
+
+def test_epoch_numbers_of_a_declared_unit(city: str, cluster: Cluster) -> None:
+    """Workers read them row by row, as threads do."""
+    query(
+        city,
+        "CREATE OR REPLACE VIEW odd AS SELECT *, extract(epoch FROM at) AS epoch FROM demo.city",
+    )
+    freqdp(
+        city, "dataset", "add", "odd", "--from", "public.odd", "--object", "object_id",
+        "--time", "epoch", "--geom", "geom", "--time-unit", "s",
+    ).succeeded()  # fmt: skip
+    threads, workers = (_build(city, "odd", engine) for engine in (None, cluster))
+    built = query(
+        city,
+        "SELECT fingerprint, time_unit FROM freqdp.build WHERE build_id = ANY(%s)",
+        [threads, workers],
+    )
+    assert len(built) == 2 and built[0] == built[1] and built[0][1] == "s"
     freqdp(city, "dataset", "drop", "odd").succeeded()

@@ -80,6 +80,21 @@ def test_an_analyst_is_well(database_url: str, login: str) -> None:
     assert any("freqdp_release can be read" in what for what in _found(answer))
 
 
+def test_analysts_beside_the_private_tables_are_named(database_url: str, login: str) -> None:
+    """What the server tells everybody, no right of ours hides: the way out is said."""
+
+    def said() -> list[str]:
+        return [what for what in _found(freqdp(database_url, "doctor")) if login in what]
+
+    assert said() == []
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"GRANT freqdp_analyst TO {login}".encode())
+        (found,) = said()
+        assert "pg_stat_all_tables" in found and "freqdp release publish --all" in found
+        connection.execute(f"GRANT freqdp_runner TO {login}".encode())
+        assert said() == [], "who may read the rows may know how many there are"
+
+
 def test_a_stranger_is_told_what_to_be_granted(database_url: str, login: str) -> None:
     answer = _by(database_url, login, "doctor")
     assert answer.code == 1

@@ -364,6 +364,19 @@ def test_commands(server: EmbeddedServer) -> None:
     assert freqdp("stop").stdout == "the server was not running\n"
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o730])
+def test_a_directory_that_others_may_write_to_is_refused(scratch: Path, mode: int) -> None:
+    """They could swap the files that the server is made of."""
+    data_dir = scratch / "open"
+    data_dir.mkdir()
+    data_dir.chmod(mode)
+    for look in ("ensure_running", "exists", "status"):
+        with pytest.raises(ServerFailed, match="others than its owner may write") as caught:
+            getattr(EmbeddedServer(data_dir), look)()
+        assert "chmod go-w" in str(caught.value.remedy)
+    assert list(data_dir.iterdir()) == []
+
+
 def _owner(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_uid, found.st_gid

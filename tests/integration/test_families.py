@@ -15,7 +15,8 @@ from world import freqdp, query, value
 
 from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
-from freqdp_db.methods.synthesis import steps
+from freqdp_db.methods.unlinking.clock import clock_for
+from freqdp_db.release.request import Request
 
 _REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
 
@@ -62,7 +63,7 @@ def test_unlinked(url: str, method: str, tmp_path: Path) -> None:
 
 def test_swapping_loses_nothing(url: str) -> None:
     """By SQL: every place and time of the build is in the table, and no other."""
-    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "r").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "swap", "--clock", "0s", "--as", "r").succeeded()
     source = (
         "SELECT l.geom::text, s.at FROM freqdp.sample s JOIN freqdp.location l "
         "USING (build_id, location_id)"
@@ -70,6 +71,71 @@ def test_swapping_loses_nothing(url: str) -> None:
     released = "SELECT geom::text, at FROM freqdp_release.r"
     for one, other in ((source, released), (released, source)):
         assert query(url, f"({one}) EXCEPT ALL ({other}) LIMIT 1") == []
+
+
+@pytest.mark.parametrize("method", ["swap", "lg+swap", "cut"])
+def test_times_are_on_one_clock(url: str, method: str) -> None:
+    """By SQL: every time is a tick, one sample of a trajectory for each, none moved by more than half."""
+    freqdp(url, "anonymize", "city", "--method", method, "--as", "r").succeeded()
+    tick = float(value(url, "SELECT parameters ->> 'clock' FROM freqdp_release.catalog"))
+    assert tick == clock_for(int(value(url, "SELECT median_gap_us FROM freqdp.build"))) / 1e6
+    off = (
+        "SELECT count(*) FROM freqdp_release.r WHERE mod(extract(epoch FROM at), %s::numeric) <> 0"
+    )
+    assert value(url, off, tick) == 0
+    same = "SELECT count(*) - count(DISTINCT (trajectory_id, at)) FROM freqdp_release.r"
+    assert value(url, same) == 0
+    if method == "lg+swap":
+        return
+    moved = (
+        "SELECT count(*) FROM freqdp_release.r r WHERE NOT EXISTS (SELECT FROM freqdp.sample s "
+        "JOIN freqdp.location l USING (build_id, location_id) WHERE l.geom = r.geom "
+        "AND s.at BETWEEN r.at - make_interval(secs => %s) AND r.at + make_interval(secs => %s))"
+    )
+    assert value(url, moved, tick / 2, tick / 2) == 0
+
+
+def test_ends_lie_at_places_of_several_in_the_source(url: str) -> None:
+    """By SQL, after a method that puts visits in: they do not count."""
+    freqdp(url, "anonymize", "city", "--method", "lg+cut", "--ends", "5", "--as", "r").succeeded()
+    few = (
+        "WITH ends AS (SELECT DISTINCT ON (trajectory_id) geom FROM freqdp_release.r "
+        "ORDER BY trajectory_id, seq {}), visited AS (SELECT l.geom, count(DISTINCT s.trajectory_id) "
+        "AS objects FROM freqdp.sample s JOIN freqdp.location l USING (build_id, location_id) "
+        "GROUP BY 1) SELECT count(*), count(*) FILTER (WHERE coalesce(objects, 0) < 5) "
+        "FROM ends LEFT JOIN visited USING (geom)"
+    )
+    for way in ("ASC", "DESC"):
+        ((ends, too_few),) = query(url, few.format(way))
+        assert ends > 100 and too_few == 0
+
+
+@pytest.mark.parametrize("method", ["swap", "lg+cut"])
+def test_a_release_from_before_the_clock_verifies(
+    url: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parameters have no clock, its steps counted less, and its ends were counted otherwise."""
+    with monkeypatch.context() as before:
+        before.setattr(Request, "with_facts", lambda request, dataset, build: request)
+        freqdp(url, "anonymize", "city", "--method", method, "--as", "r").succeeded()
+    assert value(url, "SELECT parameters ? 'clock' FROM freqdp_release.catalog") is False
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE freqdp.release_step SET counts = counts - 'pieced_together' - 'trajectories'"
+        )
+    assert freqdp(url, "release", "verify", "r").succeeded()["verified"]
+    assert freqdp(url, "release", "show", "r").succeeded()["name"] == "r"
+
+
+@pytest.mark.parametrize("counts", ["'pieced_together' - 'trajectories'", "'groups'"])
+def test_counts_that_are_gone_are_seen(url: str, counts: str) -> None:
+    """Also those that a release from before the clock need not have."""
+    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "r").succeeded()
+    freqdp(url, "release", "verify", "r").succeeded()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"UPDATE freqdp.release_step SET counts = counts - {counts}")
+    answer = freqdp(url, "release", "verify", "r")
+    assert (answer.code, answer.document["error"]) == (3, "VerificationFailed")
 
 
 def test_an_unlinked_release_is_not_put_beside_a_linked_one(url: str) -> None:
@@ -109,12 +175,183 @@ def test_a_linked_release_may_follow_where_that_was_accepted(url: str) -> None:
     freqdp(url, "anonymize", "city", "--new-draw").succeeded()
 
 
-def test_a_person_is_protected(url: str) -> None:
+def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> None:
+    """Whoever has both reads in one what the other cut apart."""
+    freqdp(url, "anonymize", "city", "--method", "lg+swap+cut", "--as", "both").succeeded()
+    refused = freqdp(url, "anonymize", "city", "--method", "cut").refused(
+        "both", "unlinked", "true samples of the same times join both"
+    )
+    assert "--beside both" in refused["remedy"] and "--hold" in refused["remedy"]
+    assert "freqdp release withdraw both" in refused["remedy"]
+    assert value(url, "SELECT count(*) FROM freqdp.release") == 1
+    planned = freqdp(url, "plan", "city", "--method", "cut", in_words=True).out
+    assert "REFUSED by anonymize: both is a published release" in " ".join(planned.split())
+    assert "both" in freqdp(url, "plan", "city", "--method", "cut").succeeded()["refused"]
+    # what was answered before is answered again
+    same = freqdp(url, "plan", "city", "--method", "lg+swap+cut").succeeded()
+    assert same["refused"] is None and same["guarantee"]["object"].startswith("one object_id (")
+    # for curators it may be made, and is looked at again
+    freqdp(url, "anonymize", "city", "--method", "cut", "--hold", "--as", "kept").succeeded()
+    refused = freqdp(url, "release", "approve", "kept").refused("both", "join both")
+    assert "leave this one held" in refused["remedy"]
+    made = freqdp(
+        url, "anonymize", "city", "--method", "cut", "--beside", "both", "--as", "told"
+    ).succeeded()
+    assert (
+        "the unlinking, from whoever has both as well: true samples join the two, which was accepted"
+    ) in made["guarantee"]["not_protected"]
+    # several are named with commas, and all of a dataset by its current view
+    more = ("anonymize", "city", "--method", "swap", "--new-draw", "--beside")
+    refused = freqdp(url, *more, "both").refused("told", "join both")
+    assert "--beside both,told" in refused["remedy"]
+    freqdp(url, *more, "both,told").succeeded()
+    freqdp(url, *more, "city_current").succeeded()
+    for name in ("both", "told", "city_1", "city_2"):
+        freqdp(url, "release", "withdraw", name).succeeded()
+    freqdp(url, "release", "approve", "kept").succeeded()
+
+
+def test_unlinked_releases_of_other_days_are_not_joined(url: str) -> None:
+    """True samples join what has the same times; an edited release links by habits as well."""
+    query(url, "CREATE VIEW demo.first AS SELECT * FROM demo.city WHERE at < '2024-03-05'")
+    query(url, "CREATE VIEW demo.later AS SELECT * FROM demo.city WHERE at >= '2024-03-05'")
+    for name in ("first", "later"):
+        freqdp(
+            url, "dataset", "add", name, "--from", f"demo.{name}", "--object", "object_id",
+            "--time", "at", "--geom", "geom",
+        ).succeeded()  # fmt: skip
+        freqdp(url, "dataset", "build", name).succeeded()
+    freqdp(url, "anonymize", "first", "--method", "cut").succeeded()
+    freqdp(url, "anonymize", "later", "--method", "cut").succeeded()
+    refused = freqdp(url, "anonymize", "city", "--method", "cut").refused("later_1", "join both")
+    assert "--beside later_1,first_1" in refused["remedy"]
+    for name in ("first_1", "later_1"):
+        freqdp(url, "release", "withdraw", name).succeeded()
+    freqdp(url, "anonymize", "first", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "later", "--method", "cut", "--new-draw").refused("linked", "undoes")
+
+
+def test_objects_by_another_column_have_the_same_samples(url: str) -> None:
+    query(url, "ALTER TABLE demo.city ADD COLUMN plate text")
+    query(url, "UPDATE demo.city SET plate = 'p' || object_id")
+    freqdp(
+        url, "dataset", "add", "plates", "--from", "demo.city", "--object", "plate", "--time", "at",
+        "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    freqdp(url, "dataset", "build", "plates").succeeded()
+    freqdp(url, "anonymize", "plates", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "swap").refused("linked", "undoes")
+
+
+def test_accepting_an_unlinked_release_accepts_no_linked_one(url: str) -> None:
+    freqdp(url, "anonymize", "city", "--method", "cut", "--as", "pieces").succeeded()
+    freqdp(
+        url, "anonymize", "city", "--method", "swap", "--beside", "pieces", "--as", "s"
+    ).succeeded()
+    freqdp(url, "release", "withdraw", "pieces").succeeded()
+    freqdp(url, "anonymize", "city").refused("s is a published release", "undoes")
+
+
+def test_a_job_that_replaces_an_unlinked_release_may_follow_it(url: str) -> None:
+    """`keep: 1` withdraws the one before; `keep: 2` would leave both, and is refused unpaid."""
+    ask = "SELECT freqdp.request_release('city', 'lg+cut', 0.5, %s::jsonb)"
+    state = "SELECT state, error FROM freqdp.job ORDER BY job_id DESC LIMIT 1"
+    spends = "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'"
+    live = "SELECT array_agg(name ORDER BY version) FROM freqdp_release.catalog"
+
+    def served(options: str) -> tuple[str, str | None]:
+        query(url, ask, options)
+        with opened(url) as database:
+            Worker(database, approve_within_limit).serve(once=True)
+        ((found, error),) = query(url, state)
+        return found, error
+
+    for night in (1, 2):
+        assert served('{"keep": 1, "new_draw": true}')[0] == "done"
+        assert value(url, live) == [f"city_{night}"]
+    found, error = served('{"keep": 2, "new_draw": true}')
+    assert found == "refused" and "city_2" in str(error) and "join both" in str(error)
+    assert value(url, spends) == 2
+    assert served('{"keep": 2, "new_draw": true, "beside": "city_current"}')[0] == "done"
+    assert value(url, live) == ["city_2", "city_3"]
+    freqdp(url, "release", "withdraw", "city_3").succeeded()
+    # held until it was measured, and granted by the job: the one before is replaced as well
+    freqdp(url, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
+    assert served('{"keep": 1, "new_draw": true}')[0] == "done"
+    assert value(url, live) == ["city_4"]
+
+
+def test_a_schedule_of_unlinked_releases_warns(url: str) -> None:
+    made = freqdp(
+        url, "schedule", "add", "city", "--method", "cut", "--at", "@daily", "--keep", "7"
+    ).succeeded()
+    assert made["warning"] == (
+        "Unlinked releases of the same times are joined through their true samples: whoever has two "
+        "undoes much of the unlinking, also whoever kept a copy of one that was withdrawn. So a "
+        "release is refused while an earlier one of overlapping data is out: --keep 1 withdraws that "
+        "one each time, and --beside DATASET_current accepts it."
+    )
+
+
+_STRICT = ("city", "--method", "strict", "--epsilon", "1", "--size", "200")
+
+
+def test_a_guarantee_beside_true_samples(url: str) -> None:
+    """`strict` says which releases of the same objects it does not cover, wherever it is read."""
+    alone = freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"]
+    freqdp(url, "anonymize", "city", "--method", "cut", "--as", "pieces").succeeded()
+    said = (
+        "true samples of the same objects in pieces (cut), which is published as well: no guarantee "
+        "covers them and no sum counts them"
+    )
+    assert freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"] == [*alone, said]
+    assert f"Not protected: {said}." in _words(freqdp(url, "plan", *_STRICT, in_words=True).out)
+    made = freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed", in_words=True)
+    assert f"Not protected: {said}." in _words(made.out)
+    published = value(url, "SELECT guarantee -> 'not_protected' FROM freqdp_release.catalog "
+                      "WHERE name = 'guaranteed'")  # fmt: skip
+    assert published == [*alone, said]
+    budget = freqdp(url, "budget", "city").succeeded()
+    assert budget["other_units"][0]["true_samples"] == ["pieces (cut)"]
+    shown = _words(freqdp(url, "budget", "city", in_words=True).out)
+    assert "are not in this sum. Published with true samples: pieces (cut)." in shown
+    # what analysts cannot read is no such release
+    freqdp(url, "release", "withdraw", "pieces").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "cut", "--hold", "--as", "kept").succeeded()
+    assert freqdp(url, "budget", "city").succeeded()["other_units"][0]["true_samples"] == []
+
+
+def test_true_samples_beside_a_guarantee(url: str) -> None:
+    freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed").succeeded()
+    said = (
+        "what guaranteed (strict), which is published as well, guarantees for one object: this release "
+        "has true samples of the same objects, which that guarantee does not cover"
+    )
+    for method in ("lg", "cut", "glove"):
+        planned = freqdp(url, "plan", "city", "--method", method).succeeded()
+        assert said in planned["guarantee"]["not_protected"]
+    held = freqdp(url, "anonymize", "city", "--hold", "--as", "edited", in_words=True)
+    assert f"Not protected: {said}." in _words(held.out)
+    approved = freqdp(url, "release", "approve", "edited", in_words=True)
+    assert f"Not protected: {said}." in _words(approved.out)
+    assert (
+        said in freqdp(url, "release", "show", "edited").succeeded()["guarantee"]["not_protected"]
+    )
+
+
+def _words(out: str) -> str:
+    return " ".join(out.split())
+
+
+def test_one_object_is_protected(url: str) -> None:
     made = freqdp(
         url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
     ).succeeded()
     assert (made["kind"], made["unit"]) == ("synthetic", "person")
-    assert "one person with all data" in made["guarantee"]["plain"]
+    one = "one object_id (column object_id of demo.city)"
+    assert f"differentially private for {one} with all its data" in made["guarantee"]["plain"]
+    comment = value(url, "SELECT obj_description(%s::regclass)", f"freqdp_release.{made['name']}")
+    assert made["guarantee"]["plain"] in comment
     assert freqdp(url, "release", "verify", made["name"]).succeeded()["checked"]["trips"] == 200
     budget = freqdp(url, "budget", "city").succeeded()
     assert budget["unit"] == "occurrence" and float(budget["spent"]) == 0
@@ -128,9 +365,19 @@ def test_a_person_is_protected(url: str) -> None:
         url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
     ).succeeded()["existed"]
     refused = freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused(
-        "budget", "(rho for one person): requested 0.4"
+        f"the budget for {one} does not allow this (rho): requested 0.4"
     )
+    assert f"given as epsilon for {one}: " in refused["remedy"]
     assert "--unit person --raise" in refused["remedy"]
+    shown = _words(freqdp(url, "budget", "city", in_words=True).out)
+    assert f"Budget for {one}: rho 0.0243" in shown
+    assert f"Together they are differentially private for {one} with all its data" in shown
+    planned = _words(freqdp(url, "plan", "city", "--method", "strict", in_words=True).out)
+    assert f"would spend rho 0.088152776533 for {one} of the" in planned
+    priced = freqdp(
+        url, "schedule", "add", "city", "--method", "strict", "--at", "@daily", in_words=True
+    )
+    assert f"costs rho 0.088152776533 for {one}; the budget" in _words(priced.out)
 
 
 def test_the_ledger_says_which_releases_its_bound_does_not_cover(url: str) -> None:
@@ -148,7 +395,7 @@ def test_baselines(url: str, method: str) -> None:
     assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
 
 
-def test_a_guarantee_for_a_person_needs_public_facts(url: str) -> None:
+def test_a_guarantee_for_an_object_needs_public_facts(url: str) -> None:
     query(url, "UPDATE freqdp.dataset SET region = NULL")
     refused = freqdp(url, "anonymize", "city", "--method", "strict").refused("region", "public")
     assert "dataset set city --region" in refused["remedy"]
@@ -189,7 +436,7 @@ def test_a_region_with_an_outline(url: str, tmp_path: Path) -> None:
 def test_asked_for_in_sql(url: str) -> None:
     for method, options in (
         ("swap", '{"meet": "400m/2min"}'),
-        ("cut", '{"pieces": "30min", "quiet": 0}'),
+        ("cut", '{"pieces": "30min", "quiet": 0, "beside": "city_1"}'),
         ("strict", '{"epsilon": 1, "size": 100}'),
     ):
         query(url, "SELECT freqdp.request_release('city', %s, NULL, %s::jsonb)", method, options)
@@ -238,8 +485,7 @@ def test_trips_on_roads(url: str, tmp_path: Path) -> None:
     assert changed.code == 3 and "roads are not those" in changed.err
 
 
-def test_recommended_on_roads(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "_FEW_OBJECTS", 20)
+def test_recommended_on_roads(url: str, tmp_path: Path) -> None:
     freqdp(url, "dataset", "set", "city", "--region", "4.26,50.79,4.44,50.91").succeeded()
     ask = ("recommend", "city", "--minutes", "3", "--out", str(tmp_path / "r"), "--roads")
     freqdp(url, *ask, "demo.nothing").refused("demo.nothing")
@@ -270,7 +516,7 @@ def test_an_experiment_on_trips(url: str, tmp_path: Path) -> None:
     freqdp(url, *asked).refused("region")
 
 
-def test_audit_of_a_person(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_of_an_object(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rough_fits(monkeypatch)
     found = freqdp(
         url, "audit", "city", "--method", "strict", "--epsilon", "2", "--runs", "4000"

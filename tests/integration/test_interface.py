@@ -88,9 +88,10 @@ def test_resume(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         freqdp_db.anonymize(url, "city", "pure-g", epsilon="0.5", name="halted")
     done = freqdp_db.resume(url, "halted")
     assert (done.state, done.resumed, float(done.spend)) == ("published", True, 0.5)
+    assert freqdp_db.withdraw(url, "halted").was == "published"
 
 
-def test_releases(url: str, tmp_path: Path) -> None:
+def test_releases(url: str, empty_database_url: str, tmp_path: Path) -> None:
     with opened(url) as database:
         assert freqdp_db.plan(database, "city", "pure-l", epsilon=1).allowed
         again = freqdp_db.anonymize(database, "city", epsilon="1", time_step="1min")
@@ -105,6 +106,9 @@ def test_releases(url: str, tmp_path: Path) -> None:
         assert freqdp_db.withdraw(database, "other").was == "published"
         written = freqdp_db.export(database, "city_1", "csv", tmp_path / "city.csv")
         assert written.files[0].read_text().count("\n") == written.rows + 1
+        handed = freqdp_db.publish(database, all=True, to=empty_database_url)
+        assert (handed.copied, handed.removed, handed.waiting) == (["city_1"], [], [])
+        assert [r.name for r in freqdp_db.releases(empty_database_url)] == ["city_1"]
         page = freqdp_db.report(database, "city_1", public=True, out=tmp_path / "city.html")
         assert page.file.stat().st_size == page.bytes
     analyst = make_conninfo(url, options="-c role=freqdp_analyst")

@@ -34,10 +34,14 @@ def test_it_answers_with_a_command_that_works(city: str, tmp_path: Path) -> None
     assert {"lg", "cut", "lg+cut", "swap", "lg+swap", "lg+swap+cut"} <= set(by_label)
     for candidate in by_label.values():
         assert 0 <= candidate["usefulness"] <= 1 and 0 <= candidate["risk"] <= 1
-        assert candidate["meets"] == (candidate["risk"] <= 0.2 and candidate["half"] <= 0.2)
+        assert candidate["risk"] <= candidate["risk_high"] and candidate["trials"] in (1, 2, 3)
+        assert candidate["meets"] == (
+            candidate["risk_high"] <= 0.2 and candidate["half_high"] <= 0.2
+        )
         assert candidate["attacker"].startswith("one who ")
     assert by_label["lg"]["risk"] > by_label["lg+cut"]["risk"], "unlinking protects"
-    assert by_label["swap"]["usefulness"] == 1, "swapping moves nobody"
+    # swapping moves nobody, and its clock leaves out a third of the samples of this little city
+    assert by_label["swap"]["usefulness"] > 0.6
     # without public facts there is no guarantee, and how to get one is said
     (left,) = (left for left in found["left_out"] if "strict" in left["label"])
     assert "freqdp dataset set city --region" in left["reason"]

@@ -16,6 +16,7 @@ from world import city_template, fingerprint, freqdp, query, same_rows, value
 import freqdp_db
 from freqdp_db.release import paging
 from freqdp_db.search.paging import PagedSearch
+from freqdp_db.storage.published import withdrawing
 
 CATALOG = [
     "name", "dataset", "method", "parameters", "published_at", "version", "guarantee", "granted",
@@ -331,23 +332,117 @@ def test_verify_does_not_care_for_physical_order(released: str) -> None:
     freqdp(released, "release", "verify", "r").succeeded()
 
 
+def _analyst(url: str) -> psycopg.Connection[Any]:
+    options = "-c role=freqdp_analyst -c search_path=public"
+    return psycopg.connect(make_conninfo(url, options=options), autocommit=True)
+
+
+def _state(url: str) -> tuple[str, list[str]]:
+    """Of the release r, and what is left of its relations."""
+    left = query(
+        url,
+        "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
+        "AND relname IN ('r', 'r_line', 'r_trip') ORDER BY 1",
+    )
+    return value(url, "SELECT state FROM freqdp.release WHERE name = 'r'"), [n for (n,) in left]
+
+
 def test_withdraw_names_what_hangs_on_it(released: str) -> None:
+    """Nobody reads it any more; its rows are gone, and the tables follow when the views have."""
     query(released, "CREATE SCHEMA work")
     query(released, 'CREATE VIEW work."My Trips" AS SELECT * FROM freqdp_release.r')
     query(released, "CREATE MATERIALIZED VIEW work.lines AS TABLE freqdp_release.r_line")
     source = fingerprint(released, "demo.city")
-    refusal = freqdp(released, "release", "withdraw", "r").refused('work."My Trips"', "work.lines")
-    assert 'DROP VIEW work."My Trips"' in refusal["remedy"]
-    assert "DROP MATERIALIZED VIEW work.lines" in refusal["remedy"]
-    freqdp(released, "release", "verify", "r").succeeded()
+    first = freqdp(released, "release", "withdraw", "r").succeeded()
+    assert (first["withdrawn"], first["was"]) == ("r", "published")
+    statements = ['DROP VIEW work."My Trips"', "DROP MATERIALIZED VIEW work.lines"]
+    assert all(statement in first["waits_for"] for statement in statements)
+    assert _state(released) == ("withdrawing", ["r", "r_line", "r_trip"])
+    assert value(released, "SELECT count(*) FROM freqdp_release.r") == 0
+    assert query(released, "SELECT name FROM freqdp_release.catalog") == []
+    shown = freqdp(released, "release", "withdraw", "r", in_words=True)
+    assert shown.code == 0 and "still there" in shown.out
+    freqdp(released, "release", "verify", "r").refused("withdrawing")
     # the remedy works as it is written
-    for statement in refusal["remedy"].partition(": ")[2].split("; "):
+    for statement in statements:
         query(released, statement)
-    assert freqdp(released, "release", "withdraw", "r").succeeded() == {
-        "withdrawn": "r",
-        "was": "published",
-    }
+    again = freqdp(released, "release", "withdraw", "r").succeeded()
+    assert again == {"withdrawn": "r", "was": "withdrawing", "waits_for": None}
+    assert _state(released) == ("withdrawn", [])
     assert fingerprint(released, "demo.city") == source
+
+
+@pytest.mark.parametrize("table", ["r", "r_line", "r_trip", "city_current"])
+@pytest.mark.parametrize("how", ["transaction", "temporary view", "grant"])
+def test_an_analyst_cannot_keep_a_release(
+    released: str, monkeypatch: pytest.MonkeyPatch, how: str, table: str
+) -> None:
+    """Whatever one of them has open, all of them lose it at once; it is dropped when that is closed."""
+    monkeypatch.setattr(withdrawing, "LOCK_TIMEOUT", "100ms")
+    read = f"SELECT * FROM freqdp_release.{table} LIMIT 1".encode()
+    with _analyst(released) as keeper, _analyst(released) as other:
+        other.execute(read)
+        if how == "transaction":
+            keeper.execute("BEGIN")
+            keeper.execute(read)
+        elif how == "temporary view":
+            keeper.execute(f"CREATE TEMP VIEW mine AS TABLE freqdp_release.{table}".encode())
+        else:
+            query(released, f"GRANT SELECT ON freqdp_release.{table} TO PUBLIC")
+        done = freqdp(released, "release", "withdraw", "r").succeeded()
+        assert (done["waits_for"] is None) == (how == "grant"), done
+        expected = psycopg.errors.InsufficientPrivilege
+        if how == "grant":
+            assert _state(released) == ("withdrawn", [])
+            expected = psycopg.errors.UndefinedTable
+        else:
+            assert _state(released)[0] == "withdrawing"
+        with pytest.raises(expected):
+            other.execute(read)
+        if how == "temporary view":
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                keeper.execute("SELECT * FROM mine")
+    # the next release, of anything, sweeps it
+    freqdp(released, "anonymize", "city", "--signature", "4", "--as", "next").succeeded()
+    assert _state(released) == ("withdrawn", [])
+    with _analyst(released) as reader:
+        reader.execute("SELECT * FROM freqdp_release.city_current LIMIT 1")
+
+
+def test_a_worker_drops_what_was_left(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(withdrawing, "LOCK_TIMEOUT", "100ms")
+    with _analyst(released) as keeper:
+        keeper.execute("BEGIN")
+        keeper.execute("SELECT * FROM freqdp_release.r LIMIT 1")
+        assert freqdp(released, "release", "withdraw", "r").succeeded()["waits_for"]
+        freqdp(released, "worker", "--once").succeeded()
+        assert _state(released)[0] == "withdrawing"
+    freqdp(released, "worker", "--once").succeeded()
+    assert _state(released) == ("withdrawn", [])
+
+
+def test_the_newest_is_shown_again_after_a_withdrawal(
+    released: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rights that were given on the view of the newest stay, if nobody is in the way."""
+    monkeypatch.setattr(withdrawing, "LOCK_TIMEOUT", "100ms")
+    freqdp(released, "anonymize", "city", "--signature", "4", "--as", "s").succeeded()
+    query(released, "GRANT SELECT ON freqdp_release.city_current TO freqdp_auditor")
+    read = "SELECT count(*) > 0 FROM freqdp_release.city_current"
+    freqdp(released, "release", "withdraw", "s").succeeded()
+    auditor = make_conninfo(released, options="-c role=freqdp_auditor")
+    with psycopg.connect(auditor) as connection:
+        assert connection.execute(read.encode()).fetchone() == (True,)
+    freqdp(released, "anonymize", "city", "--signature", "4", "--as", "s").succeeded()
+    with _analyst(released) as keeper, _analyst(released) as other:
+        keeper.execute("BEGIN")
+        keeper.execute("SELECT * FROM freqdp_release.city_current LIMIT 1")
+        freqdp(released, "release", "withdraw", "s").succeeded()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute(read.encode())
+        keeper.execute("ROLLBACK")
+        freqdp(released, "release", "withdraw", "s").succeeded()
+        other.execute(read.encode())
 
 
 def test_withdrawn_release_leaves_its_record(released: str) -> None:

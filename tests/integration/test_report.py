@@ -16,7 +16,7 @@ KINDS = {"swapped": "lg+swap", "pieces": "cut", "areas": "glove", "made_up": "st
 """Releases of the other kinds, and their methods."""
 _ASKED = {
     "swapped": ("--beside", "r"),
-    "pieces": ("--beside", "r"),
+    "pieces": ("--beside", "r,swapped"),
     "areas": ("--k", "3"),
     "made_up": ("--region", "4.2,50.75,4.5,50.95", "--period", "2024-03-04/2024-03-06"),
 }
@@ -174,11 +174,13 @@ def test_each_kind_has_the_picture_that_explains_it(
 ) -> None:
     page = Page((reported[1] / f"{name}.html").read_text())
     assert title in page.text
-    # seven attackers, a follower's map if anybody is found, and how far it came if anywhere
+    # seven attackers, one more where devices were unlinked, a follower's map if anybody is found, and
+    # how far it came if anywhere
+    devices = name in ("swapped", "pieces")
     came = any((a["aria-label"] or "").startswith("Followed from") for a in page.all("svg"))
     followed = "Nobody is found" not in page.text
     assert followed or name == "made_up"
-    assert len(page.all("svg")) == 7 + followed + came + pictures
+    assert len(page.all("svg")) == 7 + devices + followed + came + pictures
     assert len(page.all("img")) == 2
 
 

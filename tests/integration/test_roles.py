@@ -7,9 +7,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from library import opened
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from world import freqdp
+
+from freqdp_db.storage.connection.locks import hold
 
 KINDS = ("admin", "runner", "analyst", "auditor")
 
@@ -67,6 +70,91 @@ def test_each_role_does_its_part(people: dict[str, str]) -> None:
     by("admin", "release", "withdraw", "d_1")
 
 
+# the keys of the locks of version 0.3.0
+_ADVISORY = (
+    "SELECT pg_advisory_lock(hashtextextended('freqdp ' || k || ' freqdp', 0)) "
+    "FROM unnest(ARRAY['upgrade', 'sources']) AS k",
+    "SELECT pg_advisory_lock(hashtext('freqdp freqdp ' || k), n) FROM generate_series(1, 5) AS n, "
+    "unnest(ARRAY['dataset', 'build', 'release', 'request', 'name']) AS k",
+)
+
+
+def test_locks_of_strangers_stop_nobody(people: dict[str, str], database_url: str) -> None:
+    """Whoever may connect can take any advisory lock; ours are rows that only our roles can lock."""
+    add = (
+        "dataset",
+        "add",
+        "d",
+        "--from",
+        "demo.t",
+        "--object",
+        "o",
+        "--time",
+        "at",
+        "--geom",
+        "g",
+    )
+    with psycopg.connect(people["analyst"], autocommit=True) as stranger:
+        for statement in _ADVISORY:
+            stranger.execute(statement.encode())
+        freqdp(people["admin"], *add).succeeded()
+        freqdp(people["runner"], "dataset", "build", "d").succeeded()
+        freqdp(people["runner"], "anonymize", "d", "--signature", "3").succeeded()
+        freqdp(people["runner"], "release", "withdraw", "d_1").succeeded()
+        freqdp(database_url, "init").succeeded()
+    for kind in ("analyst", "auditor"):
+        with psycopg.connect(people[kind], autocommit=True) as connection:
+            for statement in ("SELECT FROM freqdp.lock FOR UPDATE", "TABLE freqdp.lock"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement.encode())
+
+
+def test_two_builds_by_two_logins(people: dict[str, str]) -> None:
+    """Of the session of another login little can be seen: it is named by that."""
+    add = (
+        "dataset",
+        "add",
+        "d",
+        "--from",
+        "demo.t",
+        "--object",
+        "o",
+        "--time",
+        "at",
+        "--geom",
+        "g",
+    )
+    freqdp(people["admin"], *add).succeeded()
+    with opened(people["runner"]) as database, hold(database, "dataset", 1, "dataset 'd'"):
+        refusal = freqdp(people["admin"], "dataset", "build", "d").refused("worked on by process")
+    assert refusal["error"] == "Busy"
+    freqdp(people["admin"], "dataset", "build", "d").succeeded()
+
+
+def test_an_auditor_sees_no_coordinates(people: dict[str, str]) -> None:
+    """With --snap exact the corner of the grid is a sample's place."""
+    add = (
+        "dataset",
+        "add",
+        "d",
+        "--from",
+        "demo.t",
+        "--object",
+        "o",
+        "--time",
+        "at",
+        "--geom",
+        "g",
+    )
+    freqdp(people["admin"], *add, "--snap", "exact").succeeded()
+    freqdp(people["runner"], "dataset", "build", "d").succeeded()
+    freqdp(people["auditor"], "dataset", "show", "d").succeeded()
+    with psycopg.connect(people["auditor"], autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT grid FROM freqdp.build")
+        assert connection.execute("SELECT fingerprint FROM freqdp.build").fetchone()
+
+
 def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
     add = (
         "dataset",
@@ -104,8 +192,23 @@ BYPASSES = [
     "SELECT freqdp.append_entry(1, 'grant', 1, NULL, 'x')",
     "SELECT freqdp.grant_budget(1, 1, 'x')",
     "UPDATE freqdp.account SET source_relation = 'other'",
-    "INSERT INTO freqdp.account (source_schema, source_relation, object_column, unit) "
-    "VALUES ('demo', 'u', 'o', 'person')",
+    "INSERT INTO freqdp.account (population_id, source_schema, source_relation, object_column, unit) "
+    "VALUES (1, 'demo', 'u', 'o', 'person')",
+    "DELETE FROM freqdp.population_source",
+    "UPDATE freqdp.population SET name = 'x'",
+    "SELECT freqdp.claim_population('demo', 't', 'o', 'x')",
+    "SELECT freqdp.name_population(1, 'x')",
+    "SELECT freqdp.open_account(1, 'person')",
+    "SELECT freqdp.merge_populations(1, 2)",
+    "SELECT freqdp.book_spend(1, 'x')",
+    "INSERT INTO freqdp.release (name, dataset_id, build_id, method, kind, parameters, grantable, "
+    "request_hash, state, software, guarantee) VALUES ('x', 1, 1, 'lg', 'edited', '{}', true, 'h', "
+    "'running', '0', '{}')",
+    "UPDATE freqdp.release SET requested_by = 'somebody'",
+    "UPDATE freqdp.release SET approved_by = 'somebody'",
+    "UPDATE freqdp.release SET held = false",
+    "UPDATE freqdp.job_queue SET cancel_asked_by = 'somebody'",
+    "UPDATE freqdp.job_queue SET asked_by = 'somebody'",
     "UPDATE freqdp.dataset SET account_id = 1",
     "UPDATE freqdp.release SET parameters = '{}'",
     "UPDATE freqdp.release SET request_hash = 'x'",
@@ -117,6 +220,7 @@ BYPASSES = [
     "CREATE OR REPLACE FUNCTION freqdp.book_spend(release int, reason text) RETURNS text "
     "LANGUAGE sql AS 'SELECT NULL::text'",
     "DROP FUNCTION freqdp.book_spend(int, text)",
+    "DROP FUNCTION freqdp.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb)",
     "CREATE OR REPLACE VIEW freqdp.budget AS SELECT 1 AS x",
 ]
 

@@ -15,6 +15,8 @@ CREATE TABLE fleet.ping_high PARTITION OF fleet.ping FOR VALUES IN (3, 4, 5);
 INSERT INTO fleet.ping SELECT i % 6, timestamptz '2024-01-01' + i * interval '1 min',
     4.3 + 0.001 * i, 50.8 + 0.001 * (i % 7) FROM generate_series(1, 60) i;
 CREATE TABLE fleet.district (id int, name text, outline geometry);
+CREATE VIEW fleet.around AS SELECT id, timestamptz '2024-01-01' AS at, 4.3 AS lon, 50.8 AS lat
+    FROM fleet.district;
 CREATE TABLE fleet.other (van int, at timestamptz, lon float8, lat float8);
 CREATE TABLE fleet.secret (van int, at timestamptz, lon float8, lat float8);
 """
@@ -61,28 +63,26 @@ def test_partitions_and_views_of_one_table(database_url: str) -> None:
     assert _budget(_add(database_url, "v", "fleet.v", object_="who"))[:2] == ("ping_low", False)
 
 
-def test_what_is_read_comes_before_what_reads_the_same(database_url: str) -> None:
-    query(database_url, PINGS)
-    query(database_url, "CREATE VIEW fleet.v AS SELECT * FROM fleet.other")
-    for name in ("ping", "v"):
-        _add(database_url, name, f"fleet.{name}").succeeded()
-    # two budgets on one table, as views had them once
-    query(database_url, "CREATE OR REPLACE VIEW fleet.v AS SELECT * FROM fleet.ping; "
-          "CREATE VIEW fleet.w AS SELECT * FROM fleet.ping; "
-          "CREATE VIEW fleet.x AS SELECT * FROM fleet.v")  # fmt: skip
-    assert _budget(_add(database_url, "w", "fleet.w"))[:2] == ("ping", False)
-    _add(database_url, "x", "fleet.x").refused("several budgets")
-
-
-def test_a_table_that_is_only_looked_up_does_not_join_budgets(database_url: str) -> None:
+def test_views_that_read_one_table_share_its_budget_unless_they_are_named(
+    database_url: str,
+) -> None:
+    """No table is taken for one that is only looked up: the owner says so, by names."""
     query(database_url, PINGS)
     for name in ("ping", "other"):
         query(
             database_url,
             f"CREATE VIEW fleet.{name}_in AS SELECT p.* FROM fleet.{name} p, fleet.district d",
         )
-    assert _budget(_add(database_url, "one", "fleet.ping_in"))[1]
-    assert _budget(_add(database_url, "two", "fleet.other_in"))[1]
+    assert _budget(_add(database_url, "one", "fleet.ping_in", "--persons", "vans"))[1]
+    assert not _budget(_add(database_url, "shared", "fleet.around", object_="id"))[1]
+    cars = _add(database_url, "two", "fleet.other_in", "--persons", "cars").succeeded()
+    assert cars["budget_is_new"] and cars["budget"]["population"] == "cars"
+    (note,) = cars["budget_notes"]
+    assert "'vans'" in note and "fleet.district" in note
+    opening = freqdp(database_url, "budget", "two").succeeded()["ledger"][0]["reason"]
+    assert "fleet.district" in opening, "the ledger keeps what was declared different"
+    assert _budget(_add(database_url, "three", "fleet.ping"))[1] is False
+    _add(database_url, "four", "fleet.other_in").refused("several budgets", "vans", "cars")
 
 
 def test_several_budgets_are_refused(database_url: str) -> None:
@@ -92,7 +92,7 @@ def test_several_budgets_are_refused(database_url: str) -> None:
     _add(database_url, "one", "fleet.ping").succeeded()
     _add(database_url, "two", "fleet.other").succeeded()
     refused = _add(database_url, "both", "fleet.both").refused("several budgets", "fleet.other")
-    assert "one of them" in refused["remedy"]
+    assert "--persons" in refused["remedy"]
     assert len(freqdp(database_url, "dataset", "list").succeeded()) == 2
 
 
@@ -117,13 +117,3 @@ def test_what_cannot_be_traced_is_said(database_url: str) -> None:
     )
     said = _add(database_url, "far", "fleet.far", object_="car").succeeded()
     assert any("foreign table fleet.far" in what for what in said["untraced"])
-
-
-def test_a_view_that_is_redefined_is_said_at_the_build(database_url: str) -> None:
-    query(database_url, PINGS)
-    query(database_url, "CREATE VIEW fleet.v AS SELECT * FROM fleet.other")
-    _add(database_url, "one", "fleet.ping").succeeded()
-    assert _budget(_add(database_url, "v", "fleet.v"))[1]
-    query(database_url, "CREATE OR REPLACE VIEW fleet.v AS SELECT * FROM fleet.ping")
-    warnings = freqdp(database_url, "dataset", "build", "v").succeeded()["findings"]["warnings"]
-    assert any("fleet.ping" in w and "budget of its own" in w for w in warnings)

@@ -26,6 +26,7 @@ from freqdp_db.methods.contract import Method, Nothing, State, Step, World
 from freqdp_db.methods.guarantee import Guarantee
 from freqdp_db.methods.kinds import Duration
 from freqdp_db.methods.parameters import parameter
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
@@ -91,7 +92,7 @@ class ShiftStep(Step[ShiftOptions, Shifts, Nothing]):
         return {"shifted": len(before.trajectories)}
 
 
-def _nothing(values: Mapping[str, Any]) -> Guarantee:
+def _nothing(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     return Guarantee(["Times were moved. Nothing is guaranteed."], {}, {})
 
 

@@ -18,8 +18,8 @@ from world import city_template, freqdp, query, value, written
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.statements import call
 from freqdp_db.storage.published.staging import columns_to_come
-from freqdp_db.storage.published.trips import show_trips
 
 REST_S = 20 * 60
 Sample = tuple[int, int]
@@ -61,7 +61,6 @@ def _table(url: str, samples: dict[int, list[Sample]]) -> None:
             "CREATE TABLE freqdp_release.r (trajectory_id bigint, seq int, at timestamptz, "
             "geom public.geometry(Point, 32631))"
         )
-        connection.execute("ALTER TABLE freqdp_release.r OWNER TO freqdp_runner")
         with connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO freqdp_release.r VALUES (%s, %s, to_timestamp(%s), "
@@ -73,7 +72,7 @@ def _table(url: str, samples: dict[int, list[Sample]]) -> None:
                 ],
             )
     with opened(url) as database, database.begin() as connection:
-        show_trips(connection, database, "r", 32631, "A release.")
+        call(connection, database, "create_trip_view", "r", 32631, "A release.")
 
 
 def test_trips_are_those_of_a_plain_loop(db: Database, database_url: str) -> None:
@@ -128,7 +127,8 @@ def test_views_follow_the_release(city: str) -> None:
     plan = query(city, "EXPLAIN SELECT * FROM freqdp_release.city_1_trip WHERE trajectory_id = 1")
     assert any("Index Cond: (trajectory_id = " in line for (line,) in plan), plan
     query(city, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1_trip")
-    freqdp(city, "release", "withdraw", "city_1").refused("public.mine")
+    waiting = freqdp(city, "release", "withdraw", "city_1").succeeded()
+    assert "public.mine" in waiting["waits_for"]
     query(city, "DROP VIEW public.mine")
     freqdp(city, "release", "withdraw", "city_1").succeeded()
     left = query(

@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -33,6 +34,7 @@ from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.worker import Served, Worker
 from freqdp_db.storage.connection.listening import Listener
 from freqdp_db.storage.connection.locks import hold
+from freqdp_db.storage.published import current, staging, waiting
 from freqdp_db.storage.records import jobs
 from freqdp_db.storage.records.workers import Beat
 
@@ -221,6 +223,24 @@ def test_sigterm_gives_the_job_back(url: str) -> None:
     assert served.done == 1 and state(url, job) == "done" and spends(url) == 2
 
 
+def test_a_reader_of_the_newest_keeps_nothing_from_being_published(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The views follow when nobody reads them: with the next release, or a worker that looks."""
+    monkeypatch.setattr(waiting, "_ATTEMPTS", 1)
+    monkeypatch.setattr(waiting, "_SECONDS_BETWEEN", 0)
+    for module in (staging, current):
+        monkeypatch.setattr(module, "LOCK_TIMEOUT", "100ms")
+    freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+    with psycopg.connect(url, autocommit=True) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
+        freqdp(url, "anonymize", "d", "--signature", "4", "--as", "s").succeeded()
+        assert _current(url) == "freqdp_release.r"
+    freqdp(url, "worker", "--once").succeeded()
+    assert _current(url) == "freqdp_release.s"
+
+
 # --- what can pass, and what cannot --------------------------------------------------------------
 
 
@@ -269,6 +289,216 @@ def test_a_job_that_no_worker_survives_is_given_up(url: str) -> None:
                "lease_until = now() - interval '1 s', worker_id = 77")  # fmt: skip
     assert serve(url)[0].failed == 1
     assert state(url, job) == "failed"
+
+
+def test_a_lock_puts_off_and_never_fails(url: str) -> None:
+    """However often: the lock of somebody else is no fault of the job."""
+    job = ask(url, '{"rebuild": true}')
+    query(url, "UPDATE freqdp.job_queue SET attempts = 19")
+    with opened(url) as other, hold(other, "dataset", 1, "dataset 'd'"):
+        for _ in range(3):
+            assert serve(url)[0].put_off == 1
+            query(url, "UPDATE freqdp.job_queue SET due_at = now()")
+    assert state(url, job) == "waiting"
+    assert serve(url)[0].done == 1
+
+
+# --- records that whoever may write jobs can write ------------------------------------------------
+
+
+def said(url: str, who: str, statement: str, *values: Any) -> Any:
+    """What a statement gives to somebody else."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"SET {who}".encode())
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else None
+
+
+_ODD = {
+    "a number as method": '{"method": 5}',
+    "a method of lists": '{"method": [["lg"]]}',
+    "an unknown method": '{"method": "\\u001b[31mnone"}',
+    "text as epsilon": '{"method": "lg", "epsilon": "abc"}',
+    "a huge number": '{"method": "lg", "epsilon": 1' + "0" * 20_000 + "}",
+    "a tiny number": '{"method": "lg", "epsilon": 1e-15000}',
+    "odd flags": '{"method": "lg", "rebuild": "maybe", "keep": -1, "hold": {}}',
+    "an odd name": '{"method": "lg", "as": "../../etc"}',
+    "an odd region": '{"method": "strict", "region": "0,0,1e999,NaN", "period": "infinity/-infinity"}',
+}
+_UNREADABLE = [
+    "INSERT INTO freqdp.job_queue (dataset_id, request) VALUES (1, '[]')",
+    "INSERT INTO freqdp.job_queue (dataset_id, request) VALUES (1, '5')",
+    "INSERT INTO freqdp.job_queue (dataset_id, request) "
+    "VALUES (1, ('{\"a\":' || repeat('[', 3000) || repeat(']', 3000) || '}')::jsonb)",
+    "INSERT INTO freqdp.job_queue (dataset_id, request) "
+    "VALUES (1, jsonb_build_object('a', repeat('x', 1100000)))",
+    *(
+        f"UPDATE freqdp.job_queue SET {column} = '{value}'"
+        for column in ("due_at", "started_at", "ended_at")
+        for value in ("infinity", "-infinity", "200000-01-01")
+    ),
+    "UPDATE freqdp.job_queue SET attempts = 2147483647",
+    "UPDATE freqdp.schedule SET next_at = 'infinity'",
+    "UPDATE freqdp.schedule SET next_at = '4000-01-01 BC', last_at = '-infinity'",
+    "INSERT INTO freqdp.worker (host, pid, software, listening, seen_at) "
+    "VALUES ('h', 1, 's', true, 'infinity')",
+]
+
+
+def test_odd_documents_harm_nobody_else(url: str) -> None:
+    """Each ends with a reason, and the next job is done."""
+    for document in _ODD.values():
+        said(
+            url,
+            "ROLE freqdp_runner",
+            "INSERT INTO freqdp.job_queue (dataset_id, request) VALUES (1, %s::text::jsonb)",
+            document,
+        )
+    good = ask(url)
+    served, _ = serve(url)
+    assert (served.done, served.refused + served.failed) == (1, len(_ODD))
+    assert state(url, good) == "done"
+    ended = query(url, "SELECT state, error FROM freqdp.job WHERE job_id <> %s", good)
+    assert {row[0] for row in ended} <= {"refused", "failed"} and all(row[1] for row in ended)
+    assert len(freqdp(url, "jobs").succeeded()) == len(_ODD) + 1
+    shown = freqdp(url, "jobs", in_words=True)
+    assert shown.code == 0 and "\x1b" not in shown.out and "\\x1b" in shown.out
+
+
+@pytest.mark.parametrize("statement", _UNREADABLE, ids=range(len(_UNREADABLE)))
+def test_records_that_cannot_be_read_are_not_written(url: str, statement: str) -> None:
+    ask(url)
+    freqdp(url, "schedule", "add", "d", "--at", "@daily").succeeded()
+    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.StatementTooComplex)):
+        said(url, "ROLE freqdp_runner", statement)
+    assert serve(url)[0].done == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("cron", "0 0 30 2 *"),
+        ("cron", "* * * * * *"),
+        ("cron", "99 * * * *"),
+        ("cron", ""),
+        ("timezone", "No/Where"),
+        ("timezone", "../../etc/passwd"),
+        ("request", "{}"),
+        ("request", '{"method": 7}'),
+        ("request", '{"method": "lg", "epsilon": {"a": 1}}'),
+    ],
+)
+def test_an_odd_schedule_ends_and_says_why(url: str, column: str, value: str) -> None:
+    freqdp(url, "schedule", "add", "d", "--at", "@daily").succeeded()
+    query(
+        url,
+        f"UPDATE freqdp.schedule SET {column} = %s{'::jsonb' if column == 'request' else ''}, "
+        "next_at = now() - interval '1 min'",
+        value,
+    )
+    good = ask(url)
+    served, _ = serve(url)
+    assert (served.done, served.refused) == (1, 1)
+    ((ended, reason),) = query(
+        url, "SELECT ended_at IS NOT NULL, ended_reason FROM freqdp.schedule"
+    )
+    assert ended and reason
+    assert state(url, good) == "done"
+    assert len(freqdp(url, "schedule", "list").succeeded()) == 1
+
+
+def test_too_much_is_refused_when_it_is_asked_for(url: str) -> None:
+    for options in (
+        json.dumps({"signature": "x" * 600_000}),
+        '{"signature": ' + "[" * 3000 + "]" * 3000 + "}",
+    ):
+        with pytest.raises(psycopg.Error, match="options are too large, or nested") as caught:
+            ask(url, options)
+        assert caught.value.sqlstate == "QF001"
+
+
+@pytest.fixture
+def asker(url: str) -> Iterator[str]:
+    """A runner of its own, and a table of points of interest that it may not read."""
+    name = f"asker_{uuid4().hex[:8]}"
+    query(url, "CREATE TABLE world.poi AS SELECT geom, 'c' || ctid::text AS kind FROM world.points")
+    query(url, f"CREATE ROLE {name} LOGIN; GRANT freqdp_runner TO {name}; "
+               f"GRANT USAGE ON SCHEMA world TO {name}")  # fmt: skip
+    yield name
+    query(url, f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def test_tables_are_read_with_the_rights_of_who_asks(url: str, asker: str) -> None:
+    """The worker may read more: what a job names is looked at for whoever asked, or made the schedule."""
+    who = f"SESSION AUTHORIZATION {asker}"
+    wanted = '{"k": 2, "l": 1, "t": 1, "poi": "world.poi", "category": "kind"}'
+    asking = "SELECT freqdp.request_release('d', 'klt', NULL, %s::jsonb)"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not read"):
+        said(url, who, asking, wanted)
+    # as if it had been written into the queue, or the right had been taken away since
+    insert = (
+        "INSERT INTO freqdp.job_queue (dataset_id, request) "
+        "SELECT 1, freqdp.request_document('klt', NULL, %s)"
+    )
+    said(url, who, insert, wanted)
+    assert serve(url)[0].refused == 1
+    error = value(url, "SELECT error FROM freqdp.job")
+    assert "may not read world.poi" in error and asker in error
+    said(
+        url,
+        who,
+        "INSERT INTO freqdp.schedule (dataset_id, request, cron, timezone, next_at) "
+        "SELECT 1, freqdp.request_document('klt', NULL, %s), '0 3 * * *', 'UTC', now()",
+        wanted,
+    )
+    assert serve(url)[0].refused == 1
+    error = value(url, "SELECT error FROM freqdp.job WHERE schedule_id IS NOT NULL")
+    assert "may not read world.poi" in error and asker in error
+    query(url, f"GRANT SELECT ON world.poi TO {asker}")
+    said(url, who, asking, wanted)
+    assert serve(url)[0].done == 1
+    assert query(url, "SELECT method FROM freqdp.release") == [("klt",)]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "ALTER TABLE world.poi ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE world.poi RENAME TO all_poi; CREATE VIEW world.poi WITH (security_invoker = true) "
+        "AS TABLE world.all_poi",
+    ],
+)
+def test_rows_that_the_asker_would_not_see_are_not_read(url: str, asker: str, hidden: str) -> None:
+    query(url, hidden)
+    query(url, f"GRANT SELECT ON world.poi TO {asker}")
+    who = f"SESSION AUTHORIZATION {asker}"
+    wanted = '{"k": 2, "l": 1, "t": 1, "poi": "world.poi", "category": "kind"}'
+    said(url, who, "SELECT freqdp.request_release('d', 'klt', NULL, %s::jsonb)", wanted)
+    assert serve(url)[0].refused == 1
+    assert "may not read world.poi" in value(url, "SELECT error FROM freqdp.job")
+
+
+def test_nothing_is_spent_on_what_can_be_foreseen(database_url: str) -> None:
+    """What the parameters name is read and looked at before the release is recorded and paid for."""
+    points = [
+        (f"o{n % 60}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(360)
+    ]
+    with opened(database_url) as database:
+        build_points(database, "d", make_points(database_url, "points", points))
+    thin = "POLYGON((2.99 36.13, 3.05 36.19, 3.05 36.1900001, 2.99 36.13))"
+    public = ("--region", thin, "--period", "2023-12-31/2024-01-03")
+    freqdp(database_url, "dataset", "set", "d", *public).succeeded()
+    freqdp(database_url, "anonymize", "d", "--method", "strict").refused("too thin")
+    query(
+        database_url,
+        "CREATE TABLE world.far AS SELECT ST_SetSRID(ST_MakePoint(n * 170.0, n * 80.0), 4326) AS geom, "
+        "'c' || n AS kind FROM generate_series(-1, 1) AS n",
+    )
+    far = ("--poi", "world.far", "--category", "kind", "--k", "2", "--l", "2")
+    freqdp(database_url, "anonymize", "d", "--method", "klt", *far).refused("too many to count")
+    assert (
+        query(database_url, "SELECT name FROM freqdp.release") == [] and spends(database_url) == 0
+    )
 
 
 def test_equal_requests_share_a_release(url: str) -> None:
@@ -414,9 +644,9 @@ def test_current_is_the_newest_private_release(url: str) -> None:
     query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_current")
     freqdp(url, "release", "withdraw", "b").succeeded()
     assert _current(url) == "freqdp_release.a"
-    freqdp(url, "release", "withdraw", "a").refused("public.mine")
+    assert "public.mine" in freqdp(url, "release", "withdraw", "a").succeeded()["waits_for"]
     query(url, "DROP VIEW public.mine")
-    freqdp(url, "release", "withdraw", "a").succeeded()
+    assert freqdp(url, "release", "withdraw", "a").succeeded()["waits_for"] is None
     assert _current(url) is None
     versions = query(url, "SELECT name, version FROM freqdp.release ORDER BY 2")
     assert versions == [("a", 1), ("b", 2), ("seeded", 3)]
@@ -441,7 +671,7 @@ def test_keep_withdraws_what_jobs_made_before(url: str) -> None:
     ask(url, '{"signature": 6, "keep": 1}')
     assert serve(url)[0].done == 1
     note = value(url, "SELECT note FROM freqdp.job ORDER BY job_id DESC LIMIT 1")
-    assert "d_2 stays for now" in note and "public.mine" in note
+    assert "d_2 is withdrawn, but not dropped yet" in note and "public.mine" in note
 
 
 # --- schedules -----------------------------------------------------------------------------------

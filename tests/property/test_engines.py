@@ -242,7 +242,7 @@ def _exposures() -> list[dict[str, float]]:
     for boxes in (None, areas):
         release = replace(state, areas=boxes)
         controls = build.trajectories.where(np.arange(build.trajectories.samples) % 2 > 0)
-        case = Case.of(build, release, None)
+        case = Case.of(build, release, {})
         found.append(measure_exposure(case, 1) | measure_membership(case, 1, controls))
     return found
 

@@ -103,7 +103,7 @@ class Noted(Trial):
                 self.notes.append(joined.tolist())
         self.notes += [
             [column.tolist() for column in vars(drawn).values()],
-            step.counts(drawn, logged, state, after),
+            step.counts(drawn, logged, state, after, options),
             step.user_level(state, drawn, options),
             digest(after),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 
@@ -99,6 +100,31 @@ def test_removing_an_object_moves_sums_by_its_own_vector(pure: bool, one: int) -
     (objects, sizes), (fewer, others) = size_counts(trips), size_counts(rest)
     assert objects - fewer == (sizes - others).sum() <= 1
     assert ((sizes - others) >= 0).all()
+
+
+@ACCOUNTINGS
+def test_one_object_in_the_place_of_another(pure: bool) -> None:
+    """No entry is below 0: so two contributions differ by 2 B^2 in the square, not by 4 (L1: by 2 B)."""
+    plan, trips, far = plan_for(pure), small_trips(30, 5, wild=True), 0
+    objects = [vectors_of(trips, plan, u, pure=pure) for u in range(trips.objects)]
+    for place, statistic in enumerate(plan.statistics):
+        rows = [[int(v) for v in vectors[place]] for vectors in objects]
+        assert all(v >= 0 for row in rows for v in row)
+        for one, other in itertools.combinations(rows, 2):
+            apart = [abs(a - b) for a, b in zip(one, other, strict=True)]
+            size = sum(apart) if pure else sum(v * v for v in apart)
+            assert size <= 2 * statistic.bound ** (1 if pure else 2)
+            far += size > statistic.bound ** (1 if pure else 2)
+    assert far > 10, "adding or removing one object moves less than replacing it"
+
+
+def test_replacing_in_the_first_round() -> None:
+    """The number of objects and the histogram of their trips: at most 1 and 2 in the square."""
+    trips = small_trips(30, 5, wild=True)
+    counted = [size_counts(one_object(trips, u)) for u in range(trips.objects)]
+    for (one, sizes), (other, others) in itertools.combinations(counted, 2):
+        assert abs(one - other) <= 1
+        assert ((sizes - others) ** 2).sum() <= 2
 
 
 def test_a_forgotten_clip_is_caught() -> None:

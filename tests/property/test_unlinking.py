@@ -20,6 +20,12 @@ from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.places_and_times import Meet
+from freqdp_db.methods.unlinking.clock import (
+    check_clock,
+    clock_counts,
+    clock_warnings,
+    put_on_clock,
+)
 from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.methods.unlinking.cut import find_pieces
 from freqdp_db.methods.unlinking.dealing import deal
@@ -56,12 +62,15 @@ def swapping(
     doublings: int = 1,
     courses: int = 6,
     drop_unmixed: bool = False,
+    clock: int | None = None,
 ) -> SwapOptions:
     return SwapOptions(
         meet=Meet(Decimal(cell_m), window_us),
         widen=doublings,
         courses=courses,
         drop_unmixed=drop_unmixed,
+        clock=clock,
+        grain=None,
         beside=None,
     )
 
@@ -72,8 +81,18 @@ def cutting(
     quiet: int = 5 * MINUTE,
     ends: int = 5,
     gap: int = 30 * MINUTE,
+    clock: int | None = None,
 ) -> CutOptions:
-    return CutOptions(trips=trips, pieces=pieces, quiet=quiet, ends=ends, gap=gap, beside=None)
+    return CutOptions(
+        trips=trips,
+        pieces=pieces,
+        quiet=quiet,
+        ends=ends,
+        gap=gap,
+        clock=clock,
+        grain=None,
+        beside=None,
+    )
 
 
 meetings = st.builds(
@@ -228,7 +247,7 @@ def test_nobody_meets() -> None:
     draw, after = swap(state, swapping(200.0, 5 * MINUTE, 0, 0))
     assert len(draw.stop) == 0
     assert as_lists(after.trajectories) == as_lists(state.trajectories)
-    assert summary(state, draw)["objects_that_never_meet"] == 2
+    assert summary(state, draw, after)["objects_that_never_meet"] == 2
     _, after = swap(state, swapping(200.0, 5 * MINUTE, 0, 0, drop_unmixed=True))
     assert after.trajectories.samples == 0
 
@@ -419,6 +438,132 @@ def test_a_false_cut_is_found_out(fault: str) -> None:
         CutStep().check(WORLD, state, draw, log, after, stricter.get(fault, parameters))
 
 
+clocks = st.sampled_from([SECOND, 3 * SECOND, 10 * SECOND, MINUTE])
+
+
+@thorough
+@given(slowly, clocks)
+def test_times_on_a_clock(world: SmallWorld, clock: int) -> None:
+    """Sample by sample: the nearest to each tick stays, the first of equals, and moves to it."""
+    state = state_of(world)
+    jitter = np.arange(state.samples) * 617_231 % SECOND
+    side = replace(state.trajectories, at=state.trajectories.at + jitter)
+    rows = [
+        sorted(row, key=lambda sample: sample[1])
+        for row in np.split(np.column_stack([side.location, side.at]), side.offsets[1:-1])
+    ]
+    flat = np.array([sample for row in rows for sample in row]).reshape(-1, 2)
+    side = replace(side, location=flat[:, 0].astype(np.int32), at=flat[:, 1])
+    state = replace(state, trajectories=side)
+    after = put_on_clock(state, clock)
+    expected = []
+    for row in rows:
+        best: dict[int, tuple[int, int]] = {}
+        for place, at in row:
+            tick = min(
+                (at // clock * clock, at // clock * clock + clock), key=lambda t: abs(t - at)
+            )
+            if tick not in best or abs(at - tick) < best[tick][0]:
+                best[tick] = (abs(at - tick), int(place))
+        expected.append([(best[tick][1], int(tick)) for tick in sorted(best)])
+    assert as_lists(after.trajectories) == expected
+    check_clock(state, after, clock)
+    assert put_on_clock(after, clock).trajectories.at.tolist() == after.trajectories.at.tolist()
+
+
+@pytest.mark.parametrize("fault", ["off", "twice", "place", "lost", "other"])
+def test_a_false_clock_is_found_out(fault: str) -> None:
+    state = state_from([(k % 7, 0.4 * k) for k in range(20)])
+    after = put_on_clock(state, MINUTE)
+    side = after.trajectories
+    at, location, kept = side.at.copy(), side.location.copy(), np.ones(side.samples, np.bool_)
+    if fault == "off":
+        at[1] += SECOND
+    elif fault == "twice":
+        at[1] = at[0]
+    elif fault == "place":
+        location[3] += 1
+    elif fault == "lost":
+        kept[4] = False
+    else:  # a sample that is on the tick, but farther from it
+        location[2] = state.trajectories.location[6]
+    check_clock(state, after, MINUTE)
+    false = replace(after, trajectories=replace(side, at=at, location=location).where(kept))
+    with pytest.raises(VerificationFailed):
+        check_clock(state, false, MINUTE)
+
+
+@quick
+@given(slowly, meetings, clocks)
+def test_what_swap_and_cut_promise_holds_on_the_clock(
+    world: SmallWorld, parameters: SwapOptions, clock: int
+) -> None:
+    state = state_of(world)
+    _, after = swap(state, replace(parameters, clock=clock))
+    assert (np.diff(after.trajectories.at)[np.diff(after.trajectories.owner) == 0] > 0).all()
+    options = cutting(pieces=MINUTE, quiet=10 * SECOND, ends=2, clock=clock)
+    here = replace(WORLD, build=replace(WORLD.build, trajectories=world.trajectories,
+                                        locations=world.locations))  # fmt: skip
+    drawn = CutStep().draw(here, after, options, SeededSource(2))
+    log, pieces = CutStep().carry_out(here, after, drawn, options)
+    CutStep().check(here, after, drawn, log, pieces, options)
+    assert (pieces.trajectories.at % clock == 0).all()
+
+
+def test_ends_are_counted_in_the_source() -> None:
+    """Visits that another method put in are nobody's: one object's place stays its own."""
+    way = [(place, 3.0 * place) for place in range(1, 6)]
+    source = state_from(*([way] * 4), [(0, 0.0), *way])
+    # another method put the first place of the last one into all
+    edited = state_from(*([[(0, 0.0), *way]] * 5))
+    here = replace(
+        WORLD, build=replace(WORLD.build, trajectories=source.trajectories, locations=source.places)
+    )
+    for clock in (0, MINUTE):
+        options = cutting(ends=5, clock=clock)
+        draw = CutStep().draw(here, edited, options, SeededSource(1))
+        log, after = CutStep().carry_out(here, edited, draw, options)
+        CutStep().check(here, edited, draw, log, after, options)
+        assert set(after.trajectories.location.tolist()) == set(range(1, 6))
+    # releases without a clock are older: they are checked by what came into the step
+    older = cutting(ends=5)
+    draw = CutStep().draw(here, edited, older, SeededSource(1))
+    log, after = CutStep().carry_out(here, edited, draw, older)
+    CutStep().check(here, edited, draw, log, after, older)
+    assert 0 in after.trajectories.location
+    with pytest.raises(VerificationFailed, match="place of too few"):
+        CutStep().check(here, edited, draw, log, after, cutting(ends=5, clock=0))
+
+
+@pytest.mark.parametrize(("apart", "pieced"), [(40, 0), (0, 12)])
+def test_trajectories_that_are_pieced_together_are_counted(apart: int, pieced: int) -> None:
+    """What swap claims is counted; where nobody met, it says so."""
+    places = Locations(np.arange(600) * 300.0, np.zeros(600))
+    rows = [[(apart * t + k % 12, 6.0 * k + 0.1 * t) for k in range(30)] for t in range(12)]
+    side = side_of(rows)
+    state = State(side, places, np.arange(12))
+    options = swapping(500.0, 5 * MINUTE, 0, 0, clock=MINUTE)
+    draw = SwapStep().draw(WORLD, state, options, SeededSource(3))
+    log, after = SwapStep().carry_out(WORLD, state, draw, options)
+    counts = SwapStep().counts(draw, log, state, after, options)
+    assert (counts["pieced_together"], counts["trajectories"]) == (pieced, 12)
+    assert f"{pieced} of 12 trajectories are pieced together" in SwapStep().describe(1, counts)
+    warned = [text for text in SwapStep().warnings(options, counts) if "pieced together" in text]
+    assert len(warned) == (pieced == 0)
+
+
+def test_who_sends_more_seldom_than_the_clock_ticks_is_warned_of() -> None:
+    rows = [[(k % 5, (1 if t < 10 else 7) * k) for k in range(30)] for t in range(12)]
+    state = state_from(*rows)
+    counts = clock_counts(state, put_on_clock(state, MINUTE), MINUTE)
+    assert (counts["slower_than_clock"], counts["left_out_by_clock"]) == (2, 0)
+    assert "2 of 12 trajectories" in clock_warnings(counts)[0]
+    assert "--clock 0s" in clock_warnings(clock_counts(state, state, 0))[0]
+    assert not clock_warnings({}) and not clock_warnings(
+        clock_counts(state, put_on_clock(state, 7 * MINUTE), 7 * MINUTE)
+    )
+
+
 def test_a_stay_lasts_across_gaps() -> None:
     side = side_of([[(0, 0), (1, 5), (1, 300), (2, 305)]])
     stays = find_stays(side, LINE, StayRule(20 * MINUTE, 30 * MINUTE))
@@ -438,6 +583,8 @@ def test_a_stay_lasts_across_gaps() -> None:
         ("cut", {"quiet": "-1s"}),
         ("cut", {"gap": "400d"}),
         ("cut", {"ends": "0"}),
+        ("swap", {"clock": "-1s"}),
+        ("cut", {"clock": "soon"}),
         ("cut+swap", {}),
         ("swap+swap", {}),
     ],

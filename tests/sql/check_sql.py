@@ -5,12 +5,15 @@
 Fails on: a function without a pinned search_path (a body that is bound when it is created needs
 none, unless it is SECURITY DEFINER); a relation, PostGIS function or PostGIS type without its
 schema; a function that is not taken from PUBLIC where it is made, anything that is granted to
-PUBLIC; CREATE OR REPLACE, which keeps what somebody else may have planted; dynamic SQL.
+PUBLIC; CREATE OR REPLACE, which keeps what somebody else may have planted; dynamic SQL other than
+`format` of a constant with %I and %L; a call without a cast of each argument in a function that is
+SECURITY DEFINER or that such a one calls: an overload might fit it better than the function meant.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +23,18 @@ import pglast
 from pglast import ast as nodes
 from pglast.enums import RoleSpecType
 
-from freqdp_db.storage.schema.grants import grant_statements, role_statements
+from freqdp_db.storage.schema.grants import (
+    grant_statements,
+    ownership_statements,
+    role_statements,
+)
 from freqdp_db.storage.schema.objects import load_objects, render, resource
 from freqdp_db.storage.schema.revisions import split_statements
 from freqdp_db.storage.schema.tables import Names
 
 NAMES = Names(schema="private", release_schema="release", postgis="postgis")
 PINNED = ("pg_catalog", "pg_temp")
+_OTHER_VALUE = re.compile(r"%(?!(\d+\$)?[IL])")
 _POSTGIS_TYPES = {"geometry", "geography", "box2d", "box3d"}
 
 
@@ -83,9 +91,65 @@ def _function(statement: nodes.CreateFunctionStmt, text: str) -> Iterator[str]:
             yield "its body is not bound when it is created: write BEGIN ATOMIC"
         return
     for kind, query in _queries(pglast.parse_plpgsql(text)):
-        if kind == "PLpgSQL_stmt_dynexecute":
+        parsed = _parsed(query)
+        if kind == "PLpgSQL_stmt_dynexecute" and not _is_quoted_format(parsed):
             yield "dynamic SQL"
-        yield from _unqualified(_parsed(query))
+        yield from _unqualified(parsed)
+    if definer:
+        yield from uncast_calls(text)
+
+
+def _is_quoted_format(tree: Any) -> bool:
+    """Whether an expression is format('...', ...) whose values are identifiers and literals."""
+    (target,) = tree[0].stmt.targetList
+    call = target.val
+    if not isinstance(call, nodes.FuncCall) or _name(call.funcname) != "format":
+        return False
+    template = call.args[0]
+    return isinstance(template, nodes.A_Const) and not _OTHER_VALUE.search(
+        template.val.sval.replace("%%", "")
+    )
+
+
+def _calls(text: str) -> Iterator[nodes.FuncCall]:
+    """Calls of functions with a schema that is not the server's own, in the bodies of plpgsql functions."""
+    for _, query in _queries(pglast.parse_plpgsql(text)):
+        for node in _walk(_parsed(query)):
+            if (
+                isinstance(node, nodes.FuncCall)
+                and len(node.funcname) == 2
+                and node.funcname[0].sval != "pg_catalog"
+            ):
+                yield node
+
+
+def uncast_calls(text: str) -> Iterator[str]:
+    for call in _calls(text):
+        if not all(isinstance(argument, nodes.TypeCast) for argument in call.args or ()):
+            yield f"{_name(call.funcname)} is called without a cast of each argument"
+
+
+def uncast_behind_definers(texts: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """The same of functions that SECURITY DEFINER ones call, however deep: they run as the owner."""
+    bodies: dict[str, tuple[str, str]] = {}
+    pending = []
+    for origin, text in texts.items():
+        for raw in pglast.parse_sql(text):
+            made = raw.stmt
+            if not isinstance(made, nodes.CreateFunctionStmt):
+                continue
+            options = {option.defname: option.arg for option in made.options}
+            if options["language"].sval == "plpgsql":
+                bodies[_name(made.funcname)] = origin, text
+                if "security" in options and options["security"].boolval:
+                    pending.append(_name(made.funcname))
+    seen = set(pending)
+    while pending:
+        origin, text = bodies[pending.pop()]
+        yield from ((origin, fault) for fault in uncast_calls(text))
+        called = {_name(call.funcname) for call in _calls(text)} & bodies.keys() - seen
+        seen |= called
+        pending += called
 
 
 def _queries(tree: Any, kind: str = "") -> Iterator[tuple[str, str]]:
@@ -157,12 +221,18 @@ def scripts() -> Iterator[tuple[str, str]]:
     for item in load_objects(NAMES):
         yield f"sql/{item.path}", item.text
     yield from revisions()
-    for statement in (*role_statements(NAMES, set()), *grant_statements(NAMES)):
+    for statement in (
+        *role_statements(NAMES),
+        *ownership_statements(NAMES),
+        *grant_statements(NAMES),
+    ):
         yield "freqdp_db/storage/grants.py", statement
 
 
 def main() -> int:
     wrong = [f"{origin}: {fault}" for origin, text in scripts() for fault in faults(text)]
+    objects = {f"sql/{item.path}": item.text for item in load_objects(NAMES)}
+    wrong += [f"{origin}: {fault}" for origin, fault in uncast_behind_definers(objects)]
     checked = {Path(origin) for origin, _ in scripts()}
     print("\n".join(wrong) if wrong else f"All SQL checks passed ({len(checked)} files).")
     return 1 if wrong else 0

@@ -40,13 +40,16 @@ def whole_job(database: Database, relation: str) -> None:
 
 
 @contextmanager
-def roles_dropped(database: Database) -> Iterator[None]:
-    """Roles outlive the database: drop those of schemas that only this test uses."""
+def roles_dropped(database: Database, by: str | None = None) -> Iterator[None]:
+    """Roles outlive the database: drop those of schemas that only this test uses.
+
+    by: the URL of somebody who may, if the database's own login may not.
+    """
     try:
         yield
     finally:
         if database.settings.schema != "freqdp":
-            with psycopg.connect(database.conninfo, autocommit=True) as connection:
+            with psycopg.connect(by or database.conninfo, autocommit=True) as connection:
                 for kind in ("admin", "runner", "analyst", "auditor"):
                     role = sql.Identifier(database.settings.role(kind))
                     if connection.execute(

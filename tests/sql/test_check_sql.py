@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from check_sql import faults, scripts
+from check_sql import NAMES, faults, scripts, uncast_behind_definers
+
+from freqdp_db.storage.schema.objects import load_objects
 
 REVOKE = "REVOKE ALL ON FUNCTION p.f() FROM PUBLIC;"
 PIN = "SET search_path = pg_catalog, pg_temp"
@@ -50,7 +52,21 @@ FAULTY = {
     ],
     "f has no schema": [GOOD.format("RETURN 1;").replace("p.f", "f")],
     "CREATE OR REPLACE": ["CREATE OR REPLACE VIEW p.v AS SELECT 1 AS x"],
-    "dynamic SQL": [GOOD.format("EXECUTE 'SELECT 1'; RETURN 1;")],
+    "dynamic SQL": [
+        GOOD.format("EXECUTE 'SELECT 1'; RETURN 1;"),
+        GOOD.format("EXECUTE format('SELECT %s', 1); RETURN 1;"),
+        GOOD.format("EXECUTE format('SELECT %I, %1$s', 1); RETURN 1;"),
+        GOOD.format("EXECUTE format(p.made(), 1); RETURN 1;"),
+    ],
+    "without a cast": [
+        GOOD.format(body).replace("plpgsql", "plpgsql SECURITY DEFINER")
+        for body in (
+            "RETURN p.g(1);",
+            "RETURN p.g(1::int, 'x');",
+            "PERFORM p.g(x) FROM p.t; RETURN 1;",
+            "IF EXISTS (SELECT FROM p.g(NULL)) THEN RETURN 2; END IF; RETURN 1;",
+        )
+    ],
 }
 
 
@@ -63,6 +79,18 @@ def test_faults_are_found(fault: str) -> None:
 def test_good_sql_passes() -> None:
     assert faults(GOOD.format("RETURN (WITH t AS (SELECT 1) SELECT count(*) FROM t);")) == []
     assert faults("CREATE VIEW p.v AS SELECT s.ST_X(g) FROM p.t") == []
+    assert faults(GOOD.format("EXECUTE format('DROP TABLE %I.%2$I', 'p', 'x'); RETURN 1;")) == []
+    definer = GOOD.replace("plpgsql", "plpgsql SECURITY DEFINER")
+    assert faults(definer.format("RETURN p.g(1::int, 'x'::text) + length('x');")) == []
+
+
+def test_functions_behind_definers_are_looked_at() -> None:
+    inner = GOOD.format("RETURN p.h(1);").replace("p.f", "p.g")
+    outer = GOOD.replace("plpgsql", "plpgsql SECURITY DEFINER").format("RETURN p.g();")
+    assert faults(inner) == faults(outer) == []
+    found = list(uncast_behind_definers({"inner": inner, "outer": outer}))
+    assert [origin for origin, _ in found] == ["inner"]
+    assert list(uncast_behind_definers({"inner": inner})) == []
 
 
 def test_all_of_ours_is_looked_at() -> None:
@@ -71,3 +99,4 @@ def test_all_of_ours_is_looked_at() -> None:
     assert sum(origin.startswith("migrations/") for origin in origins) >= 40
     assert sum(origin.endswith("grants.py") for origin in origins) >= 20
     assert [fault for _, text in scripts() for fault in faults(text)] == []
+    assert list(uncast_behind_definers({o.path: o.text for o in load_objects(NAMES)})) == []

@@ -154,6 +154,7 @@ def test_bad_requests_are_refused_at_the_call(points: str) -> None:
         ("d", "best", 1, "{}"): ("QF001", "method 'best' is not known"),
         ("d", "lg", -1, "{}"): ("QF001", "epsilon -1"),
         ("d", "lg", 1, '{"color": 1}'): ("QF001", "option 'color': lg has no such option"),
+        ("d", "strict", 1, '{"delta": 0.0001}'): ("QF001", "delta 0.0001 is not acceptable"),
         ("d", "lg", 1000, '{"new_draw": true, "as": "r"}'): ("QF010", "release 'r' already"),
     }
     with opened(points) as database:
@@ -164,9 +165,10 @@ def test_bad_requests_are_refused_at_the_call(points: str) -> None:
         assert error.diag.message_hint, arguments
     error = _refusal(points, "d", "lg", 1000, "{}")
     assert error.sqlstate == "QF003"
-    assert "(epsilon for one occurrence): requested 1000, spent 1 of 1000, remaining 999, " in str(
-        error
-    )
+    assert (
+        "the budget for one occurrence does not allow this (epsilon): requested 1000, spent 1 of 1000, "
+        "remaining 999, "
+    ) in str(error)
     assert "last spent at 20" in str(error)
     assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in str(
         error.diag.message_hint

@@ -11,6 +11,8 @@ import pytest
 from library import build_points, make_points, opened, release
 from world import freqdp, query, value
 
+from freqdp_db.storage.records.ledger import entry_hash
+
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
 REWRITE = """
 DO $$
@@ -150,7 +152,8 @@ def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> 
 
 def test_refusal_says_by_which_releases(spent: str) -> None:
     refusal = freqdp(spent, "anonymize", "d", "--epsilon", "998").refused(
-        "(epsilon for one occurrence): requested 998, spent 3 of 1000, remaining 997, short by 1; "
+        "the budget for one occurrence does not allow this (epsilon): requested 998, spent 3 of 1000, "
+        "remaining 997, short by 1; "
         "spent by d_2 (2), d_1 (1)"
     )
     assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in refusal["remedy"]
@@ -201,8 +204,10 @@ def test_functions_refuse(spent: str) -> None:
 
 def test_a_record_cannot_be_booked_on_the_budget_of_another(spent: str) -> None:
     """Epsilon and budget follow from the record; a build of another dataset is no release of it."""
-    query(spent, "INSERT INTO freqdp.account (source_schema, source_relation, object_column, unit) "
-                 "VALUES ('a', 'b', 'c', 'occurrence')")  # fmt: skip
+    query(spent, "WITH other AS (INSERT INTO freqdp.population DEFAULT VALUES RETURNING population_id) "
+                 "INSERT INTO freqdp.account (population_id, source_schema, source_relation, "
+                 "object_column, unit) SELECT population_id, 'a', 'b', 'c', 'occurrence' FROM other"
+    )  # fmt: skip
     query(
         spent,
         "INSERT INTO freqdp.dataset (name, account_id, source_schema, source_relation, "
@@ -221,4 +226,141 @@ def test_a_record_cannot_be_booked_on_the_budget_of_another(spent: str) -> None:
         connection.execute(
             "SELECT freqdp.book_spend(release_id, 'x') FROM freqdp.release WHERE name = 'x'"
         )
+    assert refused.value.sqlstate == "QF001" and "another budget" in str(refused.value)
+    query(spent, "DELETE FROM freqdp.build_source")
+    with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
+        connection.execute(
+            "SELECT freqdp.book_spend(release_id, 'x') FROM freqdp.release WHERE name = 'x'"
+        )
     assert refused.value.sqlstate == "QF002"
+
+
+def test_the_chain_is_not_checked_by_a_function_of_the_database(spent: str) -> None:
+    """Whoever owns the schema can replace it, and change an entry."""
+    query(
+        spent,
+        "CREATE OR REPLACE FUNCTION freqdp.entry_hash(account int, entry int, kind text, amount numeric, "
+        "release int, reason text, actor text, at timestamptz, previous_hash text) RETURNS text "
+        "LANGUAGE sql STABLE AS 'SELECT s.hash FROM freqdp.spend s WHERE s.account_id = $1 "
+        "AND s.entry = $2'",
+    )
+    assert _verify(spent)[0] == 0
+    query(spent, "UPDATE freqdp.spend SET amount = 0.5 WHERE entry = 2")
+    code, document = _verify(spent)
+    assert (code, document["error"]) == (3, "VerificationFailed")
+    assert "entry 2 was changed" in document["message"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "reason", "at"),
+    [
+        ("100", "a", "2024-01-01 00:00:00.000001+00"),
+        ("0.00", "", "1969-12-31 23:59:59.999999+00"),
+        ("1e-20", "a|b", "2024-02-29 12:00+05:30"),
+        (
+            "12345678901234567890123456789.1234567890123456789000",
+            "déjà 🚲 vu",
+            "9999-12-31 00:00+00",
+        ),
+        ("NaN", "\\ ''\n", "0001-01-01 00:00+00"),
+        ("Infinity", "x", "2024-01-01 00:00+00"),
+    ],
+)
+def test_hashes_are_what_the_database_writes(
+    database_url: str, amount: str, reason: str, at: str
+) -> None:
+    with psycopg.connect(database_url) as connection:
+        for release_id in (None, 7):
+            row = connection.execute(
+                "SELECT freqdp.entry_hash(1, 2, 'spend', %(amount)s, %(release)s, %(reason)s, 'me', "
+                "%(at)s, 'ab'), %(amount)s::numeric, extract(epoch FROM %(at)s::timestamptz)::text",
+                {"amount": amount, "release": release_id, "reason": reason, "at": at},
+            ).fetchone()
+            assert row is not None
+            assert row[0] == entry_hash(
+                account_id=1, entry=2, kind="spend", amount=row[1], release_id=release_id,
+                reason=reason, actor="me", at=row[2], previous_hash="ab", hash="",
+            )  # fmt: skip
+
+
+# A release by hand, as runners could once insert it: method, parameters, and what was booked for it.
+BY_HAND: list[tuple[str, str, str | None]] = [
+    ("lg", "{}", "0"),
+    ("lg", '{"signature": 2}', "0"),
+    ("lg", '{"epsilon_local": 0.5, "signature": 2}', "0.5"),
+    ("lg", '{"epsilon_local": 5, "epsilon_global": 5, "signature": 2, "spread": 250}', "1"),
+    ("lg", '{"epsilon_local": 5, "epsilon_global": 5, "signature": 2, "spread": 250}', None),
+    ("strict", "{}", "0"),
+    ("strict", '{"epsilon": 4, "accounting": "zcdp", "delta": 0.000001}', "0.3111"),
+]
+
+
+@pytest.mark.parametrize(("method", "parameters", "booked"), BY_HAND)
+def test_what_is_not_booked_is_not_drawn(
+    spent: str, method: str, parameters: str, booked: str | None
+) -> None:
+    query(
+        spent,
+        "INSERT INTO freqdp.release (name, dataset_id, build_id, method, kind, parameters, grantable, "
+        "request_hash, state, software, guarantee) SELECT 'x', dataset_id, build_id, %s, 'edited', "
+        "%s::jsonb, true, 'h', 'running', software, '{}' FROM freqdp.release LIMIT 1",
+        method, parameters,
+    )  # fmt: skip
+    if booked is not None:
+        query(
+            spent,
+            "SELECT freqdp.append_entry(1, 'spend', %s::numeric, release_id, 'x') FROM freqdp.release "
+            "WHERE name = 'x'",
+            booked,
+        )
+    drawn = query(spent, "SELECT count(*) FROM freqdp.release_step")
+    freqdp(spent, "release", "resume", "x").refused()
+    assert query(spent, "SELECT count(*) FROM freqdp.release_step") == drawn
+    freqdp(spent, "ledger", "verify").succeeded()
+
+
+def test_a_record_is_complete_and_booked_or_not_made(spent: str) -> None:
+    complete = value(spent, "SELECT freqdp.request_parameters('lg', '{\"epsilon\": 1}')::text")
+    call = (
+        "SELECT freqdp.record_release(%s, (SELECT max(build_id) FROM freqdp.build), %s, %s::jsonb, "
+        "true, false, '0', (SELECT guarantee FROM freqdp.release WHERE name = 'd_1'))"
+    )
+    before = query(spent, "SELECT count(*) FROM freqdp.release"), _heads(spent)
+    for name, method, parameters, state in [
+        ("x", "lg", "{}", "QF001"),
+        ("x", "lg", '{"epsilon": 1}', "QF001"),
+        ("x", "lg", complete.replace("0.5", "0.50", 1), "QF001"),
+        ("x", "lg", complete.replace("0.5", "0", 1), "QF001"),
+        ("x", "strict", '{"region": "4,50,5,51"}', "QF001"),
+        ("x", "nothing", "{}", "QF001"),
+        ("x_line", "lg", complete, "QF001"),
+        ("d_1", "lg", complete, "23505"),
+        ("x", "lg", complete.replace("0.5", "999", 2), "QF003"),
+    ]:
+        with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
+            connection.execute(call.encode(), [name, method, parameters])
+        assert refused.value.sqlstate == state, (name, method, parameters)
+    with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute(call.encode(), ["x", "lg", complete])
+    assert refused.value.sqlstate == "QF001"
+    assert (query(spent, "SELECT count(*) FROM freqdp.release"), _heads(spent)) == before
+    query(spent, call, "x", "lg", complete)
+    assert query(
+        spent, "SELECT s.amount, r.requested_by = session_user, r.state FROM freqdp.release r "
+        "JOIN freqdp.spend s USING (release_id) WHERE r.name = 'x'"
+    ) == [(Decimal(1), True, "running")]  # fmt: skip
+    freqdp(spent, "release", "resume", "x").succeeded()
+
+
+def test_a_price_needs_all_that_it_is_made_of(spent: str) -> None:
+    for method, parameters in [
+        ("lg", "{}"), ("lg", '{"epsilon_local": 1}'),
+        ("gl", '{"epsilon_local": 1, "epsilon_global": null}'),
+        ("lg+swap", "{}"), ("strict", "{}"), ("strict", '{"epsilon": 0}'), ("adatrace", "{}"),
+        ("strict", '{"epsilon": 1, "accounting": "zcdp"}'),
+    ]:  # fmt: skip
+        with psycopg.connect(spent) as connection, pytest.raises(psycopg.Error) as refused:
+            connection.execute("SELECT freqdp.spend_of(%s, %s::jsonb)", [method, parameters])
+        assert refused.value.sqlstate == "QF001", (method, parameters)
+    assert value(spent, "SELECT amount FROM freqdp.spend_of('swap', '{}')") == 0

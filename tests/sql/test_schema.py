@@ -101,13 +101,15 @@ def test_script_is_the_upgrade(empty_database_url: str, names: tuple[str, str]) 
             schema.require_current(database)
         with database.begin() as connection:
             known = schema.names_of(connection, database)
-        _run_script(empty_database_url, schema.script(known, None))
+        _run_script(empty_database_url, schema.script(known, None, []))
         schema.require_current(database)
         schema.check(database)
         assert not schema.upgrade(database).changed
         relation = make_points(empty_database_url, "points", POINTS)
         whole_job(database, relation)
-        _run_script(empty_database_url, schema.script(known, schema.head_revision()))
+        with database.begin() as connection:
+            recorded = [i for _, i, _ in schema.recorded_objects(connection, known.schema)]
+        _run_script(empty_database_url, schema.script(known, schema.head_revision(), recorded))
         schema.require_current(database)
         assert query(empty_database_url, "SELECT count(*) FROM world.points") == [(len(POINTS),)]
 

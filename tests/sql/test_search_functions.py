@@ -483,6 +483,31 @@ def test_refused_in_our_words(refusing: str) -> None:
         assert found["loss_m"] == 0, "and a read-only snapshot can be searched"
 
 
+def test_the_segments_of_a_long_trajectory(database_url: str) -> None:
+    """Work that grows with its samples: a plan that joins all locations with each other needs
+    gigabytes of temporary files."""
+    samples = 400_000
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA world")
+        connection.execute(
+            "CREATE TABLE world.long AS SELECT 'a'::text AS object, "
+            "timestamptz '2024-01-01Z' + n * interval '1 s' AS at, public.ST_SetSRID(public.ST_MakePoint("
+            "500000 + n * 7919::bigint %% 50021, 4000000 + n * 104729::bigint %% 50023), 32631)"
+            "::public.geometry(Point, 32631) AS geom FROM generate_series(0, %s) AS n",
+            [samples - 1],
+        )
+    with open_database(database_url) as database:
+        world = _load(database, "long", build_points(database, "long", "world.long"))
+        x, y = ORIGIN_M[0] + 2004.0, ORIGIN_M[1] + 1503.0
+        with database.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL temp_file_limit = '200MB'")
+            found = _rows(connection, "nearest_segments", "long", 0, _point(x, y, METRIC_SRID), 3)
+    loss = _losses(world, x, y)
+    expected = np.lexsort((world.segments.position, loss))[:3]
+    assert [row["seq"] - 1 for row in found] == world.segments.position[expected].tolist()
+    assert [_millimetres(row["loss_m"]) for row in found] == loss[expected].tolist()
+
+
 def test_a_build_that_went_away(small: Any) -> None:
     """Dropped between the look at the dataset and the search: said so, and not answered with none."""
     world = small([("a", 0, 0, 0)])

@@ -51,6 +51,17 @@ def test_everything_goes_on(upgraded: str) -> None:
     assert [name for (name,) in granted] == ["coarse", "pure_g", "pure_l", "vans_1", "vans_2"]
 
 
+def test_budgets_know_their_tables(upgraded: str) -> None:
+    """By OID, where the table is still there: it may be renamed afterwards."""
+    query(upgraded, "ALTER TABLE fleet.ping RENAME TO pong")
+    again = freqdp(
+        upgraded, "dataset", "add", "again", "--from", "fleet.pong", "--object", "van", "--time", "ts",
+        "--lon", "lon", "--lat", "lat",
+    ).succeeded()  # fmt: skip
+    assert again["budget_is_new"] is False
+    freqdp(upgraded, "ledger", "verify").succeeded()
+
+
 @pytest.mark.parametrize(
     ("options", "answer"),
     [

@@ -19,12 +19,15 @@ from freqdp_db.evaluation.audit.audit import Audit, AuditFinding, audit_build
 from freqdp_db.evaluation.audit.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.mechanisms import local_pf
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, scale_for
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 
 pytestmark = pytest.mark.statistical
 
 RUNS = 40_000
+
+BIKE = ProtectedUnit("bike", "fleet.ride")
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +92,7 @@ def test_half_the_noise_is_caught(method: str, artefact: str, epsilon: str) -> N
     findings = _findings(Scaled(0.5, SeededSource(4)), method=method, epsilon=epsilon)
     shown = max(f.epsilon_at_least for f in _claimed(findings, artefact))
     assert shown > 1.6 * float(epsilon)
-    made = Audit("city", Request.parse(method=method, epsilon=epsilon), findings)
+    made = Audit("city", Request.parse(method=method, epsilon=epsilon), BIKE, findings)
     with pytest.raises(VerificationFailed, match=artefact):
         made.require_within_claims()
 

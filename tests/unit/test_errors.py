@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import signal
 import sys
 import time
@@ -9,11 +11,39 @@ import time
 import pytest
 
 from freqdp_db.cli import main
+from freqdp_db.cli.console import Session
 from freqdp_db.cli.main import interrupt, interrupt_again
+from freqdp_db.cli.progress import PlainProgress
 from freqdp_db.errors import BadInput, Interrupted, ServerRefused
+from freqdp_db.jobs.log import LOG, json_lines
 from freqdp_db.methods.parameters import RELEASE
+from freqdp_db.settings import Settings
 
 (STEP,) = (p for p in RELEASE if p.name == "time_step")
+
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31mc\u202ed\re"
+
+
+def test_a_terminal_obeys_nothing_that_is_quoted(capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session(settings=Settings(), json=False, command="tests")
+    session.print(HOSTILE)
+    session.say(HOSTILE)
+    session.pairs([("name", HOSTILE)])
+    session.table(["a"], [[HOSTILE + "\nnext"]])
+    PlainProgress(session.talk).note(HOSTILE)
+    main._show_error({"error": "BadInput", "message": HOSTILE, "remedy": HOSTILE}, as_json=True)
+    Session(settings=Settings(), json=True, command="tests").answer(
+        {"reason": HOSTILE}, lambda: None
+    )
+    shown = "".join(capsys.readouterr())
+    assert set(shown) & set("\x1b\x07\x9b\u202e\r") == set()
+    assert shown.count("\\x1b]0;owned\\x07") >= 6 and "\\nnext" in shown
+    lines = io.StringIO()
+    with json_lines(lines):
+        LOG.warning("failed", error=HOSTILE)
+    assert set(lines.getvalue()) & set("\x1b\x07\x9b\u202e\r") == set()
+    assert json.loads(lines.getvalue())["error"] == HOSTILE
 
 
 def test_both_spellings() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,15 +14,17 @@ from sides import MINUTE, side_of
 
 from freqdp_db.columns.days import HOUR_US, local_times
 from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks import linking
 from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
 from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
 from freqdp_db.evaluation.attacks.linking import linking_attacks
 from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf, weigh
-from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_release
+from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_piece, measure_release
 from freqdp_db.evaluation.pair import Pair, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import losses as utility
 from freqdp_db.evaluation.utility.divergence import jensen_shannon, mutual_information
+from freqdp_db.evaluation.utility.journeys import cut_into_trips
 from freqdp_db.evaluation.utility.losses import (
     diameter_error,
     diameters,
@@ -394,3 +397,131 @@ def test_query_error_and_hotspots_see_what_is_gone(world: tuple[Trajectories, Lo
     mirror = Locations(np.concatenate([spots.x, 20_000 - spots.x]), np.concatenate([spots.y] * 2))
     swapped = Trajectories(original.offsets, original.location + 400, original.at, original.start)
     assert hotspot_correlation(Pair(original, swapped, mirror))["hotspot"] < 0.5
+
+
+# --- synthetic releases are measured where their samples lie -----------------------------------------
+
+Row = tuple[int, int, float, float]
+"""A row of a table: trajectory, time, and where."""
+
+
+def table_of(side: Trajectories, places: Locations) -> list[Row]:
+    return [
+        (int(t), int(at), float(places.x[p]), float(places.y[p]))
+        for t, at, p in zip(side.owner, side.at, side.location, strict=True)
+    ]
+
+
+def percentile(values: list[float], percent: float) -> float:
+    values = sorted(values)
+    at = percent / 100 * (len(values) - 1)
+    low = int(at)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (values[high] - values[low]) * (at - low)
+
+
+def cell(value: float, low: float, high: float, side: int) -> int:
+    return min(max(math.floor((value - low) / ((high - low) / side)), 0), side - 1)
+
+
+def kendall_tau_b(a: Sequence[int], b: Sequence[int]) -> float:
+    agree = ties_a = ties_b = pairs = 0
+    for i in range(len(a)):
+        for j in range(i):
+            one, two = (a[i] > a[j]) - (a[i] < a[j]), (b[i] > b[j]) - (b[i] < b[j])
+            agree += one * two
+            ties_a += one == 0
+            ties_b += two == 0
+            pairs += 1
+    return agree / math.sqrt((pairs - ties_a) * (pairs - ties_b))
+
+
+def hotspot_of(source: list[Row], table: list[Row]) -> float:
+    """As docs/metrics.md says it."""
+    x, y = [row[2] for row in source], [row[3] for row in source]
+    box = [percentile(x, 0.1), percentile(x, 99.9), percentile(y, 0.1), percentile(y, 99.9)]
+    counts = []
+    for rows in (source, table):
+        seen = [0] * 225
+        for _, _, px, py in rows:
+            seen[cell(py, box[2], box[3], 15) * 15 + cell(px, box[0], box[1], 15)] += 1
+        counts.append(seen)
+    return kendall_tau_b(*counts)
+
+
+def patterns_of(rows: list[Row], box: list[float]) -> set[tuple[int, ...]]:
+    """The 100 patterns that most trajectories have; ties: shorter ones, then lower cells."""
+    ways: dict[int, list[tuple[int, int]]] = {}
+    for trajectory, _, px, py in rows:
+        to = cell(px, box[0], box[1], 6), cell(py, box[2], box[3], 6)
+        way = ways.setdefault(trajectory, [to])
+        (x, y), done_x, done_y = way[-1], 0, 0
+        wide, high = abs(to[0] - x), abs(to[1] - y)
+        while (done_x, done_y) != (wide, high):
+            if done_x < wide and (1 + 2 * done_x) * high <= (1 + 2 * done_y) * wide:
+                x, done_x = x + (1 if to[0] > x else -1), done_x + 1
+            else:
+                y, done_y = y + (1 if to[1] > y else -1), done_y + 1
+            way.append((x, y))
+    support: dict[tuple[int, ...], set[int]] = {}
+    for trajectory, way in ways.items():
+        cells = [y * 6 + x for x, y in way]
+        for length in range(2, 9):
+            for i in range(len(cells) - length + 1):
+                support.setdefault(tuple(cells[i : i + length]), set()).add(trajectory)
+    return set(sorted(support, key=lambda p: (-len(support[p]), len(p), p))[:100])
+
+
+def ffp_of(source: list[Row], table: list[Row]) -> float:
+    x, y = [row[2] for row in source], [row[3] for row in source]
+    box = [percentile(x, 1), percentile(x, 99), percentile(y, 1), percentile(y, 99)]
+    one, two = patterns_of(source, box), patterns_of(table, box)
+    return 2 * len(one & two) / (len(one) + len(two))
+
+
+def query_error_of(source: list[Row], table: list[Row], boxes: list[list[float]]) -> float:
+    """Of squares that are given; both sides are trips."""
+    shares = []
+    for rows in (source, table):
+        passing = [
+            len({t for t, _, x, y in rows if w <= x <= e and s <= y <= n}) for w, s, e, n in boxes
+        ]
+        shares.append([p / len({row[0] for row in rows}) for p in passing])
+    errors = sorted(abs(b - a) / max(a, 0.01) for a, b in zip(*shares, strict=True))
+    return (errors[len(errors) // 2] + errors[(len(errors) - 1) // 2]) / 2
+
+
+def test_metrics_of_synthetic_releases_can_be_recomputed_from_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From coordinates alone. D has few places, far apart: moving samples to them would flatter."""
+    rng = np.random.default_rng(5)
+    hubs = Locations(rng.uniform(0, 9_000, 12), rng.uniform(0, 9_000, 12))
+    lengths = np.full(30, 20)
+    offsets = np.append(0, np.cumsum(lengths)).astype(np.int64)
+    at = np.tile(np.arange(20, dtype=np.int64) * 2 * MINUTE, 30)
+    original = Trajectories(
+        offsets, (rng.integers(0, 12, 600) * rng.integers(0, 2, 600)).astype(np.int32), at, at[::20]
+    )
+    made_up = Locations(rng.normal(4_500, 2_000, 400), rng.normal(4_500, 2_000, 400))
+    released = replace(original, location=rng.integers(0, 400, 600).astype(np.int32))
+    seen = ReleaseSeen(released, made_up, owner=np.full(600, -1, np.int32))
+    case = Case(original, hubs, seen)
+    source, table = table_of(original, hubs), table_of(released, made_up)
+
+    found = measure_release(case, "synthetic", 3)
+    assert found["hotspot"] == pytest.approx(hotspot_of(source, table), abs=1e-9)
+    assert found["ffp"] == pytest.approx(ffp_of(source, table), abs=1e-9)
+
+    asked: list[list[float]] = []
+
+    def remembered(*arguments: object) -> object:
+        asked.extend(np.asarray(arguments[2]).tolist())
+        return map_ranges(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(utility, "map_ranges", remembered)
+    found = measure_piece(case, "range queries", 3, Progress())
+    both = [cut_into_trips(*side) for side in ((original, hubs), (released, made_up))]
+    trips = [table_of(side, places) for side, places in zip(both, (hubs, made_up), strict=True)]
+    assert len(asked) == 1000 and asked[:500] == asked[500:]
+    assert found["query_error"] == pytest.approx(query_error_of(*trips, asked[:500]), abs=1e-9)

@@ -8,13 +8,18 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pyproj
 import pytest
+import shapely
 
-from freqdp_db.errors import BadInput
+from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.dataset.facts import facts_in
+from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.areas import LonLatArea, Outline, outline_in_geojson
 from freqdp_db.methods.kinds import NotAcceptable
-from freqdp_db.methods.places_and_times import Box
+from freqdp_db.methods.places_and_times import Box, TimeStretch
 from freqdp_db.methods.synthesis import adatrace, dpt, strict
 from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
 from freqdp_db.methods.synthesis.measuring import draw
@@ -92,7 +97,11 @@ def test_inside_and_outside() -> None:
     assert AREA.holds(x, y).tolist() == list(points.values())
     columns, rows = np.arange(0.5, 24_000, 97.0), np.arange(0.25, 18_000, 113.0)
     all_x, all_y = (side.ravel() for side in np.meshgrid(columns, rows))
-    assert (HORSESHOE.hold_rows(columns, rows).ravel() == HORSESHOE.hold(all_x, all_y)).all()
+    runs = HORSESHOE.runs((0.5, 97.0, len(columns)), (0.25, 113.0, len(rows)))
+    found = np.zeros((len(rows), len(columns)), bool)
+    for row, first, last in zip(runs.row, runs.first, runs.last, strict=True):
+        found[row, first:last] = True
+    assert (found.ravel() == HORSESHOE.holds(all_x, all_y)).all()
     outline = LonLatArea().from_text(TRIANGLE)
     assert isinstance(outline, Outline)
     assert outline.box == Box(*map(Fraction, ("116.2", "39.7", "116.6", "40.1")))
@@ -147,3 +156,83 @@ def test_an_area_without_room_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(BadInput, match="too thin"):
         lattice(Grids(Region(0.0, 0.0, 20_000.0, 18_000.0, sliver), 6, 5, 1, 3), 60_000_000)
+
+
+# --- what the owner said, in degrees ---------------------------------------------------------------
+
+SAID = [
+    "9.0,59.0,11.5,60.2",  # wide and far north: parallels bend by hundreds of metres
+    "POLYGON((9 59, 11.5 59.1, 11 60.2, 10.2 59.6, 9.3 60.1, 9 59))",
+]
+
+
+def said(text: str) -> Region:
+    """A region as releases see it, in UTM zone 32."""
+    area, stretch = LonLatArea().from_text(text), TimeStretch().from_text("2000-01-01/2000-01-04")
+    return facts_in(32632, "EPSG:32632", "UTC")(area, stretch)[0]
+
+
+def degrees_outside(text: str, x: Metres, y: Metres) -> int:
+    """How many places lie outside of what was said, by shapely in degrees."""
+    lon, lat = pyproj.Transformer.from_crs(32632, 4326, always_xy=True).transform(x, y)
+    area = LonLatArea().from_text(text)
+    shape = (
+        shapely.box(*map(float, area))
+        if isinstance(area, Box)
+        else shapely.Polygon([tuple(map(float, c)) for c in area.rings[0]])
+    )
+    return int((~shapely.contains_xy(shape, lon, lat)).sum())
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_region_is_what_was_said_and_not_the_box_around_it_in_metres(text: str) -> None:
+    """Input outside is dropped, also where the box around the region in metres would hold it."""
+    region = said(text)
+    rng = np.random.default_rng(1)
+    x = rng.uniform(region.x_min, region.x_max, 20_000)
+    y = rng.uniform(region.y_min, region.y_max, 20_000)
+    held = region.holds(x, y)
+    assert degrees_outside(text, x[held], y[held]) == 0
+    assert degrees_outside(text, x[~held], y[~held]) == (~held).sum() > 100
+    outline = region.outline
+    assert outline is not None
+    # the outline in metres says the same but for the very edge
+    assert (outline.holds(x, y) != held).sum() <= 1
+
+
+@pytest.mark.parametrize("text", SAID)
+@pytest.mark.parametrize("every", [5_000_000, 60_000_000])
+def test_every_sample_lies_inside_of_what_was_said(text: str, every: int) -> None:
+    region = said(text)
+    parameters = replace(SMALL, every_us=every)
+    trajectories, places = small_city(150, 3)
+    wide = Locations(
+        region.x_min + places.x / REGION.width * region.width,
+        region.y_min + places.y / REGION.height * region.height,
+    )
+    drawn = draw(trajectories, wide, region, PERIOD, parameters, SeededSource(1))
+    log, released = strict.carry_out(drawn, region, PERIOD, parameters)
+    strict.check(drawn, log, released, region, PERIOD, parameters)
+    assert degrees_outside(text, released.places.x, released.places.y) == 0
+    epsilon, source = Fraction(1), SeededSource(2)
+    trips = cut_trips(trajectories, wide, region, PERIOD)
+    for made in (
+        adatrace_trips(adatrace.draw(trips, region, epsilon, source), region, PERIOD, epsilon, 200, every),
+        dpt_trips(dpt.draw(trips, region, epsilon, source), region, PERIOD, epsilon, 200, every),
+    ):  # fmt: skip
+        assert degrees_outside(text, made[1].x, made[1].y) == 0
+
+
+def test_a_sample_outside_of_what_was_said_is_found() -> None:
+    """The middle of the north edge of the box in metres lies north of the parallel."""
+    region = said(SAID[0])
+    trajectories = Trajectories(
+        np.array([0, 2]), np.zeros(2, np.int32), np.array([0, 60_000_000]), np.zeros(1, np.int64)
+    )
+    middle = (region.x_min + region.x_max) / 2
+    inside = Locations(np.array([middle]), np.array([(region.y_min + region.y_max) / 2]))
+    outside = Locations(np.array([middle]), np.array([region.y_max - 1.0]))
+    one = replace(SMALL, size=1)
+    strict.check_trips(strict.Synthetic(trajectories, inside), 1, region, PERIOD, one)
+    with pytest.raises(VerificationFailed, match="1 places lie outside the region"):
+        strict.check_trips(strict.Synthetic(trajectories, outside), 1, region, PERIOD, one)

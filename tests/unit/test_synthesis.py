@@ -4,35 +4,52 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields, replace
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import freqdp_db
+from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.errors import VerificationFailed
+from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.accounting import (
     best_guess,
     best_guess_any,
     best_guess_pure,
+    cost_of_replacing,
+    cost_of_several,
     epsilon_of,
     gaussian_cost,
     pure_cost,
     rho_for,
+    rounded_up,
     sigma2_for,
 )
 from freqdp_db.mechanisms.noise import SeededSource
+from freqdp_db.methods.contract import options_of
 from freqdp_db.methods.synthesis import adatrace, dpt, strict
 from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
 from freqdp_db.methods.synthesis.measuring import draw, measured
 from freqdp_db.methods.synthesis.noisy import Draw, plan_of, spent
+from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, second_round
+from freqdp_db.methods.synthesis.plan import (
+    FIRST_ROUND,
+    SCALE,
+    ClipLoss,
+    second_round,
+    standing_out,
+)
 from freqdp_db.methods.synthesis.public import MINUTE_US
+from freqdp_db.methods.synthesis.smoothing import with_tail_cut
+from freqdp_db.methods.synthesis.steps import StrictStep
 from freqdp_db.methods.synthesis.trips import cut_trips
-from tests.synthetic_world import PERIOD, REGION, small_city, small_trips
+from freqdp_db.release.request import Request
+from tests.synthetic_world import PERIOD, REGION, riders, small_city, small_trips
 
 DELTA = Fraction(1, 10**6)
 SMALL = Parameters(epsilon=Fraction(4), size=300)
@@ -67,6 +84,43 @@ def test_composition_and_guesses() -> None:
         assert best_guess(cost) < best_guess_any(cost)
     assert best_guess_pure(Fraction(1)) == pytest.approx(0.731, abs=1e-3)
     assert epsilon_of(Fraction(0), DELTA) == 0
+    # two phones: k^2, so 4.29 and not 4; one in the place of another: twice, or four times if pure
+    two = epsilon_of(cost_of_several(rho_for(Fraction(2), DELTA), 2), DELTA)
+    assert float(two) == pytest.approx(4.2902, abs=1e-4)
+    assert cost_of_several(rho, 3) == 9 * rho
+    assert cost_of_replacing(rho) == 2 * rho and cost_of_replacing(rho, rho) == 6 * rho
+    assert float(best_guess_any(cost_of_replacing(rho_for(Fraction(2), DELTA)))) == pytest.approx(
+        0.64845, abs=1e-5
+    )
+
+
+def test_the_table_of_the_privacy_page_is_computed() -> None:
+    """PRIVACY.md, section 16: every number is what the accounting gives, rounded up."""
+    page = (Path(__file__).parents[2] / "PRIVACY.md").read_text("utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
+    table = {row[0]: row[1:] for row in rows}
+    epsilons = [Fraction(e) for e in ("0.5", "1", "2", "4")]
+    rhos = [rho_for(epsilon, DELTA) for epsilon in epsilons]
+    for begin, bounds, decimals in (
+        ("rho at delta", rhos, 4),
+        ("is it in it, for anything", map(best_guess_any, rhos), 3),
+        ("which of two, 2 rho", (best_guess_any(cost_of_replacing(rho)) for rho in rhos), 3),
+        ("is it in it, against Gaussian", map(best_guess, rhos), 3),
+        ("is it in it, pure", map(best_guess_pure, epsilons), 3),
+    ):
+        (shown,) = (values for name, values in table.items() if name.startswith(begin))
+        assert [float(v) for v in shown] == [float(rounded_up(b, decimals)) for b in bounds]
+    (shown,) = (values for name, values in table.items() if name.startswith("which of two, pure"))
+    assert all(
+        float(said) - 1e-3 < best_guess_pure(2 * epsilon) <= Fraction(said)
+        for said, epsilon in zip(shown, epsilons, strict=True)
+    )
+    for said in (
+        "epsilon 4.291, not 4",
+        "at epsilon 1 they are 2.112",
+        "rho 0.731, which is epsilon 6.481",
+    ):
+        assert said in page
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])
@@ -190,6 +244,143 @@ def test_baselines_give_possible_trips() -> None:
         dpt.draw(trips, REGION, epsilon, source), REGION, PERIOD, epsilon, 200, parameters.every_us
     )
     strict.check_trips(strict.Synthetic(*made), 200, REGION, PERIOD, parameters)
+
+
+# --- how long, how far, how many --------------------------------------------------------------------
+
+
+def minutes_of(offsets: Ints, at: Ints) -> Metres:
+    return (at[offsets[1:] - 1] - at[offsets[:-1]]) / MINUTE_US
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("epsilon", [1, 2])
+def test_trips_last_as_long_as_trips_do(epsilon: int, seed: int) -> None:
+    """Noise in classes that nobody is in makes no trips of days; and clips do not make trips fewer."""
+    trips = cut_trips(*riders(1_500, 5), REGION, PERIOD)
+    truth = minutes_of(trips.offsets, trips.at)
+    assert truth.max() < 30
+    parameters = Parameters(epsilon=Fraction(epsilon))
+    drawn = measured(trips, REGION, PERIOD, parameters, SeededSource(seed))
+    log, released = strict.carry_out(drawn, REGION, PERIOD, parameters)
+    made, lengths = released.trajectories, released.trajectories.lengths
+    minutes = minutes_of(made.offsets, made.at)
+    assert (minutes > 45).mean() < 0.02
+    assert lengths[minutes > 45].sum() < 0.06 * lengths.sum()
+    assert minutes.max() <= log.longest[0] + 1 <= 130
+    assert abs(minutes.mean() / truth.mean() - 1) < 0.15
+    assert abs(len(made) / len(trips) - 1) < 0.2 / epsilon
+    # what is said of the number of trips holds here, at twice what it says
+    assert abs(len(made) / len(trips) - 1) * 1000 <= 2 * log.errors[0] + 20
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "pure"])
+@pytest.mark.parametrize("epsilon", ["0.1", "0.2", "0.5"])
+def test_noise_makes_no_release_of_millions(accounting: str, epsilon: str) -> None:
+    """Where noise hides everything, what comes out is small, and its trips are trips."""
+    trips = cut_trips(*riders(120, 5), REGION, PERIOD)
+    parameters = Parameters(Fraction(epsilon), accounting=accounting)  # type: ignore[arg-type]
+    for seed in range(6):
+        drawn = measured(trips, REGION, PERIOD, parameters, SeededSource(seed))
+        plan = plan_of(drawn, REGION, PERIOD, parameters)
+        count = strict.released_size(drawn, plan, parameters)
+        most = max(int(drawn.objects[0]) // SCALE, 1) * ClipLoss.of(drawn.sizes // SCALE, plan).most
+        assert 1 <= count <= most
+        fewer = replace(parameters, size=min(count, 200))
+        _, released = strict.carry_out(drawn, REGION, PERIOD, fewer)
+        minutes = minutes_of(released.trajectories.offsets, released.trajectories.at)
+        assert minutes.mean() < 60 and minutes.max() < 12 * 60
+
+
+def test_a_size_that_nobody_can_use_is_refused() -> None:
+    options = StrictOptions(
+        epsilon=Decimal(1), size=5_000_000, every=1_000_000, region=None, period=None,
+        delta=Decimal("0.000001"), accounting="zcdp", roads=None,
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="6,005,000,000 rows") as refused:
+        StrictStep().require_possible(options, 1_000, 10_000)
+    assert "size 166527" in str(refused.value.remedy)
+    StrictStep().require_possible(replace(options, size=166_527), 1_000, 10_000)
+    StrictStep().require_possible(replace(options, every=60_000_000), 1_000, 10_000)
+
+
+def test_tails_are_cut_where_noise_begins() -> None:
+    sigma, rng = 10.0, np.random.default_rng(3)
+    true = np.array([50, 400, 900, 500, 60, 0, 0, 0, 0, 0, 0, 0, 0.0])
+    far = 0.0
+    for _ in range(200):
+        noisy = true + rng.normal(0, sigma, len(true))
+        noisy[11] += (
+            6 * sigma
+        )  # one class that stands out far off does not bring back those between
+        kept = with_tail_cut(np.maximum(noisy, 1.0), noisy, sigma)
+        assert (kept[:5] == np.maximum(noisy, 1.0)[:5]).all()
+        assert (kept[8:] == 0).all()
+        far += kept[5:].sum()
+    assert far / 200 < 0.02 * true.sum()
+
+
+def test_sizes_beyond_the_noise_or_the_period_do_not_count() -> None:
+    sizes = np.zeros(24, np.int64)
+    assert standing_out(sizes, 10.0, 3) == (0, 0)
+    sizes[3:8] = [40, 90, 120, 80, 30]
+    first, last = standing_out(sizes, 5.0, 60)
+    assert (first, last) == (3, 8)
+    assert standing_out(sizes, 5.0, 60) == standing_out(np.append(sizes[:23], 19), 5.0, 60)
+    assert standing_out(sizes, 200.0, 60) == (0, 0)
+    # nobody makes 2,000 trips in three days
+    assert standing_out(np.append(np.zeros(22, np.int64), [10**6, 10**6]), 5.0, 3) == (0, 0)
+
+
+def test_what_clips_took_is_put_back_by_noisy_numbers() -> None:
+    parameters = Parameters(epsilon=Fraction(2))
+    sizes = np.zeros(24, np.int64)
+    sizes[4:12] = [100, 300, 500, 700, 500, 300, 100, 50]
+    plan = second_round(REGION, PERIOD, 2_550, sizes, parameters.whole, pure=False)
+    edges = np.array([1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32, 46, 64])
+    middle = (edges[4:12] + edges[5:13] - 1) / 2
+    loss = ClipLoss.of(sizes, plan)
+    true = float((sizes[4:12] * middle).sum())
+    clipped = float((sizes[4:12] * np.minimum(middle, loss.clip)).sum())
+    assert clipped < 0.9 * true
+    assert loss.corrected(round(clipped), 2_550) == pytest.approx(true, rel=0.01)
+    assert 0 < loss.error(16.0) < 0.1
+    # noisy numbers that make no sense are cut to what the objects can have made
+    assert loss.corrected(10**9, 2_550) == 2_550 * loss.most
+    assert loss.corrected(-5, 2_550) == 1 == loss.corrected(10**9, -3) // loss.most
+
+
+def test_errors_and_warnings_follow_from_noisy_numbers() -> None:
+    options = StrictOptions(
+        epsilon=Decimal(1), size=None, every=60_000_000, region=None, period=None,
+        delta=Decimal("0.00001"), accounting="zcdp", roads=None,
+    )  # fmt: skip
+    counts = {"noisy_objects": 3_000, "trips_error": 31, "zones_error": 12, "hours_error": 7}
+    step = StrictStep()
+    assert "the number of trips by 3.1 %" in step.errors(options, counts)
+    assert "by 1.2 points" in step.errors(options, counts)
+    assert "number of trips was asked for" in step.errors(replace(options, size=5), counts)
+    (warned,) = step.warnings(options, counts)
+    assert warned.startswith("delta 0.00001 times the noisy number of objects (3,000) is 0.03")
+    assert "--delta of 0.000001 or less" in warned
+    assert not step.warnings(replace(options, delta=Decimal("0.000001")), counts)
+    assert not step.warnings(replace(options, accounting="pure"), counts)
+    (few,) = step.warnings(options, counts | {"noisy_objects": 12})
+    assert few.startswith("By their noisy number 12 objects have trips")
+
+
+def test_delta_above_a_hundred_thousandth_is_refused() -> None:
+    """By command line and Python; what an earlier version recorded can still be read."""
+    for accepted in ("0.00001", "0.000001"):
+        Request.parse("strict", delta=accepted)
+    with pytest.raises(BadInput, match=r"delta 0\.00002 is not between"):
+        Request.parse("strict", delta="0.00002")
+    with pytest.raises(BadInput, match=r"delta 0\.0001 is not between"):
+        Request.from_json("strict", {"delta": Decimal("0.0001")})
+    recorded = Request.of(SimpleNamespace(method="strict", parameters={"delta": 0.0001}))  # type: ignore[arg-type]
+    (step,) = recorded.method.steps
+    with pytest.raises(BadInput, match=r"delta 0\.0001 is more than"):
+        step.require_possible(options_of(step, recorded.values), 1_000, 10_000)
 
 
 # --- who sees what --------------------------------------------------------------------------------

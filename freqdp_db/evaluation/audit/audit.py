@@ -20,9 +20,11 @@ from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.audit import neighbours
 from freqdp_db.evaluation.audit.bounds import Bound, bound_from_hits
 from freqdp_db.evaluation.audit.vectors import PROBES
+from freqdp_db.mechanisms.accounting import rounded_down
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource
 from freqdp_db.methods.contract import AnyStep, State, World, options_of
 from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
@@ -71,6 +73,7 @@ class AuditFinding:
 class Audit:
     dataset: str
     request: Request
+    protected: ProtectedUnit
     findings: list[AuditFinding]
     confidence: float = 1 - _ALPHA
 
@@ -78,6 +81,7 @@ class Audit:
         return {
             "dataset": self.dataset,
             "method": self.request.method.name,
+            "object": self.protected.words,
             "parameters": self.request.published(),
             "confidence": self.confidence,
             "findings": [{**asdict(f), "within_claim": f.within_claim} for f in self.findings],
@@ -87,7 +91,7 @@ class Audit:
         return [
             (
                 f.artefact.replace("_", " "), f.lists, f.change, f.claimed_epsilon,
-                f"{f.epsilon_at_least:.3f}", f.runs, _verdict(f),
+                rounded_down(f.epsilon_at_least), f.runs, _verdict(f),
             )
             for f in self.findings
         ]  # fmt: skip
@@ -97,7 +101,7 @@ class Audit:
         if broken:
             raise VerificationFailed(
                 "; ".join(
-                    f"{f.artefact}: epsilon is at least {f.epsilon_at_least:.3f} for {f.change}, "
+                    f"{f.artefact}: epsilon is at least {rounded_down(f.epsilon_at_least)} for {f.change}, "
                     f"claimed {f.claimed_epsilon}"
                     for f in broken
                 ),
@@ -134,7 +138,8 @@ def audit(
     number = dataset.require_build()
     request = request.with_facts(dataset, find_build(database, number))
     build = load_build(database, number, progress)
-    return Audit(dataset.name, request, audit_build(build, request, SecureSource(), runs, progress))
+    findings = audit_build(build, request, SecureSource(), runs, progress)
+    return Audit(dataset.name, request, dataset.protected, findings)
 
 
 def _require_probes(request: Request) -> None:
@@ -151,7 +156,7 @@ def audit_build(
 ) -> list[AuditFinding]:
     world = World(build, facts=facts_of(build))
     if request.method.unit == "person":
-        return _person(world, request, source, runs, progress)
+        return _object(world, request, source, runs, progress)
     whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
     steps = sorted(request.method.steps, key=lambda step: step.name)
     # two changes in the point lists, and one for every other row
@@ -170,10 +175,10 @@ def audit_build(
     return findings
 
 
-def _person(
+def _object(
     world: World, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
-    """One person with all data, as the guarantee has it: in the vectors, and in the trips."""
+    """One object with all its data, as the guarantee has it: in the vectors, and in the trips."""
     (step,) = request.method.steps
     options = options_of(step, request.values)
     if not isinstance(options, StrictOptions):
@@ -185,14 +190,14 @@ def _person(
 
     claim, findings = float(options.epsilon), []
     if not options.parameters.pure:
-        with progress.stage("one person, with and without"):
+        with progress.stage("one object, with and without"):
             bound = told_apart(world, options, source, runs)
-        findings.append(_finding("noisy_vectors", "none", "- 1 person", bound, claim))
+        findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
     with progress.stage("releases with and without"):
         releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
         seen = released_told_apart(world, options, source, releases, _ALPHA)
     return findings + [
-        _finding(_TABLE, "none", f"- 1 person, by {name}", bound, claim)
+        _finding(_TABLE, "none", f"- 1 object, by {name}", bound, claim)
         for name, bound in seen.items()
     ]
 
@@ -209,7 +214,7 @@ def _finding(
         artefact=artefact,
         lists=lists,
         change=change,
-        claimed_epsilon=None if claim is None else f"{claim:g}",
+        claimed_epsilon=None if claim is None else f"{claim:.15g}",
         epsilon_at_least=bound.lower,
         interval=(bound.lower, None if np.isinf(bound.upper) else bound.upper),
         runs=bound.runs,

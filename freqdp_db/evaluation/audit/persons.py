@@ -1,4 +1,4 @@
-"""What an audit can see of a guarantee for a person: the noisy vectors with and without one object.
+"""What an audit can see of a guarantee for an object: the noisy vectors with and without one object.
 
 Whoever knows everybody else subtracts their sums. What is left is noise, with or without the vectors
 of the one: the sum of the vectors, each entry weighted by the one's own over the variance of its
@@ -24,7 +24,7 @@ from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.synthesis.baseline import cell_trips
 from freqdp_db.methods.synthesis.measuring import measured, with_noise
-from freqdp_db.methods.synthesis.noisy import planned_from
+from freqdp_db.methods.synthesis.noisy import plan_of, planned_from
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE
 from freqdp_db.methods.synthesis.public import Region
@@ -98,7 +98,8 @@ def released_told_apart(
     for w, trips in enumerate((here, there)):
         for run in range(runs):
             drawn = measured(trips, region, period, options.parameters, source)
-            count = released_size(drawn, options.parameters)
+            plan = plan_of(drawn, region, period, options.parameters)
+            count = released_size(drawn, plan, options.parameters)
             fewer = replace(options.parameters, size=min(count, _MOST_TRIPS))
             made = carry_out(drawn, region, period, fewer)[1]
             t, places = made.trajectories, made.places

@@ -119,7 +119,7 @@ class PaperRuns:
         except BadInput as error:
             return refusal(error)
         state, seconds = run_trial(request, world, seed, original.trajectories)
-        case = Case.of(original, state, None)
+        case = Case.of(original, state, request.values)
         pair = aligned(case, state)
         found = paper_metrics(case, state, pair, seed)
         if not is_nobodys(state):

@@ -144,7 +144,12 @@ class OnObjects:
         request, world = self.prepared(asked.request)
         released, seconds = run_trial(request, world, asked.seed, side.trajectories)
         return [
-            asked.measured(self._values(side, truth, released, step, asked), size, step, seconds)
+            asked.measured(
+                self._values(side, truth, released, step, replace(asked, request=request)),
+                size,
+                step,
+                seconds,
+            )
             for step in self.design.time_steps_us
         ]
 
@@ -164,7 +169,7 @@ class OnObjects:
     ) -> dict[str, float]:
         if step is not None:
             state = replace(state, trajectories=coarsen_times(state.trajectories, step))
-        case = Case.of(side, state, step)
+        case = Case.of(side, state, {**asked.request.values, "time_step": step})
         values = measure_release(case, asked.request.method.kind, asked.seed)
         if truth is not None:
             values |= truth.recovered(case.pair, Progress())

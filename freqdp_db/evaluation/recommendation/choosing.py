@@ -1,14 +1,18 @@
 """Choose: the most useful candidate that keeps the risk, or what comes nearest.
 
-The risk of a candidate is what the best attacker learns of a person because that person is in the
-release: the largest exposure above its control. `half` is the share of persons of whom an attacker
-learns more than half, above its control too. Both must stay within the limit.
+The risk of a candidate is what the best attacker learns of a person's samples, as `evaluate` counts it:
+the largest exposure. Of made-up trips it is the largest above its control, because what an attacker
+hits there by chance is not learnt from anybody's samples. `half` is the share of persons of whom an
+attacker learns more than half. Another draw and other persons give other numbers: both must stay within
+the limit at the upper end of what such trials show.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from freqdp_db.documents import Document
@@ -16,6 +20,7 @@ from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
 from freqdp_db.evaluation.recommendation.grid import MethodToTry
 from freqdp_db.evaluation.recommendation.purposes import Purpose, in_words
 from freqdp_db.evaluation.report.verdicts import attack_in_words
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.release.request import Request
 
 _RISKS = ((0.01, "hardly anything"), (0.05, "little"), (0.2, "a part"), (0.5, "much"))
@@ -24,6 +29,11 @@ SERVES = 0.5
 """What is less useful is not recommended without a word of caution."""
 ALIKE = 0.02
 """Usefulness that differs by no more is no difference: another draw may turn it round."""
+TRIALS = 3
+"""So many for what is recommended, if there is time."""
+_ONE_TRIAL = 1.25
+_T95 = (6.314, 2.920)
+"""Student's t at 95 %, one-sided, with 1 and 2 degrees of freedom."""
 _SHOWN = (
     "exposure", "home", "home.control", "membership.auc", "membership.tpr1", "relink", "edits.auc",
     "density", "density.map", "flow", "flow.f1", "length", "duration", "transitions", "speed", "inf",
@@ -42,9 +52,14 @@ class Candidate(Document):
     kind: str
     parameters: dict[str, Any]
     risk: float
-    """What the best attacker learns of a person's samples, above what it gets of those not in it."""
+    """What the best attacker learns of a person's samples: the mean over the trials."""
     half: float
     """Share of persons of whom an attacker learns more than half; likewise."""
+    risk_high: float
+    half_high: float
+    """The upper ends of both: what another draw on other persons is to be expected to show at most."""
+    trials: int
+    """So many, each on another half of the objects, with another draw."""
     worst: str
     """The metric of the best attacker."""
     attacker: str
@@ -54,7 +69,7 @@ class Candidate(Document):
     meets: bool
     """It serves the purpose and keeps the risk."""
     person_epsilon: str | None
-    """Its guarantee for a person; None: it has none."""
+    """Its guarantee for one object with all its data; None: it has none."""
     guarantee: str
     numbers: dict[str, float]
     command: str
@@ -99,16 +114,21 @@ class Chosen:
 
 
 def judged(
-    variant: MethodToTry, request: Request, values: Mapping[str, float], purpose: Purpose, limit: float,
-    command: str, seconds: float,
+    variant: MethodToTry, request: Request, trials: Sequence[Mapping[str, float]], purpose: Purpose,
+    limit: float, command: str, seconds: float, protected: ProtectedUnit,
 ) -> Candidate:  # fmt: skip
     """What was measured of a candidate, held against a purpose and a limit."""
-    risk, worst = _largest(values, "")
-    half, _ = _largest(values, ".half")
     method = request.method
+    made_up = method.kind == "synthetic"
+    risks = [_largest(values, "", made_up) for values in trials]
+    halves = [_largest(values, ".half", made_up)[0] for values in trials]
+    worst = max(risks)[1]
+    risk, half = fmean(value for value, _ in risks), fmean(halves)
+    risk_high, half_high = upper_end([value for value, _ in risks]), upper_end(halves)
     serves = method.kind in purpose.kinds
-    useful = min(max(purpose.score(values), 0.0), 1.0) if serves else None
-    guarantee = request.guarantee()
+    score = fmean(purpose.score(values) for values in trials) if serves else 0.0
+    useful = min(max(score, 0.0), 1.0) if serves else None
+    guarantee = request.guarantee(protected)
     return Candidate(
         label=variant.label,
         method=method.name,
@@ -117,16 +137,25 @@ def judged(
         parameters=request.published(),
         risk=risk,
         half=half,
+        risk_high=risk_high,
+        half_high=half_high,
+        trials=len(trials),
         worst=worst,
         attacker=f"one {attack_in_words(worst)}",
         usefulness=useful,
-        meets=serves and within(risk, half, limit),
+        meets=serves and within(risk_high, half_high, limit),
         person_epsilon=guarantee["epsilon"] if method.unit == "person" else None,
         guarantee=guarantee["plain"],
-        numbers={name: values[name] for name in _SHOWN if name in values},
+        numbers=_means(trials),
         command=command,
         seconds=seconds,
     )
+
+
+def _means(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each shown metric over the trials that could measure it (speed needs enough moves)."""
+    measured = {name: [values[name] for values in trials if name in values] for name in _SHOWN}
+    return {name: fmean(values) for name, values in measured.items() if values}
 
 
 def within(risk: float, half: float, limit: float) -> bool:
@@ -134,10 +163,23 @@ def within(risk: float, half: float, limit: float) -> bool:
     return risk <= limit and half <= limit
 
 
-def _largest(values: Mapping[str, float], beside: str) -> tuple[float, str]:
-    """The largest of all exposures above its control, and whose it is."""
+def upper_end(values: Sequence[float]) -> float:
+    """What one more trial is to be expected to show at most, with a probability of 95 %.
+
+    Of several trials, the upper end of the prediction interval (Student's t), and no less than any of
+    them showed. One trial says nothing of how much they differ: then a quarter is added.
+    """
+    if len(values) == 1:
+        return min(_ONE_TRIAL * values[0], 1.0)
+    wide = stdev(values) * math.sqrt(1.0 + 1.0 / len(values)) * _T95[len(values) - 2]
+    return min(max(fmean(values) + wide, *values), 1.0)
+
+
+def _largest(values: Mapping[str, float], beside: str, made_up: bool) -> tuple[float, str]:
+    """The largest of all exposures, of made-up trips above its control; and whose it is."""
     above = {
-        name: values[name + beside] - values.get(f"{name}{beside}.control", 0.0)
+        name: values[name + beside]
+        - (values.get(f"{name}{beside}.control", 0.0) if made_up else 0.0)
         for name in values
         if is_exposure(name)
     }
@@ -150,17 +192,18 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     usable = [c for c in candidates if c.usefulness is not None]
     meeting = [c for c in usable if c.meets]
     if meeting:
-        best = min(_about_best(meeting), key=lambda c: (c.risk, c.half, -_use(c)))
+        best = min(_about_best(meeting), key=lambda c: (c.risk_high, c.half_high, -_use(c)))
         return Chosen(best, None, _why(best, usable, limit))
     if not usable:
         return Chosen(None, None, "Nothing could be measured that serves this purpose.")
-    nearest = min(usable, key=lambda c: (max(c.risk, c.half), -_use(c)))
+    nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
     return Chosen(
         None,
         nearest,
         f"Nothing that was tried keeps the risk at {percent(limit)} or less. Nearest comes "
-        f"{nearest.label}: {learns(nearest)} Do not hand out a release on these terms: accept more "
-        "risk (--risk), ask for something else (--for), or hand out answers instead of data.",
+        f"{nearest.label}: {learns(nearest)} {expected_at_most(nearest)} Do not hand out a release on "
+        "these terms: accept more risk (--risk), ask for something else (--for), or hand out answers "
+        "instead of data.",
     )
 
 
@@ -176,8 +219,8 @@ def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     text = (
-        f"{learns(best)} That is within {percent(limit)}. Usefulness {share(_use(best))} "
-        f"({best.use_words})."
+        f"{learns(best)} {expected_at_most(best)} That is within {percent(limit)}. Usefulness "
+        f"{share(_use(best))} ({best.use_words})."
     )
     meeting = [c for c in usable if c.meets]
     most = max(meeting, key=_use)
@@ -193,11 +236,11 @@ def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
     if better:
         # of what is more useful, the one that comes nearest to the limit
-        tempting = min(better, key=lambda c: (max(c.risk, c.half), -_use(c)))
+        tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
         text += (
             f" More useful would be {tempting.label} ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}; "
-            f"{_more_than_half(tempting)}."
+            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}, or up to "
+            f"{percent(tempting.risk_high)} in another draw; {_more_than_half(tempting)}."
         )
     return text
 
@@ -216,6 +259,35 @@ def learns(candidate: Candidate) -> str:
     )
 
 
+def expected_at_most(candidate: Candidate) -> str:
+    """The upper end, and what it rests on, in a sentence."""
+    rests = (
+        f"by {candidate.trials} trials on other persons with other draws"
+        if candidate.trials > 1
+        else "by one trial, with a quarter added: there was no time for more"
+    )
+    return (
+        f"Another draw is to be expected to show {percent(candidate.risk_high)} at most "
+        f"({percent(candidate.half_high)} of the persons), {rests}."
+    )
+
+
+def contender(candidates: Sequence[Candidate], limit: float) -> Candidate | None:
+    """What has to be tried again before the choice is sure: the chosen one, or a more useful one that
+    may keep the limit after all; None: nothing has to."""
+    chosen = choose(candidates, limit).recommended
+    if chosen is not None and chosen.trials < TRIALS:
+        return chosen
+    may = [
+        c
+        for c in candidates
+        if c.trials < TRIALS
+        and _use(c) > (0.0 if chosen is None else _use(chosen) + ALIKE)
+        and within(c.risk, c.half, limit)
+    ]
+    return max(may, key=lambda c: (_use(c), -c.risk), default=None)
+
+
 def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Those that no other beats in both, the least useful first."""
     usable = [c for c in candidates if c.usefulness is not None]
@@ -224,7 +296,7 @@ def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
-    """The most useful that guarantees something for a person; of about as useful ones, the strictest."""
+    """The most useful that guarantees something for an object; of about as useful ones, the strictest."""
     having = [c for c in candidates if c.person_epsilon is not None and c.usefulness is not None]
     if not having:
         return None

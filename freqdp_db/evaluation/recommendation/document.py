@@ -44,7 +44,7 @@ class Recommendation(Document):
     command: str | None
     """Asks for what is recommended, or for what comes nearest."""
     guarantee: str
-    """What can be had with a guarantee for a person, which no measurement replaces."""
+    """What can be had with a guarantee for one object, which no measurement replaces."""
     candidates: list[Candidate]
     left_out: list[LeftOut]
     notes: list[str]
@@ -80,8 +80,8 @@ class Recommendation(Document):
         return [
             (
                 ("* " if c.label in (self.recommended, self.nearest) else "  ") + c.label,
-                f"{percent(c.risk)} ({c.risk_words})",
-                percent(c.half),
+                f"{percent(c.risk)}, at most {percent(c.risk_high)} ({c.risk_words})",
+                percent(c.half_high),
                 f"{share(c.usefulness)} ({c.use_words})",
                 "yes" if c.meets else "no",
             )

@@ -1,4 +1,4 @@
-"""What is tried: methods and parameters, from cheap to expensive."""
+"""What is tried: methods and parameters, the first with a guarantee first, then the cheap ones."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class MethodToTry:
         return "; then ".join(_DOES[part] for part in self.method.split("+"))
 
     @property
-    def is_for_a_person(self) -> bool:
-        """Whether it guarantees something for a person."""
+    def is_for_an_object(self) -> bool:
+        """Whether it guarantees something for one object with all its data."""
         return find_method(self.method).unit == "person"
 
     def on_roads(self, roads: str | None) -> MethodToTry:
@@ -64,6 +64,8 @@ _WIDE = {"meet": "1000m/15min"}
 _COARSE = {"time_step": "5min"}
 
 GRID: Sequence[MethodToTry] = (
+    # first, so that there is always time for the line with a guarantee
+    MethodToTry("strict", "epsilon 2", {"epsilon": "2"}, 3.0),
     MethodToTry("lg"),
     MethodToTry("lg+cut"),
     MethodToTry("cut"),
@@ -77,7 +79,6 @@ GRID: Sequence[MethodToTry] = (
     MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, 1.2),
     MethodToTry("lg+swap+cut", weight=1.4),
     MethodToTry("lg+swap+cut", "short pieces", _SHORT, 1.4),
-    MethodToTry("strict", "epsilon 2", {"epsilon": "2"}, 3.0),
     MethodToTry("strict", "epsilon 4", {"epsilon": "4"}, 3.0),
     MethodToTry("strict", "epsilon 1", {"epsilon": "1"}, 3.0),
 )

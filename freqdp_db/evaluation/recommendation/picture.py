@@ -113,7 +113,8 @@ def draw_frontier(
         x, y = points[c.label]
         marks.append(
             f"<g>{mark(c.kind, x, y, more=' within' if c.meets else '')}<title>{escape(c.label)}: "
-            f"risk {percent(c.risk)}, usefulness {c.usefulness:.2f}</title></g>"
+            f"risk {percent(c.risk)}, at most {percent(c.risk_high)}, usefulness {c.usefulness:.2f}"
+            "</title></g>"
         )
         text = str(numbers[c.label]) + (f" {c.label}" if frame is WIDE else "")
         names.append(Label(text, (x, y), _RING if c is picked else _MARK, bold=c is picked))

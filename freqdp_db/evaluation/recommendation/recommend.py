@@ -20,11 +20,13 @@ from freqdp_db.evaluation.recommendation.page import write_page
 from freqdp_db.evaluation.recommendation.purposes import Purpose
 from freqdp_db.evaluation.recommendation.running import Tried, try_all
 from freqdp_db.evaluation.recommendation.wishes import Wishes
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.progress import Progress
-from freqdp_db.release.alone import linked_beside
+from freqdp_db.release.conflicts import joined_with
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
+from freqdp_db.storage.records.requests import published_beside
 
 _FEW_MEMBERS = 100
 
@@ -58,7 +60,7 @@ def recommend_on(
         nearest=choice.nearest.label if choice.nearest else None,
         why=choice.why,
         command=None if picked is None else picked.command,
-        guarantee=_guarantee(tried, wishes.purpose),
+        guarantee=_guarantee(tried, wishes.purpose, dataset.protected),
         candidates=tried.candidates,
         left_out=[
             *_by_reason(tried.left_out),
@@ -72,21 +74,22 @@ def recommend_on(
     return found
 
 
-def _guarantee(tried: Tried, purpose: Purpose) -> str:
+def _guarantee(tried: Tried, purpose: Purpose, protected: ProtectedUnit) -> str:
     """What can be had that is proved, and if nothing can, why."""
     best = guaranteed(tried.candidates)
     if best is not None:
         return (
-            f"With a guarantee for a person: {best.label}. {best.guarantee} Usefulness "
+            f"With a guarantee for {protected.words}: {best.label}. {best.guarantee} Usefulness "
             f"{share(best.usefulness)} ({best.use_words}). No measurement replaces a guarantee: the "
             f"attackers of tomorrow are not in any of these numbers. {best.command}"
         )
     none = (
-        "None of these guarantees anything for a person, and no measurement replaces a guarantee."
+        f"None of these guarantees anything for {protected.words}, and no measurement replaces a "
+        "guarantee."
     )
     if "synthetic" not in purpose.kinds:
         return f"{none} Methods that do (strict) make trips up: they keep nobody's history."
-    reason = next((why for method, why in tried.left_out if method.is_for_a_person), None)
+    reason = next((why for method, why in tried.left_out if method.is_for_an_object), None)
     return none if reason is None else f"{none} To have that line too: {reason}"
 
 
@@ -115,11 +118,11 @@ def _notes(database: Database, dataset: DatasetRow, choice: Chosen, tried: Tried
     )
     if choice.picked is not None and choice.picked.kind == "unlinked":
         with database.begin() as connection:
-            out = linked_beside(connection, database, dataset)
+            out = joined_with(published_beside(connection, database, dataset.account_id))
         if out:
             notes.append(
-                f"{out[0]} is a published release of the same source in which trajectories are still "
-                "linked: whoever has it undoes the unlinking. Withdraw it first: freqdp release "
-                f"withdraw {shlex.quote(out[0])}"
+                f"{out[0].name} ({out[0].method}) is a published release of the same source: true "
+                "samples join the two, and whoever has both undoes the unlinking. Withdraw it first: "
+                f"freqdp release withdraw {shlex.quote(out[0].name)}"
             )
     return notes

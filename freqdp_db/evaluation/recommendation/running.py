@@ -11,7 +11,7 @@ import numpy as np
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.recommendation.choosing import Candidate, judged
+from freqdp_db.evaluation.recommendation.choosing import TRIALS, Candidate, contender, judged
 from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.timing import (
     Allowance,
@@ -31,6 +31,8 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 
+_AGAIN = 2
+"""So many candidates are planned to be tried again."""
 _NO_TIME = "no time was left; give it more --minutes, or fewer --objects"
 
 
@@ -63,7 +65,7 @@ def try_all(
         with progress.stage("read roads"):
             with_roads = make_world(database, build, on_roads.method, on_roads.values)
     halves, allowance = _prepare(plain, [v for v, _ in asked], wishes, progress)
-    candidates: list[Candidate] = []
+    trials = _Trials(dataset, wishes, plain, with_roads, halves, allowance)
     with progress.stage("recommend", len(asked), "candidates") as stage:
         for variant, request in asked:
             try:
@@ -71,24 +73,72 @@ def try_all(
             except BadInput as error:
                 left_out.append((variant, refusal(error)))
                 continue
-            # the first is tried however little time there is: else there is nothing to say
-            if candidates and not allowance.allows(variant):
+            # the first with a guarantee and the first without one are tried however little time there
+            # is: else there is nothing to say
+            if trials.has_one_like(variant) and not allowance.allows(variant):
                 left_out.append((variant, _NO_TIME))
                 continue
-            started = time.monotonic()
-            world = with_roads if "roads" in request.values else plain
-            values = try_out(world, halves, request, wishes.seed)
-            took = time.monotonic() - started
-            allowance.took(variant, took)
-            # without the dataset's public facts: anonymize fills them in itself
-            command = f"freqdp anonymize {shlex.quote(dataset.name)} {variant.request().command()}"
-            candidates.append(
-                judged(
-                    variant, request, values, wishes.purpose, wishes.risk, command, round(took, 2)
-                )
-            )
+            trials.add(variant, request)
             stage.advance(1)
-    return Tried(halves, candidates, left_out, allowance.used)
+    trials.repeat(progress)
+    return Tried(halves, trials.candidates, left_out, allowance.used)
+
+
+@dataclass
+class _Trials:
+    """What was measured so far of each candidate."""
+
+    dataset: DatasetRow
+    wishes: Wishes
+    plain: World
+    with_roads: World
+    halves: Halves
+    allowance: Allowance
+    _asked: dict[str, tuple[MethodToTry, Request]] = field(default_factory=dict)
+    _found: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    _seconds: dict[str, float] = field(default_factory=dict)
+
+    def has_one_like(self, variant: MethodToTry) -> bool:
+        """Whether something was tried that guarantees as much, or as little."""
+        known = (other for other, _ in self._asked.values())
+        return any(other.is_for_an_object == variant.is_for_an_object for other in known)
+
+    def add(self, variant: MethodToTry, request: Request) -> None:
+        """One trial; the first of each on the same objects, each further one on others."""
+        found = self._found.setdefault(variant.label, [])
+        self._asked[variant.label] = variant, request
+        seed, halves = self.wishes.seed, self.halves
+        if found:
+            seed += len(found)
+            objects = 2 * len(halves.members)
+            halves = split(self.plain.build.trajectories, objects, seed)
+        started = time.monotonic()
+        world = self.with_roads if "roads" in request.values else self.plain
+        found.append(try_out(world, halves, request, seed))
+        took = time.monotonic() - started
+        self.allowance.took(variant, took)
+        self._seconds[variant.label] = self._seconds.get(variant.label, 0.0) + took
+
+    def repeat(self, progress: Progress) -> None:
+        """Try what would be recommended again, as long as there is time and it is not sure."""
+        with progress.stage("try again"):
+            while (best := contender(self.candidates, self.wishes.risk)) is not None:
+                variant, request = self._asked[best.label]
+                if not self.allowance.allows(variant):
+                    return
+                self.add(variant, request)
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [self._judged(*asked) for asked in self._asked.values()]
+
+    def _judged(self, variant: MethodToTry, request: Request) -> Candidate:
+        # without the dataset's public facts: anonymize fills them in itself
+        command = f"freqdp anonymize {shlex.quote(self.dataset.name)} {variant.request().command()}"
+        return judged(
+            variant, request, self._found[variant.label], self.wishes.purpose, self.wishes.risk,
+            command, round(self._seconds[variant.label], 2), self.dataset.protected,
+        )  # fmt: skip
 
 
 def _possible(
@@ -124,13 +174,15 @@ def _prepare(
             seconds = time.monotonic() - started
             stage.advance(1)
     per_weight, allowed = seconds / HEAVIEST.weight, 60 * wishes.minutes
-    trials = allowed / max(expected(variants, per_weight), 1e-9)
+    # what is recommended is tried again, and perhaps another one or two after it
+    again = [HEAVIEST] * (_AGAIN * (TRIALS - 1))
+    trials = allowed / max(expected([*variants, *again], per_weight), 1e-9)
     objects = wishes.objects or objects_within(trials, samples, few)
     per_weight *= float(samples[objects - 1] / samples[few - 1])
     halves = split(build.trajectories, objects, wishes.seed)
     progress.note(
         f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "
         f"{len(halves.controls):,} others held out (of {in_all:,}): "
-        f"{how_long(expected(variants, per_weight), allowed)}."
+        f"{how_long(expected([*variants, *again], per_weight), allowed)}."
     )
     return halves, Allowance(allowed, per_weight)

@@ -60,7 +60,7 @@ def try_out(world: World, halves: Halves, request: Request, seed: int) -> dict[s
 def _tried(world: World, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     build, members = world.build, halves.members
     state, _ = run_trial(request, world, seed, members)
-    case = Case.of(replace(build, trajectories=members), state, request.values.get("time_step"))
+    case = Case.of(replace(build, trajectories=members), state, request.values)
     found = measure_exposure(case, seed) | measure_membership(case, seed, halves.controls)
     rng = np.random.default_rng([seed, _UTILITY_STREAM])
     found |= usefulness(replace(case.pair, released=state.trajectories), state.places, rng)

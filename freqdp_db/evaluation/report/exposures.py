@@ -12,19 +12,36 @@ from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.report.charts import Share, bar_chart, share_panel
 from freqdp_db.evaluation.report.verdicts import attack_in_words, strongest
 
-_OF = ("a.10", "the 10 strongest, whole period"), ("a.full", "all, whole period"), \
-    ("b.10", "the 10 strongest, other days"), ("b.full", "all, other days")  # fmt: skip
-_KNOWN = tuple((k, f"{k} known sample{'s' * (k != '1')}") for k in ("1", "2", "4", "10"))
-_FROM = tuple((k, f"from {k} known sample{'s' * (k != '1')}") for k in ("1", "10"))
-_ATTACKERS = {
-    "x": ("Knows a few exact samples", _KNOWN),
-    "follow": ("Follows the trace by speed and direction", _FROM),
-    "rhythm": ("Follows the trace by its rhythm", _FROM),
-    "s": ("Compares places", _OF),
-    "st": ("Compares places by the hour", _OF),
-    "sq": ("Compares movements between places", _OF),
-    "t": ("Compares times of day", (("a", "whole period"), ("b", "other days"))),
+_OF = {
+    "a.10": "the 10 strongest, whole period",
+    "a.full": "all, whole period",
+    "b.10": "the 10 strongest, other days",
+    "b.full": "all, other days",
 }
+_KNOWN = {k: f"{k} known sample{'s' * (k != '1')}" for k in ("1", "2", "4", "10")}
+_FROM = {k: f"from {k} known sample{'s' * (k != '1')}" for k in ("1", "10")}
+
+
+def _each(attack: str, variants: Mapping[str, str]) -> dict[str, str]:
+    return {f"exposure.{attack}.{variant}": name for variant, name in variants.items()}
+
+
+_PANELS = {
+    "Knows a few exact samples": _each("x", _KNOWN),
+    "Follows the trace by speed and direction": _each("follow", _FROM),
+    "Follows the trace by its rhythm": _each("rhythm", _FROM),
+    "Knows the device, from 10 known samples": {
+        "exposure.fraction.10": "by its fraction of a second",
+        "exposure.second.10": "by its second of the minute",
+        "exposure.interval.10": "by its interval",
+        "exposure.digits.10": "by its digits",
+    },
+    "Compares places": _each("s", _OF),
+    "Compares places by the hour": _each("st", _OF),
+    "Compares movements between places": _each("sq", _OF),
+    "Compares times of day": _each("t", {"a": "whole period", "b": "other days"}),
+}
+"""Of each kind of attacker: its metrics, and what the bar of each is called."""
 _BESIDE = {
     "home": "Where a person rests at night is told, to within 200 m, for {:.1%} of the persons: by the "
     "trajectory that 4 known samples find.",
@@ -63,10 +80,10 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
     # as it is shown: of nothing, none is the worst
     marked = worst if round(values[worst], 3) > 0 else None
     panels = []
-    for kind, (title, variants) in _ATTACKERS.items():
+    for title, bars in _PANELS.items():
         shares = [
             Share(name, values[metric], values.get(f"{metric}.precision"), metric == marked)
-            for metric, name in ((f"exposure.{kind}.{v}", name) for v, name in variants)
+            for metric, name in bars.items()
             if metric in values
         ]
         if shares:

@@ -43,6 +43,7 @@ from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published
 from freqdp_db.release.request import Request
+from freqdp_db.release.summary import whole_user
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
@@ -170,7 +171,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
     return facts(database, release, measured, trajectories) | {
         "public": False,
         "dataset": dataset.name,
-        "price": request.price,
+        "price": request.price(dataset.protected),
         "parameters": dict(request.shown()),
         "verdicts": verdicts_of(release, measured),
         "groups": by_group(_in_the_table(measured)),
@@ -183,7 +184,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "objects": build.trajectories,
         "build": build,
         "steps": _steps(database, release, request),
-        "user_level": release.user_level,
+        "user_level": {m: whole_user(cost) for m, cost in (release.user_level or {}).items()},
         "timings": dict(release.timings or {}),
         "command": f"freqdp anonymize {shlex.quote(dataset.name)} {request.command()}",
     }

@@ -32,6 +32,13 @@ _RECOVERED: _Scale = (
     (0.6, "in part", "middling"),
     (_ENDLESS, "mostly", "bad"),
 )
+_MARKS = {
+    "fraction": "the same fraction of a second",
+    "second": "the same second of the minute",
+    "interval": "the same interval and phase",
+    "digits": "as many digits",
+}
+"""What a device is known by."""
 _PROTOCOLS = {"a": "over the whole period", "b": "from other days"}
 
 
@@ -86,6 +93,8 @@ def attack_in_words(name: str) -> str:
             f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and follows the trace"
         )
         return known + (" by its speed and direction" if kind == "follow" else " by its rhythm")
+    if kind in _MARKS:
+        return f"who knows {rest} exact samples of somebody and takes what has {_MARKS[kind]}"
     if kind == "t":
         return f"who compares times of day {_PROTOCOLS[rest]}"
     protocol, length = rest.split(".")

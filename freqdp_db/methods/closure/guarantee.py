@@ -7,9 +7,10 @@ from typing import Any
 
 from freqdp_db.methods.frequency.guarantee import ASSUMED_PUBLIC, NOT_PROTECTED, PAPER, TABLE
 from freqdp_db.methods.guarantee import NOTHING_CLAIMED, TABLE_NOT_DP, Guarantee
+from freqdp_db.methods.protected_unit import ProtectedUnit
 
 
-def closure_guarantee(values: Mapping[str, Any]) -> Guarantee:
+def closure_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     """A heuristic, whatever it hides."""
     return Guarantee(
         plain=[

@@ -135,7 +135,9 @@ class EditingStep(Step[Options, Drawn, Edits]):
         if not (self.reached(state, drawn) == self.was_and_target(drawn)[0]).all():
             raise VerificationFailed("its targets were drawn from other data")
 
-    def counts(self, drawn: Drawn, logged: Edits, before: State, after: State) -> Counts:
+    def counts(
+        self, drawn: Drawn, logged: Edits, before: State, after: State, options: Options
+    ) -> Counts:
         return {
             "deletions": logged.deletions.edits,
             "insertions": logged.insertions.edits,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from freqdp_db.mechanisms.mechanism import Mechanism
-from freqdp_db.methods.guarantee import NOTHING_CLAIMED, TABLE_NOT_DP, Guarantee
+from freqdp_db.methods.guarantee import NOTHING_CLAIMED, TABLE_NOT_DP, Declare, Guarantee
 from freqdp_db.methods.kinds import plain
+from freqdp_db.methods.protected_unit import ProtectedUnit
 
 _NEIGHBOURING = "added or removed; moved counts as two"
 ASSUMED_PUBLIC = (
@@ -24,6 +25,7 @@ NOT_PROTECTED = (
     "the join of several releases of one source through their untouched samples",
 )
 TABLE = "The table of trajectories"
+_LISTS = "the lists of places taken as fixed: they are chosen from the data, without noise"
 _TITLES = {
     "tf_vector": "How many objects visit each signature place (TF)",
     "pf_vectors": "How often each object visits its listed places (PF)",
@@ -50,10 +52,10 @@ def _artefact(mechanism: Mechanism, epsilon: Decimal) -> dict[str, Any]:
     }
 
 
-def frequency_guarantee(*, global_held: bool = False) -> Callable[[Mapping[str, Any]], Guarantee]:
+def frequency_guarantee(*, global_held: bool = False) -> Declare:
     """`global_held`: the local step reads the global one's output, which has to be held fixed."""
 
-    def declare(values: Mapping[str, Any]) -> Guarantee:
+    def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
         from freqdp_db.mechanisms.global_tf import tf_mechanism
         from freqdp_db.mechanisms.local_pf import pf_mechanism
 
@@ -85,13 +87,14 @@ def frequency_guarantee(*, global_held: bool = False) -> Callable[[Mapping[str, 
                 "neighbouring": _NEIGHBOURING,
                 "claimed_epsilon": plain(for_global + for_local),
                 "accounted_epsilon": None if global_held else plain(max(for_global, for_local)),
-                "assumes": "all lists are fixed",
+                "assumes": "all lists and the number of objects are fixed and every listed count stays at "
+                "least 1",
             }
         artefacts["trajectories"] = NOTHING_CLAIMED
         sentence = " and ".join(parts)
         nothing = Decimal(0)
         return Guarantee(
-            plain=[f"{sentence[0].upper()}{sentence[1:]}.", TABLE_NOT_DP],
+            plain=[f"{sentence[0].upper()}{sentence[1:]}, {_LISTS}.", TABLE_NOT_DP],
             artefacts=artefacts,
             titles=_TITLES,
             assumed_public=ASSUMED_PUBLIC,

@@ -38,18 +38,25 @@ class Growing:
         return grown
 
 
-def count_points(points: Points, origin: Origin, categories: int, divergence: float) -> Growing:
-    """Points by cell, summed so that those of any box are four numbers of each category."""
-    x = np.floor(points.x / CELL_M).astype(np.int64)
-    y = np.floor(points.y / CELL_M).astype(np.int64)
-    first_x, first_y = int(x.min()), int(y.min())
-    kinds, wide, high = len(points.names), int(x.max()) - first_x + 1, int(y.max()) - first_y + 1
+def require_countable(points: Points) -> None:
+    """Refuse points that lie too far apart to be counted by cells."""
+    wide, high = (float(np.ptp(p)) / CELL_M + 1 for p in (points.x, points.y))
+    kinds = len(points.names)
     if kinds * (wide + 1) * (high + 1) > _LARGEST_GRID:
         raise BadInput(
             f"--poi: {kinds:,} categories over {wide / 10:,.0f} by {high / 10:,.0f} km are too many "
             "to count",
             remedy="give a view of the points that lie where the objects move",
         )
+
+
+def count_points(points: Points, origin: Origin, categories: int, divergence: float) -> Growing:
+    """Points by cell, summed so that those of any box are four numbers of each category."""
+    require_countable(points)
+    x = np.floor(points.x / CELL_M).astype(np.int64)
+    y = np.floor(points.y / CELL_M).astype(np.int64)
+    first_x, first_y = int(x.min()), int(y.min())
+    kinds, wide, high = len(points.names), int(x.max()) - first_x + 1, int(y.max()) - first_y + 1
     sums = np.zeros((kinds, high + 1, wide + 1), np.int32)
     np.add.at(sums, (points.category, y - first_y + 1, x - first_x + 1), 1)
     np.cumsum(sums, axis=1, out=sums)

@@ -137,7 +137,9 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
     def require_possible(self, options: Asked, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(self, drawn: GloveDraw, logged: Kept, before: State, after: State) -> Counts:
+    def counts(
+        self, drawn: GloveDraw, logged: Kept, before: State, after: State, options: Asked
+    ) -> Counts:
         from freqdp_db.methods.k_anonymity.release import summary
 
         return {"made_alike": len(logged.first), **summary(after)}

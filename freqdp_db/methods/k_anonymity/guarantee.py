@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.protected_unit import ProtectedUnit
 
 _PUBLIC = ["the parameters of the release"]
 _NOT_DP = (
@@ -31,7 +32,7 @@ def _artefact(k: Any, what: str) -> dict[str, Any]:
     }
 
 
-def glove_guarantee(values: Mapping[str, Any]) -> Guarantee:
+def glove_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     k = values["k"]
     plain = [
         f"Each trajectory stands for at least {k} objects: every sample of each of them that was not "
@@ -60,8 +61,8 @@ def glove_guarantee(values: Mapping[str, Any]) -> Guarantee:
     )
 
 
-def klt_guarantee(values: Mapping[str, Any]) -> Guarantee:
-    found = glove_guarantee(values)
+def klt_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+    found = glove_guarantee(values, protected)
     return Guarantee(
         plain=[
             *found.plain,
@@ -77,7 +78,7 @@ def klt_guarantee(values: Mapping[str, Any]) -> Guarantee:
     )
 
 
-def w4m_guarantee(values: Mapping[str, Any]) -> Guarantee:
+def w4m_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     k, delta = values["k"], values["delta"]
     return Guarantee(
         plain=[

@@ -83,6 +83,9 @@ class KltStep(Grouping[KltOptions, KltLog]):
             )
 
     def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any], facts: Facts) -> None:
+        from freqdp_db.methods.k_anonymity.diversity import require_countable
+
+        require_countable(inputs["poi"])
         categories = len(inputs["poi"].names)
         if options.l > categories:
             raise BadInput(

@@ -43,6 +43,8 @@ class GloveOptions:
             quiet=5 * _MINUTE_US,
             ends=1,
             gap=30 * _MINUTE_US,
+            clock=None,
+            grain=None,
             beside=None,
         )
 

@@ -86,7 +86,9 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
     def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(self, drawn: Nothing, logged: W4mLog, before: State, after: State) -> Counts:
+    def counts(
+        self, drawn: Nothing, logged: W4mLog, before: State, after: State, options: W4mOptions
+    ) -> Counts:
         sizes = np.diff(logged.offsets)
         return {
             "clusters": len(sizes),

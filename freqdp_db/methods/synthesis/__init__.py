@@ -1,1 +1,1 @@
-"""Synthetic releases with a guarantee for a person: one object with all its data."""
+"""Synthetic releases with a guarantee for one object with all its data."""

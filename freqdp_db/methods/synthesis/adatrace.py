@@ -44,12 +44,15 @@ from freqdp_db.methods.synthesis.layout import (
     BENDS,
     DAYPARTS,
     HEADINGS,
+    METRE_CLASSES,
+    MINUTE_EDGES,
     REACH_OF_DISTANCE,
     REACHES,
     STEP_CLASSES,
     STEP_EDGES,
     Grids,
 )
+from freqdp_db.methods.synthesis.lengths import usual_paces
 from freqdp_db.methods.synthesis.noisy import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
@@ -120,6 +123,8 @@ def model_of(
         hours=np.ones(24),
         days=np.ones(period.days),
         speeds=np.full(DAYPARTS, SPEED_M_PER_S),
+        paces=np.tile(usual_paces(), METRE_CLASSES),
+        longest=MINUTE_EDGES[-1:],
         bent=False,
     )
     return model, grids

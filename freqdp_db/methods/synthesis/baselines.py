@@ -13,7 +13,7 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.streams import derived, key
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.methods.synthesis import adatrace, dpt
-from freqdp_db.methods.synthesis.options import LARGEST_SIZE
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
 from freqdp_db.methods.synthesis.plan import SCALE
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import Parts, emitted, joined, lattice, sampled
@@ -21,9 +21,10 @@ from freqdp_db.methods.synthesis.sampling import Parts, emitted, joined, lattice
 Released = tuple[Trajectories, Locations]
 
 
-def noisy_size(noisy: Ints) -> int:
+def noisy_size(noisy: Ints, every_us: int) -> int:
     """How many trips are released unless somebody says: the noisy number of objects."""
-    return min(max(int(noisy.sum()) // SCALE, 1), LARGEST_SIZE)
+    most = MOST_ROWS // (USUAL_TRIP_US // every_us + 1)
+    return min(max(int(noisy.sum()) // SCALE, 1), LARGEST_SIZE, most)
 
 
 def adatrace_trips(

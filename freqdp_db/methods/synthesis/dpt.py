@@ -40,7 +40,16 @@ from freqdp_db.methods.synthesis.baseline import (
     steps_of,
 )
 from freqdp_db.methods.synthesis.estimation import Model
-from freqdp_db.methods.synthesis.layout import DAYPARTS, HEADING_X, HEADING_Y, HEADINGS, Grids
+from freqdp_db.methods.synthesis.layout import (
+    DAYPARTS,
+    HEADING_X,
+    HEADING_Y,
+    HEADINGS,
+    METRE_CLASSES,
+    MINUTE_EDGES,
+    Grids,
+)
+from freqdp_db.methods.synthesis.lengths import usual_paces
 from freqdp_db.methods.synthesis.noisy import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
@@ -213,6 +222,7 @@ def model_of(region: Region, period: Period, level: int) -> tuple[Model, Grids]:
     model = Model(
         flows=none, starts=ones, ends=ones, lengths=none, moves=none, turns=none,
         visits=ones, fine=ones, hours=np.ones(24), days=np.ones(period.days),
-        speeds=np.full(DAYPARTS, SPEED_M_PER_S), bent=False,
+        speeds=np.full(DAYPARTS, SPEED_M_PER_S), paces=np.tile(usual_paces(), METRE_CLASSES),
+        longest=MINUTE_EDGES[-1:], bent=False,
     )  # fmt: skip
     return model, grids

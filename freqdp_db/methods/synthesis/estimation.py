@@ -7,6 +7,7 @@ that simulated walks meet the estimated visits and moves.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +19,24 @@ from freqdp_db.methods.synthesis.layout import (
     HEADING_X,
     HEADING_Y,
     HEADINGS,
+    MINUTE_EDGES,
     Grids,
 )
-from freqdp_db.methods.synthesis.lengths import estimated_lengths, grid_points
+from freqdp_db.methods.synthesis.lengths import (
+    estimated_lengths,
+    estimated_metres,
+    estimated_minutes,
+    estimated_paces,
+    grid_points,
+)
 from freqdp_db.methods.synthesis.noisy import Noisy
 from freqdp_db.methods.synthesis.smoothing import likeliest, shrunk, smoothed
 
 _IPF_ROUNDS = 80
+SLOWEST_ON_AVERAGE, FASTEST_ON_AVERAGE = 0.8, 28.0
+"""No mean speed of trips is taken to lie beyond these, in metres per second."""
+USUAL_M_PER_S = 6.0
+"""Where noise hides it."""
 _DIAGONAL = 0.3
 """Moves across a corner are rarer than moves across a side."""
 
@@ -48,6 +60,10 @@ class Tables:
     days: Metres
     speeds: Metres
     """Metres per second by part of the day."""
+    paces: Metres
+    """Weight of (class of length, pace in proportion to the speed), flattened."""
+    longest: Metres
+    """No trip lasts longer, in minutes."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +202,8 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
     within = visits / np.bincount(zone_of, visits, minlength=grids.zones)[zone_of]
     turns = np.maximum(values["turns"], sigma["turns"])
     turns = (turns + turns[-np.arange(HEADINGS) % HEADINGS]) / 2  # left and right alike
-    pace = np.maximum(values["pace"], sigma["pace"])
-    speeds = pace[DAYPARTS:] * 100.0 / (pace[:DAYPARTS] * 60.0)
+    speed, speeds = _speeds(values["pace"], sigma["pace"])
+    metres, minutes = estimated_metres(noisy), estimated_minutes(noisy)
     hours = np.arange(24) * (2 * np.pi / 24)
     circle = np.stack([np.cos(hours), np.sin(hours)], axis=1) * (24 / (2 * np.pi))
     days = np.arange(len(values["days"]), dtype=np.float64)[:, None]
@@ -195,12 +211,28 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
         flows=flows,
         starts=within,
         ends=within.copy(),
-        lengths=estimated_lengths(noisy, grids, flows),
+        lengths=estimated_lengths(noisy, grids, flows, metres),
         moves=estimated_moves(noisy, grids, visits),
         turns=turns / turns.mean(),
         visits=visits,
         fine=estimated_fine(noisy, grids, visits),
         hours=smoothed(values["hours"], sigma["hours"], circle).counts,
         days=smoothed(values["days"], sigma["days"], days).counts,
-        speeds=np.clip(speeds, 1.5, 28.0),
+        speeds=speeds,
+        paces=estimated_paces(metres, minutes, speed),
+        longest=MINUTE_EDGES[[np.flatnonzero(minutes)[-1] + 1]],
     )
+
+
+def _speeds(pace: Metres, sigma: float) -> tuple[float, Metres]:
+    """Of all trips, and by part of the day: drawn towards that of all as far as the noise asks."""
+    minutes, metres = pace[:DAYPARTS] * 60.0, pace[DAYPARTS:] * 100.0
+    noise_s, noise_m = sigma * 60.0, sigma * 100.0
+    all_s, all_m, least = minutes.sum(), metres.sum(), 3 * math.sqrt(DAYPARTS)
+    if all_s > least * noise_s and all_m > least * noise_m:
+        speed = min(max(all_m / all_s, SLOWEST_ON_AVERAGE), FASTEST_ON_AVERAGE)
+    else:
+        speed = USUAL_M_PER_S
+    seconds = np.maximum(minutes, 0.0) + 3 * noise_s
+    parts = (np.maximum(metres, 0.0) + 3 * noise_s * speed) / seconds
+    return speed, np.clip(parts, speed / 2, speed * 2)

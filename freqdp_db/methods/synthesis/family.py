@@ -1,11 +1,11 @@
-"""Methods that publish trips which are nobody's, with a guarantee for a person."""
+"""Methods that publish trips which are nobody's, with a guarantee for one object."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from freqdp_db.methods.contract import Method, Need
-from freqdp_db.methods.synthesis.guarantee import booked_rho, person_guarantee
+from freqdp_db.methods.synthesis.guarantee import booked_rho, object_guarantee
 from freqdp_db.methods.synthesis.steps import AdaTraceStep, DptStep, StrictStep, SyntheticStep
 
 
@@ -15,7 +15,7 @@ def _method(summary: str, step: SyntheticStep, needs: tuple[Need, ...] = ()) -> 
         summary,
         (step,),
         kind="synthetic",
-        guarantee=person_guarantee(step.name, step.options),
+        guarantee=object_guarantee(step.name, step.options),
         unit="person",
         needs=needs,
         books=partial(booked_rho, step.options),
@@ -24,10 +24,10 @@ def _method(summary: str, step: SyntheticStep, needs: tuple[Need, ...] = ()) -> 
 
 SYNTHESIS = (
     _method(
-        "synthetic trips with a guarantee for a person",
+        "synthetic trips with a guarantee for one object with all its data",
         StrictStep(),
         (Need("roads", "roads", optional=True),),
     ),
-    _method("AdaTrace at the unit of a person, to compare with strict", AdaTraceStep()),
-    _method("DPT at the unit of a person, to compare with strict", DptStep()),
+    _method("AdaTrace at the unit of an object, to compare with strict", AdaTraceStep()),
+    _method("DPT at the unit of an object, to compare with strict", DptStep()),
 )

@@ -1,15 +1,16 @@
-"""What the synthetic methods guarantee: differential privacy for a person with all data."""
+"""What the synthetic methods guarantee: differential privacy for one object with all its data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.guarantee import Declare, Guarantee
 from freqdp_db.methods.kinds import plain
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.options import SyntheticOptions
 
 if TYPE_CHECKING:
@@ -18,14 +19,22 @@ if TYPE_CHECKING:
 _ORIGINS = {
     "strict": "Method: noisy counts of trips under zero-concentrated differential privacy "
     "(Bun and Steinke 2016; discrete Gaussian noise by Canonne, Kamath and Steinke 2020).",
-    "adatrace": "Method: after AdaTrace (Gursoy, Liu, Truex, Yu, Wei, CCS 2018), at the unit of a "
-    "person and without its free reads of the data.",
+    "adatrace": "Method: after AdaTrace (Gursoy, Liu, Truex, Yu, Wei, CCS 2018), at the unit of an "
+    "object and without its free reads of the data.",
     "dpt": "Method: after DPT (He, Cormode, Machanavajjhala, Procopiuc, Srivastava, PVLDB 2015), at "
-    "the unit of a person and without free reads of the data.",
+    "the unit of an object and without free reads of the data.",
 }
 
 
 _BOOKED = 10**12
+_ASSUMES = (
+    "the region, the period and the parameters do not depend on the data, nor do tables that they "
+    "name (roads)",
+    "whether a row is in the source depends on the rows of its own object and on public numbers alone",
+    "places are snapped by a public rule, in a projection that was not chosen from the data",
+    "the unit of times that are numbers was declared, not told from the data",
+    "the noise has no seed",
+)
 
 
 def _given(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Parameters:
@@ -34,48 +43,65 @@ def _given(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Parame
 
 
 def booked_rho(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Decimal:
-    """What the ledger for persons books: rounded up, as `rho_of` in SQL does."""
+    """What the ledger for objects books: rounded up, as `rho_of` in SQL does."""
     parameters = _given(options, values)
     if parameters.pure:
         return Decimal(values["epsilon"]) ** 2 / 2
     return Decimal(ceil(parameters.rho * Fraction(1_000_001, 1_000_000) * _BOOKED)) / _BOOKED
 
 
-def person_guarantee(
-    name: str, options: type[SyntheticOptions]
-) -> Callable[[Mapping[str, Any]], Guarantee]:
-    def declare(values: Mapping[str, Any]) -> Guarantee:
-        from freqdp_db.mechanisms.accounting import at_most, best_guess_any, best_guess_pure
+def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
+    def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+        from freqdp_db.mechanisms.accounting import (
+            best_guess_any,
+            best_guess_pure,
+            cost_of_replacing,
+            percent_at_most,
+        )
 
         parameters = _given(options, values)
-        epsilon = plain(values["epsilon"])
+        epsilon, one = plain(values["epsilon"]), protected.noun
         pure = parameters.pure
-        guess = best_guess_pure(parameters.epsilon) if pure else best_guess_any(parameters.rho)
-        stated = f"epsilon {epsilon}" if pure else f"epsilon {epsilon}, delta {values['delta']:f}"
+        if pure:
+            stated = f"epsilon {epsilon}"
+            there, which = (best_guess_pure(n * parameters.epsilon) for n in (1, 2))
+        else:
+            stated = f"epsilon {epsilon}, delta {values['delta']:f}"
+            replaced = cost_of_replacing(parameters.rho)
+            there, which = (best_guess_any(rho) for rho in (parameters.rho, replaced))
         return Guarantee(
             plain=[
-                f"The table is differentially private for one person with all data in the period: "
-                f"{stated}.",
-                "Whoever thought both equally likely, and guesses from it whether a person was in the "
-                f"data, is right with probability at most {at_most(guess)} (a coin: 0.5).",
+                f"The table is differentially private for {protected.words} with all its data in the "
+                f"region and the period: {stated}.",
+                "Starting from even odds and knowing everybody else's data, nobody can guess from this "
+                f"table alone whether a given {one} is in the data and be right more than "
+                f"{percent_at_most(there)} of the time, or which of two {one}s is in it more than "
+                f"{percent_at_most(which)} of the time.",
             ],
             artefacts={
                 "trajectories": {
-                    "unit": "one object with all its data in the build",
+                    "unit": f"{protected.words} with all its data",
                     "neighbouring": "added or removed",
                     "claimed_epsilon": epsilon,
                     "accounted_epsilon": epsilon,
                     "delta": None if pure else format(values["delta"], "f"),
                     "rho": _readable(parameters.rho),
-                    "assumes": "the region, the period and the parameters do not depend on the data",
+                    "assumes": "; ".join(_ASSUMES),
                 }
             },
             titles={"trajectories": "The table of trajectories"},
-            assumed_public=["the region and the period", "the parameters of the release"],
+            assumed_public=[
+                "the region and the period",
+                "the parameters of the release, and tables that they name",
+                "the rule by which samples are snapped, the projection, the time zone and the unit of "
+                "time of the source",
+            ],
             not_protected=[
                 "that the source exists and a release of it was made, and when",
-                "other releases of the same persons: the ledger for persons adds them up",
-                "a person who is several objects of the source: each object counts by itself",
+                "what other releases tell of the same objects: the ledger adds up the synthetic "
+                "(differentially private) ones of the same source; releases with true samples "
+                "(edited, unlinked, generalised) are in no such sum",
+                _several(values, parameters),
             ],
             noise=("discrete Laplace" if pure else "discrete Gaussian")
             + ", exact, from the operating system's randomness",
@@ -84,6 +110,19 @@ def person_guarantee(
         )
 
     return declare
+
+
+def _several(values: Mapping[str, Any], parameters: Parameters) -> str:
+    """What somebody who is two objects costs, by group privacy."""
+    from freqdp_db.mechanisms.accounting import cost_of_several, epsilon_of, rounded_up
+
+    if parameters.pure:
+        cost, two = "k objects cost k times epsilon", f"epsilon {plain(2 * values['epsilon'])}"
+    else:
+        epsilon = epsilon_of(cost_of_several(parameters.rho, 2), parameters.delta)
+        cost = "k objects cost k^2 times rho"
+        two = f"epsilon {rounded_up(epsilon)} at delta {values['delta']:f}"
+    return f"somebody who is several objects (two phones, a changed id): {cost}; two are {two}"
 
 
 def _readable(rho: Fraction) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from freqdp_db.columns.arrays import Metres
 from freqdp_db.methods.synthesis.estimation import Model, neighbours
 from freqdp_db.methods.synthesis.layout import Grids
-from freqdp_db.methods.synthesis.sampling import SquareCentres, lattice
+from freqdp_db.methods.synthesis.public import Runs
+from freqdp_db.methods.synthesis.sampling import SquareCentres, lattice, part_of_rows, parts_of_runs
 
 
 def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
@@ -38,11 +39,17 @@ def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
 
 def _open_share(grids: Grids, net: SquareCentres) -> Metres:
     """The part of each fine cell's places that lie in the region."""
-    row, column = np.divmod(np.arange(net.columns * net.rows), net.columns)
-    x = ((column + 0.5) / net.columns * grids.fine_x).astype(np.int64)
-    y = ((row + 0.5) / net.rows * grids.fine_y).astype(np.int64)
-    fine = y * grids.fine_x + x
-    every = np.bincount(fine, minlength=grids.fine)
-    inside = np.bincount(fine, net.open, minlength=grids.fine)
-    share: Metres = inside / np.maximum(every, 1)
+    assert net.runs is not None
+    whole = Runs(
+        np.arange(net.rows + 1), np.zeros(net.rows, np.int64), np.full(net.rows, net.columns)
+    )
+
+    def counted(runs: Runs) -> Metres:
+        _, length = parts_of_runs(runs, net.columns, grids.fine_x)
+        row = part_of_rows(runs, net.rows, grids.fine_y)
+        table = np.zeros((grids.fine_y, grids.fine_x))
+        np.add.at(table, row, length)
+        return table.ravel()
+
+    share: Metres = counted(net.runs) / np.maximum(counted(whole), 1.0)
     return share

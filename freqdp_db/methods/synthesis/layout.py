@@ -30,9 +30,15 @@ BEND_GROUPS = 4
 METRE_CLASSES = 17
 METRE_EDGES = 1000.0 * 2.0 ** (np.arange(METRE_CLASSES + 1) / 2.0)
 """Classes of a trip's length; the last is open."""
+MINUTE_CLASSES = 18
+MINUTE_EDGES = 2.0 * 2.0 ** (np.arange(MINUTE_CLASSES + 1) / 2.0)
+"""Classes of a trip's duration, in minutes; the first begins at none, the last is open."""
 BEND_EDGES = 0.25 * 2.0 ** (np.arange(BENDS + 1) / 2.0)
 """How long a trip is for its steps: metres / (side of a cell * (steps + 0.7))."""
 DAYPARTS = 6
+PACES = 12
+PACE_EDGES = 0.25 * 2.0 ** (np.arange(PACES + 1) / 3.0)
+"""How fast a trip is, in proportion to the speed of its part of the day."""
 
 
 @dataclass(frozen=True)

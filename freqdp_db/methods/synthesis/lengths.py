@@ -12,6 +12,10 @@ from freqdp_db.methods.synthesis.layout import (
     BENDS,
     METRE_CLASSES,
     METRE_EDGES,
+    MINUTE_CLASSES,
+    MINUTE_EDGES,
+    PACE_EDGES,
+    PACES,
     REACH_OF_DISTANCE,
     REACHES,
     STEP_CLASSES,
@@ -19,9 +23,13 @@ from freqdp_db.methods.synthesis.layout import (
     Grids,
 )
 from freqdp_db.methods.synthesis.noisy import Noisy
-from freqdp_db.methods.synthesis.smoothing import smoothed
+from freqdp_db.methods.synthesis.smoothing import SMALLEST_PART, smoothed, with_tail_cut
 
 _ROUNDS = 30
+_FEWER = 2.0
+"""Where noise hides it, so many times fewer trips are taken to be in each further class."""
+_USUAL_MINUTES = 4
+"""Up to this class (8 to 11 minutes) durations are taken as alike."""
 
 
 def grid_points(columns: int, rows: int) -> Metres:
@@ -29,18 +37,39 @@ def grid_points(columns: int, rows: int) -> Metres:
     return np.stack([column, row], axis=1).astype(np.float64)
 
 
-def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres) -> Metres:
-    """Weights of (reach, step class, bend) that also give the measured lengths in metres."""
+def estimated_metres(noisy: Noisy) -> Metres:
+    """Share of each class of lengths."""
+    return _classes(noisy, "metres", np.power(_FEWER, -np.arange(METRE_CLASSES, dtype=np.float64)))
+
+
+def estimated_minutes(noisy: Noisy) -> Metres:
+    """Share of each class of durations."""
+    far = np.maximum(np.arange(MINUTE_CLASSES) - _USUAL_MINUTES, 0)
+    return _classes(noisy, "minutes", np.power(_FEWER, -far.astype(np.float64)))
+
+
+def _classes(noisy: Noisy, name: str, shape: Metres) -> Metres:
+    """A histogram with its tail cut; where noise hides all of it, the public `shape`."""
+    line = np.arange(len(shape), dtype=np.float64)[:, None]
+    values, sigma = noisy.values[name], noisy.sigma[name]
+    counts = np.where(shape * SMALLEST_PART < shape.sum(), 0.0, shape)
+    if (
+        np.convolve(values, np.ones(4), "valid").max() > 3 * sigma * 2
+    ):  # some four neighbours stand out
+        counts = with_tail_cut(smoothed(values, sigma, line, shape).counts, values, sigma)
+    share: Metres = counts / counts.sum()
+    return share
+
+
+def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres, metres: Metres) -> Metres:
+    """Weights of (reach, step class, bend) that also give these lengths in metres."""
     steps = _table(noisy, "steps", REACHES, STEP_CLASSES, _possible_steps(grids))
     bends = _table(noisy, "bends", BEND_GROUPS, BENDS).reshape(BEND_GROUPS, BENDS)
     bends = bends / bends.sum(axis=1, keepdims=True)
-    line = np.arange(METRE_CLASSES, dtype=np.float64)[:, None]
-    metres = smoothed(noisy.values["metres"], noisy.sigma["metres"], line).counts
     of_reach = np.bincount(REACH_OF_DISTANCE[grids.zone_distance_class()], flows, minlength=REACHES)
     weights = steps.reshape(REACHES, STEP_CLASSES, 1) * bends[BEND_GROUP_OF_STEPS][None, :, :]
     weights = weights.reshape(REACHES, -1)
     gives = _metre_classes(grids.cell_m)
-    metres = metres / metres.sum()
     for _ in range(_ROUNDS):
         weights *= (of_reach / weights.sum(axis=1))[:, None]
         weights /= weights.sum()
@@ -75,8 +104,55 @@ def _possible_steps(grids: Grids) -> Metres:
 
 
 def _table(noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | None = None) -> Metres:
-    """Smooth over both classes of a table."""
-    return smoothed(
-        noisy.values[name], noisy.sigma[name], grid_points(columns, rows), shape,
-        spreads=(0.8, 1.6, 3.0), reaches=(1.5, 4.0),
-    ).counts  # fmt: skip
+    """Smooth over both classes of a table; the tail of each row is cut."""
+    values, sigma = noisy.values[name], noisy.sigma[name]
+    counts = smoothed(
+        values,
+        sigma,
+        grid_points(columns, rows),
+        shape,
+        spreads=(0.8, 1.6, 3.0),
+        reaches=(1.5, 4.0),
+    ).counts
+    table, measured = counts.reshape(rows, columns), values.reshape(rows, columns)
+    return np.stack(
+        [with_tail_cut(*row, sigma) for row in zip(table, measured, strict=True)]
+    ).ravel()
+
+
+def estimated_paces(metres: Metres, minutes: Metres, speed: float) -> Metres:
+    """Weights of paces for each class of lengths, under which durations have the estimated shares.
+
+    `speed`: of all trips, in metres per second.
+    """
+    gives = _minute_classes(speed)
+    paces = np.tile(usual_paces(), (METRE_CLASSES, 1))
+    for _ in range(_ROUNDS):
+        weights = metres[:, None] * paces / paces.sum(axis=1, keepdims=True)
+        now = (weights[:, :, None] * gives).sum(axis=(0, 1))
+        factor = np.clip(minutes / np.maximum(now, 1e-12), 0.2, 5.0)
+        paces = paces / paces.max(axis=1, keepdims=True) * (gives * factor).sum(axis=2)
+        paces = np.maximum(paces, 1e-12)
+    flat: Metres = paces.ravel()
+    return flat
+
+
+def usual_paces() -> Metres:
+    """A public law: about normal around the speed of the part of the day, a third of it wide."""
+    middle = (PACE_EDGES[1:] + PACE_EDGES[:-1]) / 2
+    weights: Metres = np.exp(-(((middle - 1.0) / 0.35) ** 2) / 2) * np.diff(PACE_EDGES)
+    return weights + 1e-6
+
+
+def _minute_classes(speed: float) -> Metres:
+    """For each class of lengths and pace, the law of the class of the duration."""
+    within = (np.arange(8) + 0.5) / 8
+    gives = np.zeros((METRE_CLASSES, PACES, MINUTE_CLASSES))
+    for m in range(METRE_CLASSES):
+        metres = METRE_EDGES[m] + within * (METRE_EDGES[m + 1] - METRE_EDGES[m])
+        for p in range(PACES):
+            pace = PACE_EDGES[p] + within * (PACE_EDGES[p + 1] - PACE_EDGES[p])
+            minutes = (metres[:, None] / (speed * pace[None, :]) / 60.0).ravel()
+            found = np.searchsorted(MINUTE_EDGES[1:-1], minutes, side="right")
+            gives[m, p] = np.bincount(found, minlength=MINUTE_CLASSES) / found.size
+    return gives

@@ -47,6 +47,7 @@ class Draw(NoisyDraw):
     steps: Ints
     bends: Ints
     metres: Ints
+    minutes: Ints
     hours: Ints
     days: Ints
     pace: Ints

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 _EPSILON = Number(Decimal(20), "2", low=Decimal("0.01"))
 LARGEST_SIZE = 5_000_000
+LARGEST_DELTA = Decimal("0.00001")
+MOST_ROWS = 200_000_000
+"""Of a synthetic release: what would be more is refused, or cut to it."""
+USUAL_TRIP_US = 20 * 60 * US_PER_S
+"""A public guess, by which a size that was asked for is judged."""
 
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    epsilon: Decimal = parameter(_EPSILON, "For one person with all data.", Decimal(2))
+    epsilon: Decimal = parameter(_EPSILON, "For one object with all its data.", Decimal(2))
     size: int | None = parameter(
         Whole(1, LARGEST_SIZE, "10000"), "How many trips. Default: their noisy number."
     )
@@ -45,8 +50,8 @@ class SyntheticOptions:
 @dataclass(frozen=True)
 class StrictOptions(SyntheticOptions):
     delta: Decimal = parameter(
-        Number(Decimal("0.001"), "0.000001", decimals=12),
-        "With zcdp: how seldom epsilon may not hold.",
+        Number(LARGEST_DELTA, "0.000001", decimals=12, recorded=Decimal("0.001")),
+        "With zcdp: how seldom epsilon may not hold; much less than 1 / objects.",
         Decimal("0.000001"),
     )
     accounting: str = parameter(

@@ -30,7 +30,7 @@ class Parameters:
 
     @property
     def rho(self) -> Fraction:
-        """What the ledger for persons books."""
+        """What the ledger for objects books."""
         return pure_cost(self.epsilon) if self.pure else rho_for(self.epsilon, self.delta)
 
     @property

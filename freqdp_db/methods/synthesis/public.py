@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
 
+EDGE_M = 0.05
+"""No synthetic sample lies nearer to the edge of an area."""
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 
@@ -21,7 +25,7 @@ class Corners:
     y: Metres
     offsets: Ints
 
-    def hold(self, x: Metres, y: Metres) -> Flags:
+    def holds(self, x: Metres, y: Metres) -> Flags:
         """Which of these points an odd number of rings goes round."""
         inside = np.zeros(len(x), np.bool_)
         for ring, end in pairwise(self.offsets):
@@ -34,8 +38,8 @@ class Corners:
                 inside[at] ^= x[at] < ax + (y[at] - ay) * ((bx - ax) / (by - ay))
         return inside
 
-    def hold_rows(self, x: Metres, y: Metres) -> Flags:
-        """The same for all points of a grid with these columns, which rise, and rows."""
+    def runs(self, x: tuple[float, float, int], y: tuple[float, float, int]) -> Runs:
+        """Which points of a grid lie inside, and not at the very edge. Axes: first, step, how many."""
         ends = np.ones(len(self.x), np.bool_)
         ends[self.offsets[1:] - 1] = False
         i = np.flatnonzero(ends)
@@ -43,19 +47,58 @@ class Corners:
         level = ay == by
         ax, ay, bx, by = ax[~level], ay[~level], bx[~level], by[~level]
         slope = (bx - ax) / (by - ay)
-        inside = np.empty((len(y), len(x)), np.bool_)
-        for row, at in enumerate(y):
+
+        def inside(at: float) -> list[tuple[int, int]]:
             across = (ay > at) != (by > at)
             crossed = np.sort(ax[across] + (at - ay[across]) * slope[across])
-            inside[row] = (len(crossed) - np.searchsorted(crossed, x, side="right")) % 2 == 1
-        return inside
+            first = np.ceil((crossed[::2] + EDGE_M - x[0]) / x[1])
+            last = np.floor((crossed[1::2] - EDGE_M - x[0]) / x[1]) + 1
+            both = np.clip(np.stack([first, last]), 0, x[2]).astype(np.int64)
+            return [(a, b) for a, b in both.T.tolist() if a < b]
+
+        lengths, found = [], []
+        for row in range(y[2]):
+            at = y[0] + row * y[1]
+            # an edge that nearly follows the row is found from below or above
+            mine = _common(_common(inside(at), inside(at - EDGE_M)), inside(at + EDGE_M))
+            lengths.append(len(mine))
+            found += mine
+        columns = np.array(found, np.int64).reshape(-1, 2)
+        return Runs(offsets_from(np.array(lengths)), columns[:, 0].copy(), columns[:, 1].copy())
+
+
+def _common(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What two lists of ranges, both in order, have in common."""
+    return [(max(a, c), min(b, d)) for a, b in one for c, d in two if max(a, c) < min(b, d)]
+
+
+class Runs(NamedTuple):
+    """Places of a grid that lie in an area: runs of columns, row by row."""
+
+    offsets: Ints
+    """Row r has the runs offsets[r] to offsets[r + 1] - 1."""
+    first: Ints
+    last: Ints
+    """One after the last column."""
+
+    @property
+    def row(self) -> Ints:
+        """Of each run."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+class Declared(Protocol):
+    """What an owner said, in degrees."""
+
+    def holds(self, x: Metres, y: Metres) -> Flags:
+        """Which of these places, in metres, lie inside of it."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A public box, in metres of the projected SRID; the upper edges do not belong to it.
+    """What the owner said, and the box around it in metres of the projected SRID.
 
-    With an outline, only what lies in that, too.
+    Without an outline it is that box, without its upper edges.
     """
 
     x_min: float
@@ -63,11 +106,18 @@ class Region:
     x_max: float
     y_max: float
     outline: Corners | None = None
+    """In metres: so near to what was said that only places within EDGE_M of its edge could differ."""
+    declared: Declared | None = None
+    """What was said; None: the outline."""
 
     def holds(self, x: Metres, y: Metres) -> Flags:
         """Which of these points lie in it."""
         inside: Flags = (x >= self.x_min) & (x < self.x_max) & (y >= self.y_min) & (y < self.y_max)
-        return inside if self.outline is None else inside & self.outline.hold(x, y)
+        if self.outline is None:
+            return inside
+        at = np.flatnonzero(inside)
+        inside[at] = (self.declared or self.outline).holds(x[at], y[at])
+        return inside
 
     @property
     def width(self) -> float:

@@ -12,31 +12,36 @@ import numpy as np
 from numba import njit
 from scipy.spatial import cKDTree
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.streams import derived, normal, pick, stream, uniform
+from freqdp_db.columns.streams import derived, pick, stream, uniform
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.fitting import planned
-from freqdp_db.methods.synthesis.layout import DAYPARTS, Grids
+from freqdp_db.methods.synthesis.layout import (
+    DAYPARTS,
+    METRE_CLASSES,
+    METRE_EDGES,
+    PACE_EDGES,
+    PACES,
+    Grids,
+)
 from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
-from freqdp_db.methods.synthesis.public import MINUTE_US, Period
+from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Runs
 from freqdp_db.methods.synthesis.walks import walk
 
 FASTEST_M_PER_S = 110 / 3.6
-SLOWEST_M_PER_S = 1.5
+SLOWEST_M_PER_S = 0.5
 LEAST_M = 1000.0
-_SLOWER = 1.139
-"""Trips of different speeds take longer together than all at their mean: by the mean of one over that."""
 LATTICE_M = 50.0
 """Samples lie on the centres of a public lattice, so that they share places."""
 _DAY_US = 24 * 60 * MINUTE_US
 _BATCH = 50_000
-_MOST_PLACES = 2**30
-MOST_OPEN = 2**26
-"""Places of a region with an outline: each is looked at."""
+_MANY_PLACES = 2**26
+"""Beyond it, places that occur are sorted instead of ticked off in a list of all."""
+MOST_PLACES = 2**30
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class SquareCentres:
     y_min: float
     dx: float
     dy: float
-    open: Flags
-    """Which of them lie in the region; empty: all."""
+    runs: Runs | None
+    """Which of them lie in the region; None: all."""
     anchor: Ints
     """For each cell of a grid, one that does; empty: not needed."""
 
@@ -60,56 +65,86 @@ def lattice(grids: Grids, every_us: int) -> SquareCentres:
     """Fine enough that moving to the nearest centre adds little to a speed."""
     region = grids.region
     side = min(LATTICE_M, every_us / 1e6)
-    most = _MOST_PLACES if region.outline is None else MOST_OPEN
-    side = max(side, math.sqrt(region.width * region.height / most))
+    side = max(side, math.sqrt(region.width * region.height / MOST_PLACES))
     columns, rows = math.ceil(region.width / side), math.ceil(region.height / side)
     dx, dy = region.width / columns, region.height / rows
     shape = columns, rows, region.x_min, region.y_min, dx, dy
     if region.outline is None:
-        return SquareCentres(*shape, np.zeros(0, np.bool_), np.zeros(0, np.int64))
-    x: Metres = region.x_min + (np.arange(columns, dtype=np.float64) + 0.5) * dx
-    y: Metres = region.y_min + (np.arange(rows, dtype=np.float64) + 0.5) * dy
-    inside = region.outline.hold_rows(x, y).ravel()
-    if not inside.any():
+        return SquareCentres(*shape, None, np.zeros(0, np.int64))
+    runs = region.outline.runs(
+        (region.x_min + dx / 2, dx, columns), (region.y_min + dy / 2, dy, rows)
+    )
+    if not len(runs.first):
         raise BadInput(
             "--region is too thin: no place of it is left",
             remedy="give an area that is wider than some tens of metres",
         )
-    return SquareCentres(*shape, inside, _anchors(grids, columns, rows, np.flatnonzero(inside)))
+    return SquareCentres(*shape, runs, _anchors(grids, columns, rows, runs))
 
 
-def _anchors(grids: Grids, columns: int, rows: int, inside: Ints) -> Ints:
+def parts_of_runs(runs: Runs, columns: int, parts: int) -> tuple[Ints, Ints]:
+    """First column and length of the part of each run in each of so many equal parts of the columns."""
+    # column c belongs to the part that its middle lies in
+    edge = np.ceil(np.arange(parts + 1) * (columns / parts) - 0.5).astype(np.int64)
+    edge[0], edge[-1] = 0, columns
+    first = np.maximum(runs.first[:, None], edge[None, :-1])
+    last = np.minimum(runs.last[:, None], edge[None, 1:])
+    return first, np.maximum(last - first, 0)
+
+
+def part_of_rows(runs: Runs, rows: int, parts: int) -> Ints:
+    """In which of so many equal parts of the rows each run lies."""
+    part: Ints = ((runs.row + 0.5) / rows * parts).astype(np.int64)
+    return part
+
+
+def _anchors(grids: Grids, columns: int, rows: int, runs: Runs) -> Ints:
     """For each cell a place in the region: one of its own, else of the nearest cell that has one."""
-    row, column = np.divmod(inside, columns)
-    x = ((column + 0.5) / columns * grids.cells_x).astype(np.int64)
-    y = ((row + 0.5) / rows * grids.cells_y).astype(np.int64)
-    cells, first = np.unique(y * grids.cells_x + x, return_index=True)
+    first, length = parts_of_runs(runs, columns, grids.cells_x)
+    run, x = np.nonzero(length)
+    own = part_of_rows(runs, rows, grids.cells_y)[run] * grids.cells_x + x
+    cells, one = np.unique(own, return_index=True)
     middle = np.column_stack(grids.cell_centres())
     _, near = cKDTree(middle[cells]).query(middle)
-    anchors: Ints = inside[first[near]].astype(np.int64)
+    chosen = one[near]
+    anchors: Ints = (runs.row[run] * columns + first[run, x])[chosen]
     return anchors
+
+
+@njit(nogil=True, cache=True)
+def _in_runs(runs, row, column):  # type: ignore[no-untyped-def]
+    offsets, first, last = runs
+    inside = False
+    for i in range(offsets[row], offsets[row + 1]):
+        inside |= first[i] <= column < last[i]
+    return inside
 
 
 @njit(nogil=True, cache=True)
 def timed(state, total, fastest, laws, period, every):  # type: ignore[no-untyped-def]
     """When a trip of so many metres begins, how many legs it has, and metres per leg.
 
-    `laws`: running weights of hours and days, and the speeds by part of the day.
+    `laws`: running weights of hours and days, the speeds by part of the day, running weights of paces by
+    class of length, and the longest duration. A trip that could not be gone in that time ends before.
     """
-    hours, days, speeds = laws
+    hours, days, speeds, paces, longest = laws
     begin, end, offset = period
     hour = pick(state, hours, 0, 24)
     day = pick(state, days, 0, len(days))
-    speed = speeds[hour // (24 // DAYPARTS)] * _SLOWER
-    speed *= min(max(1.0 + 0.35 * normal(state), 0.4), 2.0)
+    far = METRE_CLASSES - 1
+    while far > 0 and total < METRE_EDGES[far]:
+        far -= 1
+    pace = pick(state, paces, far * PACES, (far + 1) * PACES) - far * PACES
+    factor = PACE_EDGES[pace] + uniform(state) * (PACE_EDGES[pace + 1] - PACE_EDGES[pace])
+    speed = speeds[hour // (24 // DAYPARTS)] * factor
     speed = min(max(speed, SLOWEST_M_PER_S), fastest)
-    legs = math.ceil(total / (speed * every / 1e6))
-    legs = max(1, min(legs, (end - 1 - begin) // every))
+    legs = max(int(total / (speed * every / 1e6) + 0.5), math.ceil(total / (fastest * every / 1e6)))
+    legs = max(1, min(legs, int(longest * MINUTE_US) // every, (end - 1 - begin) // every))
     start = ((begin + offset) // _DAY_US + day) * _DAY_US - offset
     start += np.int64((hour * 60 + uniform(state) * 60) * 60) * 1_000_000
     start = min(max(start, begin), end - 1 - legs * every)
     start -= (start - begin) % 1_000_000
-    return start, legs, speed * every / 1e6
+    return start, legs, min(total / legs, fastest * every / 1e6)
 
 
 @njit(nogil=True, cache=True)
@@ -129,11 +164,11 @@ def wanted_metres(bend, cells, cell_m):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _emit(  # type: ignore[no-untyped-def]
     first, last, offsets, path, number, bends, purpose, laws, running, of_cell, grid, box, period,
-    every, net, opened, anchor, cell_m,
+    every, net, runs, anchor, cell_m,
 ):  # fmt: skip
     """Samples of the trips in a range: how many of each, their places on the lattice, their times.
 
-    `opened`, `anchor`: as the lattice has them.
+    `runs`, `anchor`: as the lattice has them; without anchors, every place lies in the region.
     """
     columns, rows, dx, dy = net
     fastest = FASTEST_M_PER_S - 1.4143 * max(dx, dy) / (every / 1e6)
@@ -170,7 +205,7 @@ def _emit(  # type: ignore[no-untyped-def]
                 px, py = x[i] + (x[i + 1] - x[i]) * share, y[i] + (y[i + 1] - y[i]) * share
             column = min(max(int((px - box[0]) / dx), 0), columns - 1)
             row = min(max(int((py - box[1]) / dy), 0), rows - 1)
-            if len(opened) and not opened[row * columns + column]:
+            if len(anchor) and not _in_runs(runs, row, column):
                 if k > begun:
                     break  # a trip ends where it would leave the region
                 continue
@@ -192,9 +227,12 @@ Parts = list[tuple[Ints, Ids, Ints]]
 """Of each range: samples of each trip, their places on the lattice, their times."""
 
 
-def laws_of(model: Model) -> tuple[Metres, Metres, Metres]:
-    """Running weights of hours and days, and the speeds by part of the day."""
-    return np.cumsum(model.hours), np.cumsum(model.days), model.speeds
+def laws_of(model: Model) -> tuple[Metres, Metres, Metres, Metres, float]:
+    """By what trips are timed: running weights of hours, days and paces, speeds, the longest duration."""
+    return (
+        np.cumsum(model.hours), np.cumsum(model.days), model.speeds, np.cumsum(model.paces),
+        float(model.longest[0]),
+    )  # fmt: skip
 
 
 def line_laws(model: Model, grids: Grids) -> tuple[Any, ...]:
@@ -223,7 +261,8 @@ def emitted(
     parts = map_ranges(
         _emit, offsets, offsets, path, first, bends, purpose, laws_of(model),
         *line_laws(model, grids), (period.begin, period.end, period.offset_us), every_us,
-        (net.columns, net.rows, net.dx, net.dy), net.open, net.anchor, grids.cell_m,
+        (net.columns, net.rows, net.dx, net.dy),
+        tuple(net.runs or (np.zeros(0, np.int64),) * 3), net.anchor, grids.cell_m,
     )  # fmt: skip
     return [(counts, place.astype(np.int32), at) for counts, place, at in parts]
 
@@ -266,9 +305,14 @@ def numbered(parts: Parts, places: int) -> tuple[Trajectories, Ints]:
     offsets = offsets_from(np.concatenate([*(part[0] for part in parts), np.zeros(0, np.int64)]))
     place = np.concatenate([*(part[1] for part in parts), np.zeros(0, np.int32)])
     at = np.concatenate([*(part[2] for part in parts), np.zeros(0, np.int64)])
-    occurs = np.zeros(places, np.bool_)
-    occurs[place] = True
-    used = np.flatnonzero(occurs).astype(np.int64)
-    new = np.zeros(places, np.int32)
-    new[used] = np.arange(len(used), dtype=np.int32)
-    return Trajectories(offsets, new[place], at, at[offsets[:-1]]), used
+    if places > _MANY_PLACES:
+        found, number = np.unique(place, return_inverse=True)
+        used, renumbered = found.astype(np.int64), number.astype(np.int32)
+    else:
+        occurs = np.zeros(places, np.bool_)
+        occurs[place] = True
+        used = np.flatnonzero(occurs).astype(np.int64)
+        new = np.zeros(places, np.int32)
+        new[used] = np.arange(len(used), dtype=np.int32)
+        renumbered = new[place]
+    return Trajectories(offsets, renumbered, at, at[offsets[:-1]]), used

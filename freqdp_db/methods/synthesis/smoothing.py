@@ -18,6 +18,7 @@ from freqdp_db.columns.arrays import Metres
 
 _ROUNDS = 20
 _LARGE = 500
+SMALLEST_PART = 5_000
 _LEVEL_SPREAD = 3.0
 """How far the level of the whole field may lie from the given shape's, in logs."""
 
@@ -95,6 +96,30 @@ def _loss(noisy: Metres, sigma: float, g: Metres, away: Metres, pull: Metres) ->
     if g.max() > 60:
         return math.inf
     return float(((noisy - np.exp(g)) ** 2).sum() / (2 * sigma**2) + away @ pull / 2)
+
+
+def with_tail_cut(counts: Metres, noisy: Metres, sigma: float) -> Metres:
+    """Estimated counts of classes in order, without what noise alone leaves in the far ones.
+
+    From the largest on, classes are kept as long as they stand out of the noise: by themselves, or
+    with the next one. Each after those holds at most a quarter of the one before it, and one that
+    would hold less than a 5,000th of all holds nothing.
+    """
+    kept = counts.copy()
+    least = counts.sum() / SMALLEST_PART
+    last = int(np.argmax(counts))
+    while last + 1 < len(counts) and _stands_out(noisy[last + 1 : last + 3], sigma):
+        last += 1
+    for j in range(last + 1, len(kept)):
+        kept[j] = min(kept[j], kept[j - 1] / 4)
+        if kept[j] < least:
+            kept[j] = 0.0
+    return kept
+
+
+def _stands_out(next_two: Metres, sigma: float) -> bool:
+    together = float(next_two.sum()) > 3 * sigma * math.sqrt(len(next_two))
+    return float(next_two[0]) > 2 * sigma or together
 
 
 def likeliest(kappas: tuple[float, ...], expected: Metres, off: Metres, sigma: float) -> float:

@@ -5,20 +5,32 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.areas import Outline
+from freqdp_db.methods.areas import box_of
 from freqdp_db.methods.contract import Counts, Facts, Nothing, State, Step, World
-from freqdp_db.methods.kinds import US_PER_S
-from freqdp_db.methods.synthesis.options import StrictOptions, SyntheticOptions
+from freqdp_db.methods.kinds import US_PER_S, plain
+from freqdp_db.methods.places_and_times import Box
+from freqdp_db.methods.synthesis.options import (
+    LARGEST_DELTA,
+    MOST_ROWS,
+    USUAL_TRIP_US,
+    StrictOptions,
+    SyntheticOptions,
+)
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.baselines import Baseline
     from freqdp_db.methods.synthesis.roads import RoadNet
 
 _FEW_OBJECTS = 50
+_SMALL = 100
+"""delta is to be at most a hundredth of one over the number of objects."""
+_NOTHING_LEFT = 1000
+"""Thousandths: as large as the number itself."""
 _DEGREE_M = 111_320.0
 _WIDEST_STEP_M_PER_S = 8.0
 
@@ -45,8 +57,12 @@ class SyntheticStep(Step[Any, Any, Any]):
         key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
         return State(trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32))
 
-    def counts(self, drawn: Any, logged: Any, before: State, after: State) -> Counts:
-        return {"trips": len(after.trajectories), "rows": after.samples}
+    def counts(self, drawn: Any, logged: Any, before: State, after: State, options: Any) -> Counts:
+        return {
+            "trips": len(after.trajectories),
+            "rows": after.samples,
+            "noisy_objects": max(self.noisy_objects(drawn), 0),
+        }
 
     def describe(self, drawn: int, counts: Counts) -> str:
         return (
@@ -54,36 +70,75 @@ class SyntheticStep(Step[Any, Any, Any]):
             f"{int(counts['rows']):,} samples were made from them"
         )
 
+    @abstractmethod
+    def noisy_objects(self, drawn: Any) -> int:
+        """How many objects have trips, with the noise of the draw."""
+
+    def warnings(self, options: Any, counts: Counts) -> list[str]:
+        # by the noisy number: in the exact one a single person would show
+        objects = counts.get("noisy_objects")
+        if objects is None or objects >= _FEW_OBJECTS:
+            return []
+        return [
+            f"By their noisy number {int(objects):,} objects have trips inside the region and the "
+            "period: hardly anything but noise came out. It takes hundreds to be useful."
+        ]
+
     def require_possible(self, options: SyntheticOptions, objects: int, samples: int) -> None:
-        if objects < _FEW_OBJECTS:
-            raise BadInput(
-                f"--epsilon for a person hides all there is of {objects} objects: only noise would "
-                "come out",
-                remedy=f"it takes at least {_FEW_OBJECTS} objects, and hundreds to be useful",
-            )
-        if isinstance(options.region, Outline):
-            _require_rhythm(options.region, options.every)
+        if options.region is not None:
+            _require_rhythm(box_of(options.region), options.every)
+        _require_room(options)
+
+    def require_inputs(
+        self, options: SyntheticOptions, inputs: Mapping[str, Any], facts: Facts
+    ) -> None:
+        """Refuse a region in which no sample could lie, before anything is drawn and paid for."""
+        from freqdp_db.methods.synthesis.layout import Grids
+        from freqdp_db.methods.synthesis.sampling import lattice
+
+        region, _ = facts(options.region, options.period)
+        if region.outline is not None:
+            lattice(Grids(region, 1, 1, 1, 1), options.every)
 
 
-def _require_rhythm(region: Outline, every: int) -> None:
-    """Places of a wide region with an outline lie so far apart that short steps would be fast."""
-    from freqdp_db.methods.synthesis.sampling import MOST_OPEN
+def _require_room(options: SyntheticOptions) -> None:
+    """A size and a rhythm that are public must not ask for more rows than anybody can use."""
+    rows = (options.size or 0) * (USUAL_TRIP_US // options.every + 1)
+    if rows > MOST_ROWS:
+        fits = MOST_ROWS // (USUAL_TRIP_US // options.every + 1)
+        raise BadInput(
+            f"--size {options.size:,} with a sample every {plain(Decimal(options.every) / US_PER_S)} s "
+            f"would be some {rows:,} rows",
+            remedy=f"give --size {fits} or less, or a longer --every",
+        )
 
-    box = region.box
+
+def _require_rhythm(box: Box, every: int) -> None:
+    """Places of a wide region lie so far apart that short steps would be fast."""
+    from freqdp_db.methods.synthesis.sampling import MOST_PLACES
+
     middle = math.radians(float(box.south + box.north) / 2)
     wide = float(box.east - box.west) * _DEGREE_M * math.cos(middle)
-    apart = math.sqrt(wide * float(box.north - box.south) * _DEGREE_M / MOST_OPEN)
+    apart = math.sqrt(wide * float(box.north - box.south) * _DEGREE_M / MOST_PLACES)
     if apart > _WIDEST_STEP_M_PER_S * every / US_PER_S:
         least = math.ceil(apart / _WIDEST_STEP_M_PER_S)
         raise BadInput(
-            f"--every {every // US_PER_S}s is too short for a region of this size with an outline",
-            remedy=f"give --every {least}s or more, or a box as --region",
+            f"--every {every // US_PER_S}s is too short for a region of this size",
+            remedy=f"give --every {least}s or more, or a smaller --region",
         )
 
 
 class StrictStep(SyntheticStep):
     name = "strict"
     options = StrictOptions
+
+    def require_possible(self, options: Any, objects: int, samples: int) -> None:
+        super().require_possible(options, objects, samples)
+        if options.accounting == "zcdp" and options.delta > LARGEST_DELTA:
+            raise BadInput(
+                f"--delta {plain(options.delta)} is more than {plain(LARGEST_DELTA)}",
+                remedy="it is how often the guarantee may fail altogether: give --delta 0.000001",
+            )
 
     @property
     def draws(self) -> type:  # type: ignore[override]
@@ -96,6 +151,11 @@ class StrictStep(SyntheticStep):
         from freqdp_db.methods.synthesis.strict import Log
 
         return Log
+
+    def noisy_objects(self, drawn: Any) -> int:
+        from freqdp_db.methods.synthesis.plan import SCALE
+
+        return int(drawn.objects[0]) // SCALE
 
     def draw(self, world: World, state: State, options: StrictOptions, source: RandomSource) -> Any:
         from freqdp_db.methods.synthesis.measuring import draw
@@ -121,6 +181,41 @@ class StrictStep(SyntheticStep):
         made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
         return made.trajectories, made.places
 
+    def counts(self, drawn: Any, logged: Any, before: State, after: State, options: Any) -> Counts:
+        trips, zones, hours = logged.errors.tolist()
+        return {
+            **super().counts(drawn, logged, before, after, options),
+            "trips_error": trips,
+            "zones_error": zones,
+            "hours_error": hours,
+        }
+
+    def errors(self, options: StrictOptions, counts: Counts) -> str:
+        if "trips_error" not in counts:  # recorded by an earlier version
+            return ""
+        trips = f"the number of trips by {counts['trips_error'] / 10:g} %, "
+        if counts["trips_error"] >= _NOTHING_LEFT:
+            trips = "the number of trips by as much as it is, "
+        return (
+            "With 95 % confidence noise moves "
+            + (trips if options.size is None else "")
+            + "the share of trips that begin in one of the zones (six along the region) by "
+            f"{counts['zones_error'] / 10:g} points, and in an hour of the day by "
+            f"{counts['hours_error'] / 10:g}."
+            + ("" if options.size is None else " The number of trips was asked for.")
+        )
+
+    def warnings(self, options: StrictOptions, counts: Counts) -> list[str]:
+        objects = int(counts.get("noisy_objects", 0))
+        found = super().warnings(options, counts)
+        if options.accounting == "zcdp" and options.delta * objects * _SMALL > 1:
+            found.append(
+                f"delta {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
+                f"{float(options.delta * objects):.2g}: that is no longer small. Take a --delta of "
+                f"{plain(Decimal(1).scaleb(-len(str(_SMALL * objects))))} or less."
+            )
+        return found
+
     def check(
         self,
         world: World,
@@ -137,10 +232,11 @@ class StrictStep(SyntheticStep):
         return check(drawn, logged, made, *facts, options.parameters, _roads(world, options))
 
     def require_inputs(
-        self, options: StrictOptions, inputs: Mapping[str, Any], facts: Facts
+        self, options: SyntheticOptions, inputs: Mapping[str, Any], facts: Facts
     ) -> None:
         from freqdp_db.methods.synthesis.roads import road_net
 
+        super().require_inputs(options, inputs, facts)
         if "roads" in inputs:
             road_net(inputs["roads"], facts(options.region, options.period)[0], options.every)
 
@@ -169,6 +265,11 @@ class BaselineStep(SyntheticStep):
     def draws(self) -> type:  # type: ignore[override]
         return self.method().draws
 
+    def noisy_objects(self, drawn: Any) -> int:
+        from freqdp_db.methods.synthesis.plan import SCALE
+
+        return int(self.method().objects(drawn).sum()) // SCALE
+
     def draw(
         self, world: World, state: State, options: SyntheticOptions, source: RandomSource
     ) -> Any:
@@ -184,7 +285,7 @@ class BaselineStep(SyntheticStep):
         from freqdp_db.methods.synthesis.baselines import noisy_size
 
         facts = world.public_facts(options.region, options.period)
-        count = options.size or noisy_size(self.method().objects(drawn))
+        count = options.size or noisy_size(self.method().objects(drawn), options.every)
         return self.method().trips(drawn, *facts, options.parameters.epsilon, count, options.every)
 
     def carry_out(

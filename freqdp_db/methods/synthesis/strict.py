@@ -7,6 +7,7 @@ differ in the last digit between machines, sampling from given numbers does not.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -22,9 +23,9 @@ from freqdp_db.methods.synthesis.fitting import fitted
 from freqdp_db.methods.synthesis.inside import kept_inside
 from freqdp_db.methods.synthesis.layout import HEADINGS
 from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
-from freqdp_db.methods.synthesis.options import LARGEST_SIZE
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, MeasurementPlan
+from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, ClipLoss, MeasurementPlan
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.roads import RoadNet
 from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
@@ -42,6 +43,8 @@ class Log(Tables):
     roads: Ints
     """What tells their network from others; empty: trips keep to no roads."""
     count: Ints
+    errors: Ints
+    """As `errors_of` has them."""
 
     def __len__(self) -> int:
         return int(self.count[0])
@@ -62,11 +65,28 @@ class Synthetic:
         return np.arange(1, len(self.trajectories) + 1, dtype=np.int64)
 
 
-def released_size(draw: Draw, parameters: Parameters) -> int:
-    """How many trips: as asked for, or their noisy number."""
+def released_size(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> int:
+    """How many trips: as asked for, or their noisy number, corrected for what clips took away."""
     if parameters.size is not None:
         return parameters.size
-    return min(max(int(draw.trips[0]) // SCALE, 1), LARGEST_SIZE)
+    objects, trips = int(draw.objects[0]) // SCALE, int(draw.trips[0]) // SCALE
+    loss = ClipLoss.of(draw.sizes // SCALE, plan)
+    most = MOST_ROWS // (USUAL_TRIP_US // parameters.every_us + 1)
+    return min(loss.corrected(trips, objects), LARGEST_SIZE, most)
+
+
+def errors_of(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> Ints:
+    """How far noise alone moves numbers of the release, in thousandths: twice the standard errors.
+
+    Of the number of trips (in proportion), and of the shares of trips that begin in a zone and in an
+    hour of the day. At most 1000. Clips and the model add to them.
+    """
+    noisy = in_counts(draw, plan, parameters)
+    trips = max(float(noisy.values["trips"][0]), 1.0)
+    loss = ClipLoss.of(draw.sizes // SCALE, plan).error(noisy.sigma["sizes"])
+    found = [math.hypot(noisy.sigma["trips"] / trips, loss)]
+    found += [noisy.sigma[n] / max(float(noisy.values[n].sum()), 1.0) for n in ("origins", "hours")]
+    return np.array([min(math.ceil(2000 * error), 1000) for error in found], np.int64)
 
 
 def carry_out(
@@ -93,7 +113,8 @@ def modelled(
     model = _fitted(draw, plan, parameters)
     return Log(
         roads=_told(roads),
-        count=np.array([released_size(draw, parameters)], np.int64),
+        count=np.array([released_size(draw, plan, parameters)], np.int64),
+        errors=errors_of(draw, plan, parameters),
         **{name: np.ravel(getattr(model, name)) for name in _TABLES},
     )
 
@@ -150,8 +171,10 @@ def check(
         again, stored = np.ravel(getattr(model, name)), getattr(log, name)
         if again.shape != stored.shape or not np.allclose(again, stored, rtol=_CLOSE, atol=0):
             raise VerificationFailed(f"the logged {name} do not follow from the draw")
-    if int(log.count[0]) != released_size(draw, parameters):
+    if int(log.count[0]) != released_size(draw, plan, parameters):
         raise VerificationFailed("the number of trips does not follow from the draw")
+    if not np.array_equal(log.errors, errors_of(draw, plan, parameters)):
+        raise VerificationFailed("the logged errors do not follow from the draw")
     if roads is not None and (off := roads.off_road(released.places)):
         raise VerificationFailed(f"{off:,} places lie on no road")
     return check_trips(released, int(log.count[0]), region, period, parameters)

@@ -25,12 +25,19 @@ from freqdp_db.methods.synthesis.layout import (
     DAYPARTS,
     HEADINGS,
     METRE_EDGES,
+    MINUTE_EDGES,
     REACH_OF_DISTANCE,
     STEP_CLASSES,
     STEP_EDGES,
     heading_of,
 )
-from freqdp_db.methods.synthesis.plan import LARGEST_BOUND, SCALE, SIZE_CLASSES, MeasurementPlan
+from freqdp_db.methods.synthesis.plan import (
+    LARGEST_BOUND,
+    SCALE,
+    SIZE_CLASSES,
+    SIZE_EDGES,
+    MeasurementPlan,
+)
 from freqdp_db.methods.synthesis.public import MINUTE_US
 from freqdp_db.methods.synthesis.trips import Trips
 
@@ -39,10 +46,10 @@ MOST = 2**20
 
 # positions of the statistics in a plan
 TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS = range(8)
-STEPS, BEND, METRES, HOURS, DAYS, PACE, FINE, FLOWS = range(8, 16)
+STEPS, BEND, METRES, MINUTES, HOURS, DAYS, PACE, FINE, FLOWS = range(8, 17)
 ORDER = (
     "trips", "origins", "destinations", "same_zone", "distances", "visits", "moves", "turns",
-    "steps", "bends", "metres", "hours", "days", "pace", "fine", "flows",
+    "steps", "bends", "metres", "minutes", "hours", "days", "pace", "fine", "flows",
 )  # fmt: skip
 
 _DAY_US = 24 * 60 * MINUTE_US
@@ -183,7 +190,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
             hour = (local % _DAY_US) // (60 * MINUTE_US)
             day = local // _DAY_US - begin_day
             part = hour // (24 // DAYPARTS)
-            minutes = (at[hi - 1] - at[lo]) // MINUTE_US
+            lasts = (at[hi - 1] - at[lo]) / MINUTE_US
             _add(book, TRIPS, 0, 1)
             _add(book, ORIGINS, zone_from, 1)
             _add(book, DESTINATIONS, zone_to, 1)
@@ -193,9 +200,10 @@ def sum_objects(  # type: ignore[no-untyped-def]
             _add(book, STEPS, by_steps, 1)
             _add(book, BEND, by_bend, 1)
             _add(book, METRES, _class_of(metres, METRE_EDGES), 1)
+            _add(book, MINUTES, _class_of(lasts, MINUTE_EDGES), 1)
             _add(book, HOURS, hour, 1)
             _add(book, DAYS, day, 1)
-            _add(book, PACE, part, minutes)
+            _add(book, PACE, part, np.int64(lasts + 0.5))
             _add(book, PACE, DAYPARTS + part, np.int64(metres / 100.0))
             _add(book, FLOWS, zone_from * zones_x * zones_y + zone_to, 1)
         for f in range(statistics):
@@ -254,6 +262,5 @@ def size_counts(trips: Trips) -> tuple[int, Ints]:
     """
     have = np.diff(trips.by_object)
     have = have[have > 0]
-    edges = [math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES)]  # smallest t with t^2 >= 2^j
-    classes = np.searchsorted(np.array(edges, np.int64), have, side="right") - 1
+    classes = np.searchsorted(np.array(SIZE_EDGES[:-1], np.int64), have, side="right") - 1
     return len(have), np.bincount(classes, minlength=SIZE_CLASSES).astype(np.int64)

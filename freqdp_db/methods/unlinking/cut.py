@@ -11,23 +11,43 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags
+from freqdp_db.columns.arrays import Flags, Ids
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.methods.contract import State
+from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.unlinking.clock import hide_devices
+from freqdp_db.methods.unlinking.grain import put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
 from freqdp_db.methods.unlinking.trips import TripRuns, find_trips, samples_of
 
 
-def find_pieces(state: State, options: CutOptions) -> TripRuns:
-    """Trips, cut to the longest piece with quiet time between, and trimmed to places of several."""
+def pieces_on_clock(world: World, state: State, options: CutOptions) -> TripRuns:
+    """The pieces of what comes in, as runs of its samples on the clock."""
+    visits = None
+    if options.ends_in_source:
+        # a visit that a method before has put in is nobody's
+        source = State(world.build.trajectories, world.locations, state.key)
+        source = put_in_grains(source, options.grain)
+        visits = source.trajectories.location, source.owners()
+    return find_pieces(hide_devices(state, options), options, visits)
+
+
+def find_pieces(
+    state: State, options: CutOptions, visits: tuple[Ids, Ids] | None = None
+) -> TripRuns:
+    """Trips, cut to the longest piece with quiet time between, and trimmed to places of several.
+
+    visits: places, and who was there; None: those of the state.
+    """
     side = state.trajectories
+    location, whose = visits or (side.location, state.owners())
+    shared = shared_places(location, whose, len(state.places), options.ends)
     trips = find_trips(side, state.places, options.rule)
     parts = map_ranges(
         _cut_trips, offsets_from(trips.last - trips.first + 1), trips.first, trips.last, side.at,
-        side.location, shared_places(state, options.ends), options.pieces, options.quiet,
+        side.location, shared, options.pieces, options.quiet,
     )  # fmt: skip
     first, last = joined(parts)
     owner = np.searchsorted(side.offsets, first, side="right") - 1
@@ -42,11 +62,10 @@ def groups_after(groups: Groups, samples: int, log: CutLog) -> Groups:
     return groups.moved(position)
 
 
-def shared_places(state: State, objects: int) -> Flags:
+def shared_places(location: Ids, owner: Ids, places: int, objects: int) -> Flags:
     """Places with samples of at least so many objects."""
-    pairs = state.trajectories.location.astype(np.int64) << 32 | state.owners().astype(np.int64)
-    distinct = np.unique(pairs) >> 32
-    shared: Flags = np.bincount(distinct, minlength=len(state.places)) >= objects
+    distinct = np.unique(location.astype(np.int64) << 32 | owner.astype(np.int64)) >> 32
+    shared: Flags = np.bincount(distinct, minlength=places) >= objects
     return shared
 
 
@@ -77,8 +96,8 @@ def _cut_trips(first, last, heads, tails, at, location, shared, longest, quiet):
     return begins[:k].copy(), ends[:k].copy()
 
 
-def summary(state: State, logged: CutLog) -> dict[str, float]:
-    """For the curator: pieces, pieces of an object, and the share of samples that stay."""
+def summary(samples: int, state: State, logged: CutLog) -> dict[str, float]:
+    """For the curator: pieces, pieces of a trajectory, and the share of so many samples that stays."""
     side = state.trajectories
     kept = int((logged.last - logged.first + 1).sum())
     owner = np.searchsorted(side.offsets, logged.first, side="right") - 1
@@ -87,5 +106,5 @@ def summary(state: State, logged: CutLog) -> dict[str, float]:
         "pieces": len(logged),
         "pieces_per_trajectory_median": float(np.median(each)) if len(each) else 0.0,
         "trajectories_without_a_piece": int((each == 0).sum()),
-        "samples_kept_share": kept / max(side.samples, 1),
+        "samples_kept_share": kept / max(samples, 1),
     }

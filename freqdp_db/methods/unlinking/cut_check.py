@@ -15,6 +15,7 @@ _PER_MILLE = 1000
 def check_cut(
     before: State,
     after: State,
+    visits: State,
     *,
     rule: StayRule,
     longest_us: int,
@@ -23,6 +24,8 @@ def check_cut(
     runs: tuple[Ints, Ints],
 ) -> dict[str, int]:
     """Refuse unless every piece is a run of its input and keeps the promises.
+
+    visits: where who was, for the places that pieces may begin and end at.
 
     Returns:
         Counts, with the largest share of an object's samples that is under one id (per mille).
@@ -49,7 +52,7 @@ def check_cut(
     stays = _stays_inside(after, rule)
     if stays:
         raise VerificationFailed(f"cut: {stays:,} stays are part of a piece")
-    few = ~_visited_by(before, ends)
+    few = ~_visited_by(visits, ends)
     if few[new.location[head]].any() or few[new.location[tail]].any():
         raise VerificationFailed("cut: a piece ends at a place of too few objects")
     order = np.argsort(first, kind="stable")

@@ -15,13 +15,13 @@ UNLINKING = (
         (SwapStep(),),
         kind="unlinked",
         guarantee=unlinking_guarantee(
-            "Wherever objects met, it was drawn who goes on as whom: most trajectories are pieced "
-            "together from several objects; that of an object that met nobody is its own."
+            "Wherever objects met, it was drawn who goes on as whom; the trajectory of an object that "
+            "met nobody is its own."
         ),
         after=_EDITED,
         explains="Trajectories are pieced together from several objects wherever these met, at true "
-        "places and times of theirs. Count places, times and flows; do not follow one trajectory for "
-        "long.",
+        "places of theirs, with times on one clock for all. Count places, times and flows; do not follow "
+        "one trajectory for long.",
     ),
     Method(
         "cut",
@@ -33,7 +33,7 @@ UNLINKING = (
             "pieces, were left out."
         ),
         after=_EDITED | {"unlinked"},
-        explains="Each trajectory is a piece of a trip, without stays. "
+        explains="Each trajectory is a piece of a trip, without stays, with times on one clock for all. "
         "Count places, times and flows within pieces. No id says which pieces belong together; "
         "places and times may.",
     ),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import US_PER_S, Duration, Flag, Name, Whole
-from freqdp_db.methods.parameters import parameter
+from freqdp_db.methods.kinds import US_PER_S, WIDEST_M, Duration, Flag, Name, Number, Whole
+from freqdp_db.methods.parameters import KnownOfBuild, parameter
 from freqdp_db.methods.places_and_times import Meet, MeetingPlace
 
 if TYPE_CHECKING:
@@ -18,7 +18,35 @@ _MINUTE_US = 60 * US_PER_S
 
 BESIDE = (
     Name("city_1"),
-    "Publish although this release of the same source is out: its true samples join both.",
+    "Publish although these releases of the same source are out: true samples join them. Several with "
+    "commas; DATASET_current: all of a dataset.",
+)
+
+
+def _clock_of(build: KnownOfBuild) -> int:
+    from freqdp_db.methods.unlinking.clock import clock_for
+
+    return clock_for(build.median_gap_us)
+
+
+_CLOCK = (
+    Duration("60s", zero=True),
+    "Released times are on the nearest tick of one clock for all, one sample for each; 0s: as they are, so "
+    "that devices are known by their seconds. Default: the median time between samples of the dataset, "
+    "rounded up.",
+)
+
+
+def _grain_of(build: KnownOfBuild) -> Decimal | None:
+    from freqdp_db.methods.unlinking.grain import grain_for
+
+    return grain_for(build.snap)
+
+
+_GRAIN = (
+    Number(WIDEST_M, "20", unit="metres", decimals=2),
+    "Released places are centres of cells with a side of so many metres. Default: 20 where the places of "
+    "the build are exact, so that devices are not known by their digits.",
 )
 
 
@@ -37,6 +65,8 @@ class SwapOptions:
         6,
     )
     drop_unmixed: bool = parameter(Flag(), "Leave out objects that never meet anybody.", False)
+    clock: int | None = parameter(*_CLOCK, of_build=_clock_of)
+    grain: Decimal | None = parameter(*_GRAIN, of_build=_grain_of)
     beside: str | None = parameter(*BESIDE, public=False)
 
     @property
@@ -58,12 +88,14 @@ class CutOptions:
     )
     ends: int = parameter(
         Whole(1, 1_000_000, "5"),
-        "Pieces begin and end at places that at least so many objects visit.",
+        "Pieces begin and end at places that at least so many objects visit in the source.",
         5,
     )
     gap: int = parameter(
         Duration("30min"), "A trip ends where no sample comes for so long.", 30 * _MINUTE_US
     )
+    clock: int | None = parameter(*_CLOCK, of_build=_clock_of)
+    grain: Decimal | None = parameter(*_GRAIN, of_build=_grain_of)
     beside: str | None = parameter(*BESIDE, public=False)
 
     @property
@@ -71,3 +103,9 @@ class CutOptions:
         from freqdp_db.methods.unlinking.trips import StayRule
 
         return StayRule(self.trips, self.gap)
+
+    @property
+    def ends_in_source(self) -> bool:
+        """Whether visits of ends are counted in the source. Releases without a clock are older: they
+        counted what came into the step, with what a method before had put in."""
+        return self.clock is not None

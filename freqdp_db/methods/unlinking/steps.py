@@ -12,6 +12,14 @@ from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.mechanisms.noise import RandomSource, released_ids
 from freqdp_db.methods.contract import Counts, State, Step, World
+from freqdp_db.methods.unlinking.clock import (
+    check_hidden,
+    clock_counts,
+    clock_in_words,
+    clock_warnings,
+    hide_devices,
+)
+from freqdp_db.methods.unlinking.grain import put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
 
 
@@ -62,6 +70,7 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         from freqdp_db.methods.unlinking.dealing import deal
         from freqdp_db.methods.unlinking.meetings import find_groups
 
+        state = hide_devices(state, options)
         groups = find_groups(state.trajectories, state.places, options.meeting)
         return SwapDraw(groups.offsets, groups.stop, groups.doubled, deal(groups.offsets, source))
 
@@ -70,7 +79,7 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
     ) -> tuple[SwapLog, State]:
         from freqdp_db.methods.unlinking.swap import never_meet
 
-        unmixed = never_meet(state.trajectories, drawn.stop)
+        unmixed = never_meet(hide_devices(state, options).trajectories, drawn.stop)
         dropped = np.flatnonzero(unmixed) if options.drop_unmixed else np.zeros(0, np.int64)
         logged = SwapLog(dropped.astype(np.int32))
         return logged, self.replay(world, state, drawn, logged, options)
@@ -80,6 +89,7 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
     ) -> State:
         from freqdp_db.methods.unlinking.swap import groups_in_result, swapped_trajectories
 
+        state = hide_devices(state, options)
         swapped, source = swapped_trajectories(state.trajectories, drawn)
         # whoever never meets is whole, and alone in a trajectory
         kept = ~np.isin(swapped.owner, logged.dropped)
@@ -98,16 +108,29 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
     ) -> dict[str, int]:
         from freqdp_db.methods.unlinking.swap_check import check_swap
 
-        return check_swap(before, drawn.groups, drawn.dealt, logged.dropped, after, options.meeting)
+        hidden = hide_devices(before, options)
+        check_hidden(before, hidden, options)
+        return check_swap(hidden, drawn.groups, drawn.dealt, logged.dropped, after, options.meeting)
 
-    def counts(self, drawn: SwapDraw, logged: SwapLog, before: State, after: State) -> Counts:
+    def counts(
+        self, drawn: SwapDraw, logged: SwapLog, before: State, after: State, options: SwapOptions
+    ) -> Counts:
         from freqdp_db.methods.unlinking.swap import summary
 
-        return {**summary(before, drawn), "left_out": len(logged.dropped)}
+        hidden = hide_devices(before, options)
+        return {
+            **summary(hidden, drawn, after),
+            "left_out": len(logged.dropped),
+            **clock_counts(before, hidden, options.clock),
+        }
+
+    def later_counts(self, options: SwapOptions) -> frozenset[str]:
+        # they came with the clock, which every release has had since
+        return frozenset({"trajectories", "pieced_together"} if options.clock is None else ())
 
     def describe(self, drawn: int, counts: Counts) -> str:
         alone = int(counts["objects_that_never_meet"])
-        return (
+        text = (
             f"{int(counts['groups']):,} meetings of 2 to {int(counts['largest_group']):,}; an object "
             f"meets others {counts['meetings_per_object_median']:,.0f} times in the median; "
             f"{alone:,} of {int(counts['objects']):,} objects never meet anybody"
@@ -119,6 +142,24 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
                 else ""
             )
         )
+        if "pieced_together" in counts:
+            text += (
+                f"; {int(counts['pieced_together']):,} of {int(counts['trajectories']):,} trajectories "
+                "are pieced together from several objects"
+            )
+        return text + clock_in_words(counts)
+
+    def warnings(self, options: SwapOptions, counts: Counts) -> list[str]:
+        mixed, of = counts.get("pieced_together", 0.0), counts.get("trajectories", 0.0)
+        if 2 * mixed > of or "trajectories" not in counts:
+            return clock_warnings(counts)
+        return [
+            f"Only {int(mixed):,} of {int(of):,} trajectories are pieced together from several objects; "
+            "the others are each one object's, and swap unlinks nothing of them. Wider meetings "
+            "(--meet, --widen) mix more, --drop-unmixed leaves out who meets nobody, and cut needs no "
+            "meetings.",
+            *clock_warnings(counts),
+        ]
 
 
 @dataclass(frozen=True)
@@ -150,23 +191,23 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
     logs = CutLog
     checked: ClassVar[dict[str, str]] = {
         "pieces": "pieces no longer than they may be",
-        "samples": "samples in place and time as they were",
+        "samples": "samples in place as they were, and in time on the clock",
         "largest_share_per_mille": "of 1,000 samples of an object under one id at most",
     }
 
     def draw(
         self, world: World, state: State, options: CutOptions, source: RandomSource
     ) -> CutDraw:
-        from freqdp_db.methods.unlinking.cut import find_pieces
+        from freqdp_db.methods.unlinking.cut import pieces_on_clock
 
-        return CutDraw(released_ids(source, len(find_pieces(state, options))))
+        return CutDraw(released_ids(source, len(pieces_on_clock(world, state, options))))
 
     def carry_out(
         self, world: World, state: State, drawn: CutDraw, options: CutOptions
     ) -> tuple[CutLog, State]:
-        from freqdp_db.methods.unlinking.cut import find_pieces
+        from freqdp_db.methods.unlinking.cut import pieces_on_clock
 
-        pieces = find_pieces(state, options)
+        pieces = pieces_on_clock(world, state, options)
         # by id, so that neither rows nor trajectories tell which pieces lay beside each other
         order = np.argsort(drawn.key, kind="stable")
         logged = CutLog(pieces.first[order], pieces.last[order])
@@ -178,6 +219,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         from freqdp_db.methods.unlinking.cut import groups_after
         from freqdp_db.methods.unlinking.trips import samples_of
 
+        state = hide_devices(state, options)
         offsets, rows = samples_of(logged.first, logged.last)
         side = state.trajectories
         pieces = Trajectories(offsets, side.location[rows], side.at[rows], side.at[logged.first])
@@ -200,9 +242,16 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
     ) -> dict[str, int]:
         from freqdp_db.methods.unlinking.cut_check import check_cut
 
+        hidden = hide_devices(before, options)
+        check_hidden(before, hidden, options)
+        visits = hidden
+        if options.ends_in_source:
+            source = State(world.build.trajectories, world.locations, before.key)
+            visits = put_in_grains(source, options.grain)
         return check_cut(
-            before,
+            hidden,
             after,
+            visits,
             rule=options.rule,
             longest_us=options.pieces,
             quiet_us=options.quiet,
@@ -210,14 +259,24 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
             runs=(logged.first, logged.last),
         )
 
-    def counts(self, drawn: CutDraw, logged: CutLog, before: State, after: State) -> Counts:
+    def counts(
+        self, drawn: CutDraw, logged: CutLog, before: State, after: State, options: CutOptions
+    ) -> Counts:
         from freqdp_db.methods.unlinking.cut import summary
 
-        return summary(before, logged)
+        hidden = hide_devices(before, options)
+        return {
+            **summary(before.samples, hidden, logged),
+            **clock_counts(before, hidden, options.clock),
+        }
 
     def describe(self, drawn: int, counts: Counts) -> str:
         return (
             f"{int(counts['pieces']):,} pieces, {counts['pieces_per_trajectory_median']:,.0f} of a "
             f"trajectory in the median; {counts['samples_kept_share']:.0%} of the samples stay; "
             f"{int(counts['trajectories_without_a_piece']):,} trajectories have no piece"
+            + clock_in_words(counts)
         )
+
+    def warnings(self, options: CutOptions, counts: Counts) -> list[str]:
+        return clock_warnings(counts)

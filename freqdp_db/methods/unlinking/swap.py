@@ -1,8 +1,8 @@
 """swap: whenever trajectories meet, what follows is dealt out among them at random.
 
-No sample is lost or moved: a released trajectory is pieced together from several objects', and
-every seam lies where they met. It is no formal guarantee: an attacker who follows a trace by its
-speed and direction undoes part of it, which the exposure metrics measure.
+No sample that is on the clock is lost or moved: a released trajectory is pieced together from several
+objects', and every seam lies where they met. It is no formal guarantee: an attacker who follows a trace
+by its speed and direction undoes part of it, which the exposure metrics measure.
 """
 
 from __future__ import annotations
@@ -76,8 +76,15 @@ def never_meet(trajectories: Trajectories, stop: Ints) -> Flags:
     return ~met & (trajectories.lengths > 0)
 
 
-def summary(state: State, draw: SwapDraw) -> dict[str, float]:
-    """For the curator: meetings of an object, and how many objects never meet."""
+def pieced_together(state: State) -> int:
+    """Trajectories with samples of several objects."""
+    trajectory, owner = state.trajectories.owner, state.owners()
+    another = (np.diff(owner) != 0) & (np.diff(trajectory) == 0)
+    return len(np.unique(trajectory[1:][another]))
+
+
+def summary(state: State, draw: SwapDraw, after: State) -> dict[str, float]:
+    """For the curator: meetings of an object, how many never meet, and what came of it."""
     filled = state.trajectories.lengths > 0
     meetings = np.bincount(state.trajectories.owner[draw.stop], minlength=len(state.trajectories))[
         filled
@@ -90,4 +97,6 @@ def summary(state: State, draw: SwapDraw) -> dict[str, float]:
         "meetings_per_object_mean": float(meetings.mean()) if len(meetings) else 0.0,
         "groups": len(sizes),
         "largest_group": int(sizes.max(initial=0)),
+        "trajectories": int((after.trajectories.lengths > 0).sum()),
+        "pieced_together": pieced_together(after),
     }

@@ -23,8 +23,8 @@ from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationF
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.export.csv_file import csv_columns, write_csv
+from freqdp_db.release.export.geopackage import geopackage_columns, write_geopackage
 from freqdp_db.release.export.geoparquet import geoparquet_columns, write_geoparquet
-from freqdp_db.release.export.gpkg import gpkg_columns, write_gpkg
 from freqdp_db.release.export.notice import guarantee_document, readme, why_not_granted
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.reading import Extent, ReleaseReader
@@ -156,5 +156,5 @@ def _require_rows(reader: ReleaseReader, rows: int) -> None:
 FORMATS = {
     "csv": _Format(".csv", write_csv, csv_columns),
     "geoparquet": _Format(".parquet", write_geoparquet, geoparquet_columns),
-    "gpkg": _Format(".gpkg", write_gpkg, gpkg_columns),
+    "gpkg": _Format(".gpkg", write_geopackage, geopackage_columns),
 }

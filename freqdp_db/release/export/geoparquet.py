@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.progress import Progress
-from freqdp_db.release.export.areas import arrow_bytes, wkb_boxes
+from freqdp_db.release.export import geometries
 from freqdp_db.release.export.notice import catalog_document
 from freqdp_db.storage.published.reading import Extent, ReleaseReader
-
-_WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 
 
 def geoparquet_columns(system: ReferenceSystem, areas: bool) -> list[str]:
@@ -51,10 +48,10 @@ def write_geoparquet(
                 pa.array(samples.trajectory_id),
                 pa.array(samples.seq.astype(np.int32)),
                 pa.array(samples.at_us).view(moment),
-                arrow_bytes(_wkb_points(samples.x, samples.y)),
+                geometries.points(samples.x, samples.y),
             ]
             if (areas := samples.areas) is not None:
-                columns.append(arrow_bytes(wkb_boxes(areas)))
+                columns.append(geometries.boxes(areas))
                 columns += [pa.array(t).view(moment) for t in (areas.begin_us, areas.end_us)]
             writer.write_batch(pa.record_batch(columns, schema=schema))
             rows += len(samples)
@@ -78,9 +75,3 @@ def _geo_metadata(extent: Extent, system: ReferenceSystem, areas: bool) -> dict[
         "primary_column": "area" if areas else "geometry",
         "columns": columns,
     }
-
-
-def _wkb_points(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[Any]:
-    points = np.empty(len(x), _WKB_POINT)
-    points["order"], points["type"], points["x"], points["y"] = 1, 1, x, y
-    return points

@@ -16,13 +16,14 @@ from psycopg import sql
 
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.statements import one_value, own
+from freqdp_db.storage.connection.statements import call, one_value
 from freqdp_db.storage.copy.layout import point_bytes, write_records
-from freqdp_db.storage.published.staging import POINTS, create_points
+from freqdp_db.storage.published.staging import POINTS, staged
 from freqdp_db.storage.records.builds import find_build, load_locations, load_trajectories
 
 _CHUNK = 1 << 17
-_TABLE = "copy_floor"
+_RELEASE = 0
+"""There is none of this number: its staging tables are free."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class CopyFloor:
 
 def measure_floor(database: Database, build_id: int) -> CopyFloor:
     """Copy a build out and back in, as a table like a release; drop it again."""
-    relation = own(database, _TABLE)
+    relation = staged(database, _RELEASE)[0]
     build = find_build(database, build_id)
     with database.begin(snapshot=True) as connection:
         places = load_locations(connection, database, build)
@@ -55,14 +56,14 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
 
     def write() -> None:
         with database.begin() as connection:
-            create_points(connection, database, relation, build.source_srid, POINTS)
+            call(connection, database, "create_staging", _RELEASE, "points", build.source_srid)
             rows = _rows(trajectories, geometry)
             write_records(driver(connection), relation, POINTS.names, rows, created_here=True)
 
-    def run(statement: sql.Composed) -> Callable[[], None]:
+    def run(function: str, *arguments: str) -> Callable[[], None]:
         def execute() -> None:
             with database.begin() as connection:
-                driver(connection).execute(statement)
+                call(connection, database, function, _RELEASE, *arguments)
 
         return execute
 
@@ -70,14 +71,12 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
         return CopyFloor(
             read_s,
             _seconds(write),
-            _seconds(
-                run(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (trajectory_id, seq)").format(relation))
-            ),
-            _seconds(run(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))),
-            _seconds(run(sql.SQL("CREATE INDEX ON {} (at)").format(relation))),
+            _seconds(run("index_staging", "key")),
+            _seconds(run("index_staging", "geom")),
+            _seconds(run("index_staging", "at")),
         )
     finally:
-        run(sql.SQL("DROP TABLE IF EXISTS {}").format(relation))()
+        run("drop_staging")()
 
 
 def _seconds(work: Callable[[], None]) -> float:

@@ -47,8 +47,8 @@ class GistIndex:
         ).format(
             g=sql.Identifier(self._postgis),
             t=sql.Identifier(_TABLE),
-            x=sql.Literal(x),
-            y=sql.Literal(y),
+            x=sql.SQL("{}::float8").format(x),
+            y=sql.SQL("{}::float8").format(y),
             skip=sql.Literal(skip.tolist()),
         )
         self._raw.execute(statement)

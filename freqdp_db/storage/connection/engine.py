@@ -21,7 +21,16 @@ from freqdp_db.settings import Settings, libpq_is_configured
 from freqdp_db.storage.connection.refusals import unreachable
 from freqdp_db.storage.connection.rights import remedy_for
 
-__all__ = ["Connection", "Database", "connect", "driver", "translate", "translated"]
+__all__ = [
+    "PINNED_PATH",
+    "Connection",
+    "Database",
+    "connect",
+    "driver",
+    "pinned",
+    "translate",
+    "translated",
+]
 
 # SQLSTATEs that our own functions raise: class QF, one code per error a person can meet.
 _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
@@ -37,6 +46,8 @@ _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
 _ABOUT_NO_ROW = (
     "0A", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58",
 )  # fmt: skip
+# Of these, a table, a function or operator, or a type that is not found.
+_NOT_FOUND = ("42P01", "42883", "42704")
 # Of these, what may be over when it is tried again: deadlocks, resources, locks, interventions.
 _MAY_PASS = ("40", "53", "55", "57", "58")
 # A server that vanished without a word is noticed within about a minute, where nothing else is asked
@@ -48,6 +59,23 @@ _BOUNDS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
+# What a transaction of ours begins with. Names and operators are found in pg_catalog alone: an object that
+# somebody planted in a schema of the session's path is never called. Values are read and written in one
+# form, whatever the settings of the server, the database and the login are. SET LOCAL, because a setting of
+# the session would stay behind at a pooler that hands out connections by the transaction.
+PINNED_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
+_PINNED = "; ".join(
+    [
+        PINNED_PATH,
+        "SET LOCAL DateStyle = ISO",
+        "SET LOCAL IntervalStyle = postgres",
+        "SET LOCAL extra_float_digits = 1",
+        "SET LOCAL bytea_output = hex",
+        "SET LOCAL standard_conforming_strings = on",
+        "SET LOCAL transform_null_equals = off",
+        "SET LOCAL array_nulls = on",
+    ]
+)
 _CANCEL_SECONDS = 5.0
 _SECONDS_BETWEEN_CANCELS = 0.1
 
@@ -62,13 +90,16 @@ class Database:
         self.application_name = f"freqdp {command}"[:63]
         self.engine = sa.create_engine(
             "postgresql+psycopg://",
-            creator=self.open_connection,
+            creator=self._open_pinned,
+            # nothing is asked of the server that we do not ask ourselves
+            use_native_hstore=False,
             pool_size=4,
             max_overflow=8,
             pool_reset_on_return="rollback",
             # neither a log nor an error may repeat a value
             hide_parameters=True,
         )
+        sa.event.listen(self.engine, "connect", _end_first_transaction)
         self._at_work: set[psycopg.Connection[Any]] = set()
         self.user: str | None = None
         """Who is logged in, once somebody is."""
@@ -86,6 +117,12 @@ class Database:
         self.user = connection.info.user
         return connection
 
+    def _open_pinned(self) -> psycopg.Connection[Any]:
+        """For the pool: inside a transaction in which SQLAlchemy may look at the server."""
+        connection = self.open_connection()
+        _pin(connection)
+        return connection
+
     @contextmanager
     def begin(self, *, snapshot: bool | str = False) -> Iterator[sa.Connection]:
         """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY; a name, for an exported one."""
@@ -98,6 +135,7 @@ class Database:
             self._at_work.add(raw)
             try:
                 with connection.begin():
+                    _pin(raw)
                     if isinstance(snapshot, str):
                         raw.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
                     yield connection
@@ -148,6 +186,25 @@ def _bounds(conninfo: str, environ: Mapping[str, str] = os.environ) -> dict[str,
     if "PGCONNECT_TIMEOUT" in environ:
         given["connect_timeout"] = environ["PGCONNECT_TIMEOUT"]
     return {name: value for name, value in _BOUNDS.items() if name not in given}
+
+
+def _pin(connection: psycopg.Connection[Any]) -> None:
+    """Begin a transaction with settings of ours."""
+    # a server without zone files knows GMT and no other: there it is what every session has
+    gmt = connection.info.parameter_status("TimeZone") == "GMT"
+    connection.execute(_PINNED if gmt else f"{_PINNED}; SET LOCAL TimeZone = 'UTC'")
+
+
+def _end_first_transaction(connection: psycopg.Connection[Any], _record: object) -> None:
+    connection.rollback()
+
+
+@contextmanager
+def pinned(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    """One transaction on a connection beside the pool's."""
+    with connection.transaction():
+        _pin(connection)
+        yield connection
 
 
 def driver(connection: sa.Connection) -> psycopg.Connection[Any]:
@@ -225,6 +282,11 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
             return errors.PermissionMissing(text, remedy=remedy_for(text, Settings(), None))
         remedy = remedy_for(text, database.settings, database.user, database.command)
         return errors.PermissionMissing(text, remedy=remedy)
+    if state == "42P01" and database is not None and f'"{database.settings.schema}.' in text:
+        return errors.SchemaMissing(
+            f"this database has no schema {database.settings.schema!r} of freqdp's",
+            remedy="connect to the database that releases are made in, or run `freqdp init` for one",
+        )
     if state == "55P03":
         return errors.Busy(text, remedy="wait for the other session, or try again")
     if state == "57014":
@@ -249,6 +311,12 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
         return unreachable(text)  # closed or lost, noticed before the next statement
     if not state:
         raise error  # a mistake of ours in using the driver, not the server's answer
+    if state in _NOT_FOUND:
+        return errors.ServerRefused(
+            f"{text} (SQLSTATE {state})",
+            remedy="where a view, a function that it calls or --where uses it, name it there with its "
+            "schema: the search_path is not asked; the server's log has the statement",
+        )
     if state.startswith(_ABOUT_NO_ROW):
         return errors.ServerRefused(
             f"{text} (SQLSTATE {state})",

@@ -1,15 +1,12 @@
-"""Tables of ours that are called by a number: which there are, and dropping them."""
+"""Tables of ours that are called by a number: which there are."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import sqlalchemy as sa
-from psycopg import sql
 
-from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.statements import own
+from freqdp_db.storage.connection.engine import Database
 
 
 def numbers_left(database: Database, pattern: re.Pattern[str]) -> list[int]:
@@ -23,8 +20,3 @@ def numbers_left(database: Database, pattern: re.Pattern[str]) -> list[int]:
             {"schema": database.settings.schema},
         ).scalars()
         return sorted({int(m["number"]) for name in names if (m := pattern.fullmatch(name))})
-
-
-def drop_tables(connection: sa.Connection, database: Database, names: Iterable[str]) -> None:
-    for name in names:
-        driver(connection).execute(sql.SQL("DROP TABLE IF EXISTS {}").format(own(database, name)))

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from freqdp_db.storage.connection.engine import Database, translated
+from freqdp_db.storage.connection.engine import Database, pinned, translated
 
 
 class Listener:
@@ -21,7 +21,8 @@ class Listener:
     def __init__(self, database: Database) -> None:
         with translated():
             self._connection: psycopg.Connection[Any] = database.open_connection(autocommit=True)
-            row = self._connection.execute("SELECT pg_backend_pid()").fetchone()
+            with pinned(self._connection):
+                row = self._connection.execute("SELECT pg_backend_pid()").fetchone()
             self.hears = row is not None and row[0] == self._connection.info.backend_pid
             if self.hears:
                 channel = sql.Identifier(f"{database.settings.schema}_job")

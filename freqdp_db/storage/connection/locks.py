@@ -1,8 +1,8 @@
-"""Who is at work: advisory locks, held by an open transaction for as long as the work lasts.
+"""Who is at work: rows of the table `lock`, locked by a transaction that stays open beside the work.
 
-Transaction-level only: session locks strand behind PgBouncer. The transaction does nothing else,
-so it holds back no vacuum. When a process dies its connection goes, and the lock with it; that is
-how leftovers of a dead run are told from work in progress.
+Rows, because only our roles can lock them: an advisory lock can be taken by whoever may connect. When a
+process dies its connection goes, and the lock with it; that is how leftovers of a dead run are told from
+work in progress. Transactions only: what belongs to a session strands behind PgBouncer.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from typing import LiteralString
 
 import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import Busy
 from freqdp_db.storage.connection.engine import Database, driver
+from freqdp_db.storage.connection.statements import own
 
-_TRY = sa.text("SELECT pg_try_advisory_xact_lock(hashtext(:kind), :number)")
-# pg_locks shows the two int4 of a lock as oids, and those of every database of the server.
-_HOLDER = sa.text(
-    "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM pg_locks l "
-    "JOIN pg_stat_activity a ON a.pid = l.pid "
-    "WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 "
-    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-    "AND l.classid = hashtext(:kind)::oid AND l.objid = CAST(:number AS int4)::oid"
+_MAKE = "INSERT INTO {} (kind, number) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_TAKE = "SELECT FROM {} WHERE kind = %s AND number = %s FOR UPDATE"
+_TRY = _TAKE + " SKIP LOCKED"
+# Who locks a row writes the number of its transaction there. Of sessions of other users, only their
+# number and name can be read.
+_HOLDER = (
+    "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM {} l "
+    "JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.transactionid = l.xmax "
+    "AND t.granted JOIN pg_catalog.pg_stat_activity a ON a.pid = t.pid "
+    "WHERE l.kind = %s AND l.number = %s"
 )
 _SECONDS_BETWEEN = 0.5
-
-
-def _key(database: Database, kind: str, number: int) -> dict[str, str | int]:
-    return {"kind": f"freqdp {database.settings.schema} {kind}", "number": number}
 
 
 @contextmanager
@@ -42,27 +43,48 @@ def hold(
     `wait`: ask again until it is free. No connection is kept meanwhile: many who wait behind a pooler
     must not take all of its connections from the one who works.
     """
+    with database.begin() as connection:
+        _run(connection, database, _MAKE, kind, number)
     while True:
         with database.begin() as connection:
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            if connection.execute(_TRY, _key(database, kind, number)).scalar():
+            if _run(connection, database, _TRY, kind, number):
                 yield
                 return
-            holder = connection.execute(_HOLDER, _key(database, kind, number)).first()
+            holder = _run(connection, database, _HOLDER, kind, number)
         if not wait:
-            by = (
-                f"process {holder.pid} ({holder.application_name}, user {holder.usename}, "
-                f"since {holder.xact_start:%Y-%m-%d %H:%M:%S %Z})"
-                if holder is not None
-                else "another session"
-            )
+            by = _named(*holder[0]) if holder else "another session"
             raise Busy(f"{what} is being worked on by {by}", remedy="wait until it has finished")
         time.sleep(_SECONDS_BETWEEN)
 
 
 def is_free(connection: sa.Connection, database: Database, kind: str, number: int) -> bool:
     """Take the lock until the end of this transaction, if nobody holds it."""
-    return bool(connection.execute(_TRY, _key(database, kind, number)).scalar())
+    _run(connection, database, _MAKE, kind, number)
+    return bool(_run(connection, database, _TRY, kind, number))
+
+
+def wait_for(connection: sa.Connection, database: Database, kind: str, number: int = 0) -> None:
+    """Take the lock until the end of this transaction, after whoever has it."""
+    _run(connection, database, _MAKE, kind, number)
+    _run(connection, database, _TAKE, kind, number)
+
+
+def _run(
+    connection: sa.Connection, database: Database, query: LiteralString, kind: str, number: int
+) -> list[tuple[object, ...]]:
+    cursor = driver(connection).execute(
+        sql.SQL(query).format(own(database, "lock")), [kind, number]
+    )
+    return cursor.fetchall() if cursor.description is not None else []
+
+
+def _named(*holder: object) -> str:
+    pid, user, application, since = holder
+    known = [application, f"user {user}"]
+    if isinstance(since, datetime):
+        known.append(f"since {since:%Y-%m-%d %H:%M:%S %Z}")
+    return f"process {pid} ({', '.join(str(k) for k in known if k)})"
 
 
 def limit_waiting(connection: sa.Connection, longest: str) -> None:

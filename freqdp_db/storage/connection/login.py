@@ -71,3 +71,19 @@ def may_use(connection: Connection, schema: str) -> bool:
             sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
         ).scalar()
     )
+
+
+def logins_of_analysts(connection: Connection, settings: Settings) -> list[str]:
+    """Who can log in to this database as an analyst and as nothing more."""
+    return list(
+        connection.execute(
+            sa.text(
+                "SELECT l.rolname::text FROM pg_roles l JOIN pg_roles g ON g.rolname = :analyst "
+                "WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, g.oid, 'MEMBER') "
+                "AND has_database_privilege(l.oid, current_database(), 'CONNECT') "
+                "AND NOT EXISTS (SELECT FROM pg_roles w WHERE w.rolname = :runner "
+                "AND pg_has_role(l.oid, w.oid, 'MEMBER')) ORDER BY 1"
+            ),
+            {"analyst": settings.role("analyst"), "runner": settings.role("runner")},
+        ).scalars()
+    )

@@ -32,13 +32,19 @@ _MAY = {
     "admin": "to register datasets and raise budgets: it reads original data as well",
 }
 # Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
-_FOR_ADMINISTRATORS = {"account", "dataset", "grant_budget"}
+_FOR_ADMINISTRATORS = {
+    "account", "dataset", "grant_budget", "claim_population", "name_population", "open_account",
+}  # fmt: skip
 _FOR_RUNNERS = {
     "build", "release", "release_step", "step_column", "release_key", "tf_target", "pf_target",
     "edit_run", "edit", "metric", "method", "job_queue", "job_progress", "job", "progress", "worker",
     "schedule", "trajectory", "location", "sample", "segment", "grid_cell", "build_number",
-    "book_spend", "request_release", "cancel_job", "sql_object", "schema_version", "spend", "budget",
-    "catalog",
+    "record_release", "require_booked", "trace_source", "source_lineage", "build_source", "population",
+    "population_source", "approve_release", "request_release", "cancel_job", "sql_object",
+    "schema_version", "spend", "budget", "catalog", "create_build_table", "finish_build_table",
+    "attach_build", "drop_build", "create_notes", "drop_notes", "create_staging", "index_staging",
+    "finish_staging", "drop_staging", "publish_tables", "grant_release", "show_current",
+    "drop_current", "revoke_release", "drop_release", "lock",
 }  # fmt: skip
 
 

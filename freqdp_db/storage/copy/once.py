@@ -17,20 +17,12 @@ import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.statements import one_value
-from freqdp_db.storage.schema.grants import hand_over
+from freqdp_db.storage.connection.statements import call
 
 
-def create_notes(connection: sa.Connection, database: Database, notes: sql.Identifier) -> int:
-    """The table in which parts are noted, and the number of the run that they are of."""
-    run = int(one_value(connection, "SELECT pg_current_xact_id()::text"))
-    driver(connection).execute(
-        sql.SQL(
-            "CREATE TABLE {} (part int PRIMARY KEY, run bigint NOT NULL CHECK (run = {}))"
-        ).format(notes, sql.Literal(run))
-    )
-    hand_over(connection, database, notes)
-    return run
+def create_notes(connection: sa.Connection, database: Database, kind: str, number: int) -> int:
+    """Make the table in which the parts of a build or a release are noted; the number of this run."""
+    return int(call(connection, database, "create_notes", kind, number))
 
 
 @contextmanager
@@ -48,6 +40,6 @@ def writing_once(
         yield None if mine is None else raw
 
 
-def drop_notes(database: Database, notes: sql.Identifier) -> None:
+def drop_notes(database: Database, kind: str, number: int) -> None:
     with database.begin() as connection:
-        driver(connection).execute(sql.SQL("DROP TABLE {}").format(notes))
+        call(connection, database, "drop_notes", kind, number)

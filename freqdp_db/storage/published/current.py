@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import sqlalchemy as sa
 from psycopg import errors as driver_errors
-from psycopg import sql
 
-from freqdp_db.errors import AlreadyExists, SchemaInUse
+from freqdp_db.errors import AlreadyExists, Busy, SchemaInUse
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.connection.statements import comment_on, listed
-from freqdp_db.storage.published.relations import (
-    PARTS,
-    columns_of,
-    dependants,
-    let_analysts_read,
-    srid_of,
-)
+from freqdp_db.storage.connection.statements import call
+from freqdp_db.storage.published.relations import PARTS, columns_of, dependants, srid_of
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
 from freqdp_db.storage.records.datasets import table
-from freqdp_db.storage.schema.grants import hand_over
 
 _SUFFIX = "_current"
-_MARK = "The newest release that analysts may read of dataset "
-_MARKS = (_MARK, "The newest private release of dataset ")
+_MARKS = (
+    "The newest release that analysts may read of dataset ",
+    "The newest private release of dataset ",
+)
 """What the comment of such a view begins with; the second is that of version 0.2.0 and before."""
 
 
@@ -108,14 +106,27 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
     """Point the views at the newest release that is granted, or drop them if there is none.
 
     Inside the transaction that publishes or withdraws, and last in it: readers wait from here to
-    the commit.
+    the commit. One at a time for a dataset: what another one withdraws is not shown again.
     """
-    datasets, releases = table(database, "dataset"), table(database, "release")
+    datasets = table(database, "dataset")
     dataset = connection.execute(
-        sa.select(datasets.c.name).where(datasets.c.dataset_id == dataset_id)
+        sa.select(datasets.c.name)
+        .where(datasets.c.dataset_id == dataset_id)
+        .with_for_update(key_share=True)
     ).scalar_one()
-    newest = connection.execute(
-        sa.select(releases.c.name, releases.c.version)
+    newest = _newest(connection, database, dataset_id)
+    for part, name in current_names(dataset).items():
+        if newest is None:
+            _drop(connection, database, dataset_id, part, name)
+        else:
+            _point_at(connection, database, dataset_id, newest, part, name)
+
+
+def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
+    """The newest release of a dataset that analysts may read: its number, name and version."""
+    releases = table(database, "release")
+    return connection.execute(
+        sa.select(releases.c.release_id, releases.c.name, releases.c.version)
         .where(
             releases.c.dataset_id == dataset_id,
             releases.c.state == "published",
@@ -124,53 +135,65 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
         )
         .order_by(releases.c.version.desc())
     ).first()
-    for part, name in current_names(dataset).items():
-        if newest is None:
-            _drop(connection, database.settings.release_schema, name)
-        else:
-            what = f"{_MARK}{dataset}: now {newest.name}, version {newest.version}. See catalog."
-            _point_at(connection, database, name, newest.name + part, what)
+
+
+def show_late(database: Database) -> None:
+    """Point views at what was published while somebody was reading them; those still read wait on."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        late = [
+            row.dataset_id
+            for row in connection.execute(sa.select(datasets.c.dataset_id, datasets.c.name))
+            if (newest := _newest(connection, database, row.dataset_id)) is not None
+            and not is_shown(connection, database, row.name, (newest.name, newest.version))
+        ]
+    for dataset_id in late:
+        with suppress(Busy, SchemaInUse), database.begin() as connection:
+            limit_waiting(connection, LOCK_TIMEOUT)
+            show_newest(connection, database, dataset_id)
+
+
+def is_shown(
+    connection: Connection, database: Database, dataset: str, newest: tuple[str, int] | None
+) -> bool:
+    """Whether the views say that they show this release; readers need not wait to hear it again."""
+    said = connection.execute(
+        sa.text(
+            "SELECT obj_description(c.oid, 'pg_class') FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
+        ),
+        {
+            "schema": database.settings.release_schema,
+            "names": list(current_names(dataset).values()),
+        },
+    ).scalars()
+    return set(said) == (set() if newest is None else {described(dataset, newest)})
+
+
+def described(dataset: str, newest: tuple[str, int]) -> str:
+    """The comment of the views over a release; `show_current` writes the same."""
+    return f"{_MARKS[0]}{dataset}: now {newest[0]}, version {newest[1]}. See catalog."
 
 
 def _point_at(
-    connection: Connection, database: Database, name: str, relation: str, what: str
+    connection: Connection,
+    database: Database,
+    dataset_id: int,
+    release: Any,
+    part: str,
+    name: str,
 ) -> None:
-    """Let a view show this relation; if there is none, there is no view."""
+    """Let a view show a part of this release; if it has none, there is no view."""
     schema = database.settings.release_schema
-    view = sql.Identifier(schema, name)
-    before, now = (list(columns_of(connection, (schema, r)).items()) for r in (name, relation))
-    if not now:
-        _drop(connection, schema, name)
-        return
-    replaced = bool(before) and before == now[: len(before)]
-    if before and not replaced:
-        # another SRID, or areas no longer: a view's columns can neither change their type nor go
-        _drop(connection, schema, name)
-    shown = listed(column for column, _ in now)
-    driver(connection).execute(
-        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
-            view, shown, sql.Identifier(schema, relation)
-        )
+    before, now = (
+        list(columns_of(connection, (schema, r)).items()) for r in (name, release.name + part)
     )
-    if not replaced:
-        hand_over(connection, database, view)
-        let_analysts_read(connection, database, name)
-    _comment_columns(connection, schema, name, relation)
-    comment_on(connection, "VIEW", view, what)
-
-
-def _comment_columns(connection: Connection, schema: str, view: str, release: str) -> None:
-    """The view's columns say what the release's say."""
-    rows = connection.execute(
-        sa.text(
-            "SELECT a.attname, col_description(a.attrelid, a.attnum) FROM pg_attribute a "
-            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :release AND a.attnum > 0"
-        ),
-        {"schema": schema, "release": release},
-    ).all()
-    for column, text in rows:
-        comment_on(connection, "COLUMN", sql.Identifier(schema, view, column), text)
+    if not now or (before and before != now[: len(before)]):
+        # another SRID, or areas no longer: a view's columns can neither change their type nor go
+        _drop(connection, database, dataset_id, part, name)
+    if now:
+        call(connection, database, "show_current", release.release_id, part)
 
 
 def current_of(connection: Connection, database: Database, release_id: int) -> list[str]:
@@ -184,14 +207,16 @@ def current_of(connection: Connection, database: Database, release_id: int) -> l
     return list(current_names(name).values())
 
 
-def _drop(connection: Connection, schema: str, name: str) -> None:
+def _drop(
+    connection: Connection, database: Database, dataset_id: int, part: str, name: str
+) -> None:
+    schema = database.settings.release_schema
     _require_nothing_hangs(connection, schema, name)
-    view = sql.Identifier(schema, name)
     try:
-        driver(connection).execute(sql.SQL("DROP VIEW IF EXISTS {}").format(view))
+        call(connection, database, "drop_current", dataset_id, part)
     except driver_errors.DependentObjectsStillExist as error:
         # names of relations only: the detail of this error never holds a row
         raise SchemaInUse(
-            f"{view.as_string(None)} has to be dropped, but: {error.diag.message_detail}",
+            f"{format_relation(schema, name)} has to be dropped, but: {error.diag.message_detail}",
             remedy="drop what hangs on it first",
         ) from None

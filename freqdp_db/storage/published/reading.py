@@ -139,10 +139,11 @@ class ReleaseReader:
                 sql.SQL(
                     "SELECT count(*), min({x_min}({g})), min({y_min}({g})), max({x_max}({g})), "
                     "max({y_max}({g})), coalesce(bool_and(whole), true) FROM "
-                    "(SELECT {shown} AS {g}, at = date_trunc('second', at) AS whole FROM {points}) s"
+                    "(SELECT {shown}::{box} AS {g}, at = date_trunc('second', at) AS whole FROM {points}) s"
                 ).format(
                     g=sql.Identifier(shown),
                     shown=self._column(shown),
+                    box=self._function("box3d"),
                     points=self._points,
                     **{
                         f"{axis}_{end}": self._function(f"st_{axis}{end}")
@@ -177,7 +178,7 @@ class ReleaseReader:
     def lines(self) -> Generator[tuple[int, date | None, bytes], None, None]:
         """(trajectory_id, day, LineStringM as ISO WKB, little-endian) in order, one at a time."""
         query = sql.SQL(
-            "COPY (SELECT trajectory_id, {}, {}({}, 'NDR') FROM {} ORDER BY 1, 2) "
+            "COPY (SELECT trajectory_id, {}, {}({}, 'NDR'::text) FROM {} ORDER BY 1, 2) "
             "TO STDOUT (FORMAT binary)"
         ).format(
             sql.SQL("day" if self.has_days else "NULL::date"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.storage.connection.engine import Connection, Database, driver
+from freqdp_db.storage.connection.engine import Connection, driver
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.connection.statements import as_written, in_range, listed, one_value
@@ -146,22 +146,3 @@ def table_bytes(
             sa.text("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         )
     return copy_bytes(driver(connection), query)
-
-
-def role_exists(connection: Connection, database: Database, kind: str) -> bool:
-    found = connection.execute(
-        sa.text("SELECT 1 FROM pg_roles WHERE rolname = :role"),
-        {"role": database.settings.role(kind)},
-    )
-    return found.scalar() is not None
-
-
-def let_analysts_read(connection: Connection, database: Database, relation: str) -> None:
-    """Grant a relation of the release schema to analysts, if there is a role of analysts."""
-    if role_exists(connection, database, "analyst"):
-        driver(connection).execute(
-            sql.SQL("GRANT SELECT ON {} TO {}").format(
-                sql.Identifier(database.settings.release_schema, relation),
-                sql.Identifier(database.settings.role("analyst")),
-            )
-        )

@@ -8,15 +8,12 @@ from typing import Any
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.statements import own
+from freqdp_db.storage.connection.statements import call, own
 from freqdp_db.storage.copy.layout import write_records
 from freqdp_db.storage.copy.once import create_notes, drop_notes, writing_once
 from freqdp_db.storage.published.staging import (
     LINE_COLUMNS,
     POINTS,
-    create_lines,
-    create_points,
-    index_lines,
     staged,
     staging_names,
 )
@@ -29,10 +26,9 @@ def _notes(database: Database, release_id: int) -> sql.Identifier:
 def create_staging(database: Database, release_id: int, srid: int) -> int:
     """Empty tables, for all to see; the number of the run that fills them."""
     with database.begin() as connection:
-        points, lines = staged(database, release_id)
-        create_points(connection, database, points, srid, POINTS)
-        create_lines(connection, database, lines, srid)
-        return create_notes(connection, database, _notes(database, release_id))
+        for kind in ("points", "lines"):
+            call(connection, database, "create_staging", release_id, kind, srid)
+        return create_notes(connection, database, "release", release_id)
 
 
 def write_part(
@@ -54,5 +50,5 @@ def write_part(
 def finish_lines(database: Database, release_id: int) -> None:
     """Index the lines, and forget the notes: all parts are written."""
     with database.begin() as connection:
-        index_lines(connection, staged(database, release_id)[1])
-    drop_notes(database, _notes(database, release_id))
+        call(connection, database, "index_staging", release_id, "lines")
+    drop_notes(database, "release", release_id)

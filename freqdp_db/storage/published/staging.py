@@ -10,22 +10,18 @@ from typing import Any
 
 import sqlalchemy as sa
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from freqdp_db.errors import AlreadyExists, Busy
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
+from freqdp_db.storage.connection.leftovers import numbers_left
 from freqdp_db.storage.connection.locks import is_free, limit_waiting
-from freqdp_db.storage.connection.postgis import geometry_type, postgis_schema
-from freqdp_db.storage.connection.statements import comment_on, listed
+from freqdp_db.storage.connection.statements import call
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.published.current import next_version, show_newest
-from freqdp_db.storage.published.granting import grant_to_analysts
-from freqdp_db.storage.published.naming import INDEXES, PRIMARY, rename_indexes, whole
-from freqdp_db.storage.published.relations import columns_of, srid_of
-from freqdp_db.storage.published.trips import TRIP_COLUMNS, show_trips
+from freqdp_db.storage.published.naming import INDEXES, PRIMARY, whole
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patient
 from freqdp_db.storage.records.datasets import table
-from freqdp_db.storage.schema.grants import hand_over
 
 POINTS = Layout(
     [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
@@ -33,6 +29,10 @@ POINTS = Layout(
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
 _STAGING = re.compile(r"staging_(?P<number>\d+)(_line|_part)?")
+TRIP_COLUMNS = [
+    "trajectory_id", "trip", "start_at", "end_at", "length_m", "places", "start_geom", "end_geom", "geom",
+]  # fmt: skip
+"""Of the view of trips, which `create_trip_view` makes."""
 KEY = ["trajectory_id", "seq"]
 """Of the table of samples: its primary key, and the order in which its rows are written."""
 LINE_KEY = ["trajectory_id", "day"]
@@ -59,7 +59,7 @@ def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
     with database.begin() as connection:
         # without a timeout: the server may still be at the last statement of a killed run
-        drop_tables(connection, database, staging_names(release_id))
+        call(connection, database, "drop_staging", release_id)
 
 
 def sweep_staging(database: Database) -> None:
@@ -69,7 +69,7 @@ def sweep_staging(database: Database) -> None:
         with suppress(Busy), database.begin() as connection:
             if is_free(connection, database, "release", release_id):
                 limit_waiting(connection, LOCK_TIMEOUT)
-                drop_tables(connection, database, staging_names(release_id))
+                call(connection, database, "drop_staging", release_id)
 
 
 def write_points(
@@ -79,7 +79,8 @@ def write_points(
     with database.begin() as connection:
         # created and filled in one transaction: a server with wal_level = minimal need not log it
         relation = staged(database, release_id)[0]
-        create_points(connection, database, relation, srid, layout)
+        kind = "areas" if layout is AREAS else "points"
+        call(connection, database, "create_staging", release_id, kind, srid)
         write_records(driver(connection), relation, layout.names, points, created_here=True)
 
 
@@ -87,89 +88,34 @@ def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[
     """Create the table of lines, fill it and index it."""
     with database.begin() as connection:
         relation = staged(database, release_id)[1]
-        create_lines(connection, database, relation, srid)
+        call(connection, database, "create_staging", release_id, "lines", srid)
         write_records(driver(connection), relation, LINE_COLUMNS, lines, created_here=True)
-        index_lines(connection, relation)
-
-
-def create_points(
-    connection: Connection, database: Database, relation: sql.Identifier, srid: int, layout: Layout
-) -> None:
-    raw, postgis = driver(connection), postgis_schema(connection)
-    raw.execute(
-        sql.SQL(
-            "CREATE TABLE {} (trajectory_id bigint NOT NULL, seq int NOT NULL, "
-            "at timestamptz NOT NULL, geom {} NOT NULL)"
-        ).format(relation, geometry_type(postgis, "Point", srid))
-    )
-    if layout is AREAS:
-        raw.execute(
-            sql.SQL(
-                "ALTER TABLE {} ADD COLUMN area {} NOT NULL, ADD COLUMN during tstzrange NOT NULL"
-            ).format(relation, geometry_type(postgis, "Polygon", srid))
-        )
-    hand_over(connection, database, relation)
-
-
-def create_lines(
-    connection: Connection, database: Database, relation: sql.Identifier, srid: int
-) -> None:
-    raw, postgis = driver(connection), postgis_schema(connection)
-    raw.execute(
-        sql.SQL(
-            "CREATE TABLE {} (trajectory_id bigint NOT NULL, day date NOT NULL, geom {} NOT NULL)"
-        ).format(relation, geometry_type(postgis, "LineStringM", srid))
-    )
-    raw.execute(sql.SQL("ALTER TABLE {} ALTER COLUMN geom SET STORAGE EXTERNAL").format(relation))
-    hand_over(connection, database, relation)
-
-
-def index_lines(connection: Connection, relation: sql.Identifier) -> None:
-    raw = driver(connection)
-    raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(relation, listed(LINE_KEY)))
-    raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(relation))
-    raw.execute(sql.SQL("ANALYZE {}").format(relation))
+        call(connection, database, "index_staging", release_id, "lines")
 
 
 def start_indexes(
     database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
 ) -> tuple[Future[None], list[Future[None]]]:
     """Index the samples, one statement a call of `start`; the index of the key, and the others."""
-    relation = staged(database, release_id)[0]
-    others = ["(at)"]
+    others = ["at"]
     if layout is AREAS:
-        others += ["USING gist (area)", "USING gist (during)"]
+        others += ["area", "during"]
 
-    def index(columns: str, kind: str = "INDEX") -> None:
+    def index(what: str) -> None:
         with database.begin() as connection:
-            raw = driver(connection)
             # the GiST index takes longest and knows no workers: others leave it its processor
-            raw.execute("SET LOCAL max_parallel_maintenance_workers = 0")
-            raw.execute(sql.SQL(f"CREATE {kind} ON {{}} {columns}").format(relation))
+            driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
+            call(connection, database, "index_staging", release_id, what)
 
-    longest = start(index, "USING gist (geom)")
-    key = start(index, f"({', '.join(KEY)})", "UNIQUE INDEX")
-    return key, [longest, *(start(index, columns) for columns in others)]
+    longest = start(index, "geom")
+    key = start(index, "key")
+    return key, [longest, *(start(index, what) for what in others)]
 
 
 def finish_indexes(database: Database, release_id: int) -> None:
     """The unique index becomes the primary key."""
-    relation = staged(database, release_id)[0]
     with database.begin() as connection:
-        raw = driver(connection)
-        unique = raw.execute(
-            sql.SQL(
-                "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
-                "WHERE i.indrelid = {}::regclass AND i.indisunique"
-            ).format(sql.Literal(relation.as_string(None)))
-        ).fetchone()
-        assert unique is not None
-        raw.execute(
-            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY USING INDEX {}").format(
-                relation, sql.Identifier(unique[0])
-            )
-        )
-        raw.execute(sql.SQL("ANALYZE {}").format(relation))
+        call(connection, database, "finish_staging", release_id)
 
 
 def staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
@@ -203,6 +149,7 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
 
 @patient
 def publish(
+    show: bool,
     database: Database,
     release_id: int,
     name: str,
@@ -210,41 +157,16 @@ def publish(
     comments: dict[str, str],
     catalog: dict[str, Any],
 ) -> None:
-    """Move the staged tables into the release schema: all or nothing, and never waiting for long."""
-    schema, released = database.settings.schema, database.settings.release_schema
+    """Move the staged tables into the release schema: all or nothing, and never waiting for long.
+
+    show: as the newest of its dataset, too.
+    """
     releases = table(database, "release")
     with database.begin() as connection:
-        raw = driver(connection)
         limit_waiting(connection, LOCK_TIMEOUT)
         require_free_name(connection, database, name)
         version = next_version(connection, database, dataset_id)
-        for staged_name, final in zip(
-            staging_names(release_id)[:2], (name, f"{name}_line"), strict=True
-        ):
-            raw.execute(
-                sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(
-                    sql.Identifier(schema, staged_name), sql.Identifier(released)
-                )
-            )
-            raw.execute(
-                sql.SQL("ALTER TABLE {} RENAME TO {}").format(
-                    sql.Identifier(released, staged_name), sql.Identifier(final)
-                )
-            )
-            rename_indexes(raw, released, final)
-        present = columns_of(connection, (released, name))
-        if columns_to_come(areas="area" in present)["_trip"]:
-            srid = srid_of(connection, (released, name))
-            show_trips(connection, database, name, srid, comments["trip"])
-        if catalog["granted"]:
-            grant_to_analysts(connection, database, name)
-        for target, comment in comments.items():
-            kind, _, column = target.partition(".")
-            final = name if kind == "points" else f"{name}_line"
-            if kind == "trip" or (kind == "points" and column and column not in present):
-                continue
-            named = (released, final, column) if column else (released, final)
-            comment_on(connection, "COLUMN" if column else "TABLE", sql.Identifier(*named), comment)
+        call(connection, database, "publish_tables", release_id, Jsonb(comments))
         published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
         connection.execute(
             sa.insert(table(database, "catalog", released=True)).values(
@@ -262,4 +184,6 @@ def publish(
             )
         )
         if catalog["granted"]:
+            call(connection, database, "grant_release", release_id)
+        if catalog["granted"] and show:
             show_newest(connection, database, dataset_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 from freqdp_db.errors import Busy
 
@@ -15,18 +15,21 @@ _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
 
 
-def patient(work: Callable[P, None]) -> Callable[P, None]:
-    """Try a transaction that limits its waiting again, some times, while others are in the way."""
+def patient(work: Callable[Concatenate[bool, P], None]) -> Callable[P, None]:
+    """Try a transaction that limits its waiting again, some times, while others are in the way.
+
+    Its first argument is whether to point the views of the newest release at it. In the end it is done
+    without: whoever reads one of these for hours keeps nothing else from being published.
+    """
 
     @wraps(work)
     def tried(*args: P.args, **kwargs: P.kwargs) -> None:
-        for attempt in range(1, _ATTEMPTS + 1):
+        for _ in range(_ATTEMPTS):
             try:
-                work(*args, **kwargs)
+                work(True, *args, **kwargs)
                 return
             except Busy:
-                if attempt == _ATTEMPTS:
-                    raise
                 time.sleep(_SECONDS_BETWEEN)
+        work(False, *args, **kwargs)
 
     return tried

@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.statements import own
+from freqdp_db.storage.connection.statements import call, own
 from freqdp_db.storage.copy.layout import Layout, write_records
 from freqdp_db.storage.copy.once import create_notes, drop_notes, writing_once
-from freqdp_db.storage.records.builds import NOTED, create_part, index_part, part_name
+from freqdp_db.storage.records.builds import part_name
 
 LARGE = ("sample", "segment")
 Chunks = tuple[Layout, Iterable[NDArray[Any]]]
 
 
 def _notes(database: Database, build_id: int) -> sql.Identifier:
-    return own(database, NOTED.format(build_id))
+    return own(database, f"sample_{build_id}_part")
 
 
 def create_large(database: Database, build_id: int) -> int:
     """Empty tables, for all to see; the number of the run that fills them."""
     with database.begin() as connection:
         for part in LARGE:
-            create_part(connection, database, part, build_id)
-        return create_notes(connection, database, _notes(database, build_id))
+            call(connection, database, "create_build_table", build_id, part)
+        return create_notes(connection, database, "build", build_id)
 
 
 def write_range(
@@ -46,11 +46,10 @@ def finish_large(database: Database, build_id: int) -> None:
     """Give both tables their keys, in two sessions."""
 
     def index(part: str) -> None:
-        relation = own(database, part_name(part, build_id))
         with database.begin() as connection:
-            index_part(connection, part, relation)
+            call(connection, database, "finish_build_table", build_id, part)
 
     with database.side_by_side(len(LARGE)) as start:
         for part in LARGE:
             start(index, part)
-    drop_notes(database, _notes(database, build_id))
+    drop_notes(database, "build", build_id)

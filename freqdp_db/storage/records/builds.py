@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -19,32 +19,24 @@ from freqdp_db.columns.ragged import offsets_from, offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import Busy, NotFound
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.leftovers import drop_tables, numbers_left
+from freqdp_db.storage.connection.leftovers import numbers_left
 from freqdp_db.storage.connection.locks import is_free, limit_waiting
 from freqdp_db.storage.connection.statements import (
     as_written,
-    comment_on,
+    call,
     listed,
     one_value,
     own,
     select_own,
 )
 from freqdp_db.storage.copy.layout import Layout, point_coordinates, read_arrays, write_records
+from freqdp_db.storage.records.accounts import require_traced
 from freqdp_db.storage.records.datasets import table
-from freqdp_db.storage.schema.grants import PARTITIONED, hand_over
+from freqdp_db.storage.source.lineage import SourceRelation
 
-PARTS = PARTITIONED
+PARTS = ("trajectory", "location", "sample", "segment", "grid_cell")
 _PARTITION = re.compile(rf"({'|'.join(PARTS)})_(?P<number>\d+)(_part)?")
-NOTED = "sample_{}_part"
-"""Where workers note which ranges of samples and segments they have written."""
 _LOCK_TIMEOUT = "5s"
-
-KEYS = {
-    "trajectory": ("build_id", "trajectory_id"),
-    "location": ("build_id", "location_id"),
-    "sample": ("build_id", "trajectory_id", "seq"),
-    "grid_cell": ("build_id", "cell_id"),
-}
 
 
 @dataclass(frozen=True)
@@ -64,9 +56,11 @@ class BuildRow:
     source_srid: int
     srid: int
     snap: str
+    time_unit: str | None
+    """How times were read: `timestamp`, a declared unit of epoch numbers, or `guessed`. None: not
+    recorded, by an earlier version."""
     time_step_us: int
     median_gap_us: int
-    grid: dict[str, float]
     fingerprint: str
     software: str
     dropped_at: datetime | None
@@ -75,10 +69,23 @@ class BuildRow:
 def find_build(database: Database, build_id: int) -> BuildRow:
     builds = table(database, "build")
     with database.begin() as connection:
-        row = connection.execute(sa.select(builds).where(builds.c.build_id == build_id)).first()
+        row = connection.execute(
+            sa.select(*(builds.c[f.name] for f in fields(BuildRow))).where(
+                builds.c.build_id == build_id
+            )
+        ).first()
     if row is None:
         raise NotFound(f"there is no build {build_id}")
     return BuildRow(**row._mapping)
+
+
+def grid_of(connection: sa.Connection, database: Database, build_id: int) -> dict[str, float]:
+    """The frame of a build's grid. Its corner may be a sample's place: auditors may not read it."""
+    builds = table(database, "build")
+    found: dict[str, float] = connection.execute(
+        sa.select(builds.c.grid).where(builds.c.build_id == build_id)
+    ).scalar_one()
+    return found
 
 
 def next_build_number(database: Database) -> int:
@@ -95,34 +102,9 @@ def part_name(part: str, build_id: int) -> str:
 def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
     """Create the standalone table of a part; rows and keys are one transaction."""
     with database.begin() as connection:
-        relation = create_part(connection, database, part, build_id)
-        yield PartWriter(driver(connection), relation)
-        index_part(connection, part, relation)
-
-
-def create_part(
-    connection: sa.Connection, database: Database, part: str, build_id: int
-) -> sql.Identifier:
-    relation = own(database, part_name(part, build_id))
-    driver(connection).execute(
-        sql.SQL(
-            "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE, CHECK (build_id = {}))"
-        ).format(relation, own(database, part), build_id)
-    )
-    comment_on(connection, "TABLE", relation, f"Build {build_id}: {part} rows.")
-    hand_over(connection, database, relation)
-    return relation
-
-
-def index_part(connection: sa.Connection, part: str, relation: sql.Identifier) -> None:
-    raw = driver(connection)
-    if part in KEYS:
-        raw.execute(
-            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(relation, listed(KEYS[part]))
-        )
-    else:
-        raw.execute(sql.SQL("CREATE INDEX ON {} (build_id, cell_id)").format(relation))
-    raw.execute(sql.SQL("ANALYZE {}").format(relation))
+        call(connection, database, "create_build_table", build_id, part)
+        yield PartWriter(driver(connection), own(database, part_name(part, build_id)))
+        call(connection, database, "finish_build_table", build_id, part)
 
 
 @dataclass(frozen=True)
@@ -142,21 +124,23 @@ class PartWriter:
                 copy.write_row(row)
 
 
-def attach_build(database: Database, build: dict[str, Any]) -> None:
-    """Attach the parts, record the build and make it current: all or nothing."""
-    schema, number = database.settings.schema, build["build_id"]
+def attach_build(
+    database: Database, build: dict[str, Any], sources: Iterable[SourceRelation]
+) -> None:
+    """Attach the parts, record the build, what it was read from, and make it current: all or nothing.
+
+    Refused if another budget counts what it was read from.
+    """
+    number = build["build_id"]
     datasets = table(database, "dataset")
     with database.begin() as connection:
         limit_waiting(connection, _LOCK_TIMEOUT)
-        for part in PARTS:
-            driver(connection).execute(
-                sql.SQL("ALTER TABLE {} ATTACH PARTITION {} FOR VALUES IN ({})").format(
-                    sql.Identifier(schema, part),
-                    sql.Identifier(schema, part_name(part, number)),
-                    sql.Literal(number),
-                )
-            )
         connection.execute(sa.insert(table(database, "build")).values(**build))
+        read = [{"build_id": number, **asdict(source)} for source in sources]
+        if read:
+            connection.execute(sa.insert(table(database, "build_source")), read)
+        require_traced(connection, database, build["dataset_id"], number)
+        call(connection, database, "attach_build", number)
         connection.execute(
             sa.update(datasets)
             .where(datasets.c.dataset_id == build["dataset_id"])
@@ -167,8 +151,7 @@ def attach_build(database: Database, build: dict[str, Any]) -> None:
 def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> None:
     """Remove the tables of a build, attached or not."""
     limit_waiting(connection, _LOCK_TIMEOUT)
-    names = [part_name(part, build_id) for part in PARTS]
-    drop_tables(connection, database, [*names, NOTED.format(build_id)])
+    call(connection, database, "drop_build", build_id)
 
 
 def sweep_builds(database: Database) -> list[int]:
@@ -265,6 +248,23 @@ def load_locations(connection: sa.Connection, database: Database, build: BuildRo
     query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
     rows = read_arrays(driver(connection), query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
+
+
+def samples_by_place(
+    connection: sa.Connection, database: Database, build: BuildRow, begin: datetime, end: datetime
+) -> Ints:
+    """How many samples each location of a build has from one moment to before another."""
+    rows = driver(connection).execute(
+        sql.SQL(
+            "SELECT location_id, count(*) FROM {} "
+            "WHERE build_id = %s AND at >= %s AND at < %s GROUP BY location_id"
+        ).format(own(database, "sample")),
+        (build.build_id, begin, end),
+    )
+    found = np.zeros(build.locations, np.int64)
+    for place, samples in rows:
+        found[place] = samples
+    return found
 
 
 def sparse_objects(database: Database, build_id: int, signature: int) -> int:

@@ -1,4 +1,4 @@
-"""Rows of `dataset` and `account`."""
+"""Rows of `dataset`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import psycopg
 import sqlalchemy as sa
 
 from freqdp_db.errors import AlreadyExists, NotFound
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.names import did_you_mean, format_relation
-from freqdp_db.storage.records.accounts import account_for, other_accounts
+from freqdp_db.storage.connection.names import did_you_mean, format_name, format_relation
+from freqdp_db.storage.records.accounts import Claimed, claim_account
 from freqdp_db.storage.schema.tables import Names, metadata_for
-from freqdp_db.storage.source.lineage import untraced
+from freqdp_db.storage.source.lineage import choosing, untraced
 from freqdp_db.storage.source.relations import Mapping
 
 
@@ -38,11 +39,18 @@ class DatasetRow:
     """Public facts, as their owner says them."""
     max_exposure: float | None = None
     """The largest measured exposure with which a release is granted; None: any."""
+    persons: str | None = None
+    """The population whose persons its objects are, as the owner calls it."""
 
     @property
     def source(self) -> str:
         """The relation, as it can be typed again."""
         return format_relation(self.source_schema, self.source_relation)
+
+    @property
+    def protected(self) -> ProtectedUnit:
+        """What a guarantee for one of its objects is for."""
+        return ProtectedUnit(format_name(self.mapping.object), self.source, self.persons)
 
     def require_build(self) -> int:
         """The build that serves, or a refusal."""
@@ -70,6 +78,7 @@ def _row(row: Any) -> DatasetRow:
         lat=row.lat_column,
         timezone=row.timezone,
         filter=row.filter,
+        time_unit=row.time_unit,
     )
     others = {f.name: getattr(row, f.name) for f in fields(DatasetRow) if f.name != "mapping"}
     return DatasetRow(mapping=mapping, **others)
@@ -79,10 +88,24 @@ def _living(database: Database, **values: Any) -> list[DatasetRow]:
     """Those that were not dropped and have these values, by name."""
     datasets = table(database, "dataset")
     with database.begin() as connection:
-        rows = connection.execute(
-            sa.select(datasets).filter_by(dropped_at=None, **values).order_by(datasets.c.name)
-        )
-        return [_row(row) for row in rows]
+        return _read(
+            connection, database, datasets.c.dropped_at.is_(None),
+            *(datasets.c[name] == value for name, value in values.items()),
+        )  # fmt: skip
+
+
+def _read(connection: Connection, database: Database, *conditions: Any) -> list[DatasetRow]:
+    """Those that meet all conditions, by name."""
+    datasets, accounts = table(database, "dataset"), table(database, "account")
+    populations = table(database, "population")
+    rows = connection.execute(
+        sa.select(datasets, populations.c.name.label("persons"))
+        .join(accounts, accounts.c.account_id == datasets.c.account_id)
+        .join(populations, populations.c.population_id == accounts.c.population_id)
+        .where(*conditions)
+        .order_by(datasets.c.name)
+    )
+    return [_row(row) for row in rows]
 
 
 def find_dataset(database: Database, name: str) -> DatasetRow:
@@ -100,10 +123,8 @@ def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
     """A dataset by its number, also one that was dropped since."""
     datasets = table(database, "dataset")
     with database.begin() as connection:
-        row = connection.execute(
-            sa.select(datasets).where(datasets.c.dataset_id == dataset_id)
-        ).one()
-    return _row(row)
+        (found,) = _read(connection, database, datasets.c.dataset_id == dataset_id)
+    return found
 
 
 def living_dataset(database: Database, dataset_id: int) -> DatasetRow | None:
@@ -129,20 +150,18 @@ def insert_dataset(
     region: str | None = None,
     period: str | None = None,
     max_exposure: float | None = None,
-) -> tuple[DatasetRow, bool]:
-    """Register a dataset; opens a budget unless its source, or what that reads, has one.
-
-    True: the budget is new.
-    """
-    datasets, accounts = table(database, "dataset"), table(database, "account")
+    persons: str | None = None,
+) -> tuple[DatasetRow, Claimed]:
+    """Register a dataset; opens a budget unless the population that it is read from has one."""
+    datasets = table(database, "dataset")
     with database.begin() as connection:
-        account_id, is_new = account_for(connection, database, accounts, source, mapping, budget)
+        claimed = claim_account(connection, database, source, mapping, persons, budget)
         try:
-            row = connection.execute(
+            dataset_id = connection.execute(
                 sa.insert(datasets)
                 .values(
                     name=name,
-                    account_id=account_id,
+                    account_id=claimed.account,
                     source_schema=source[0],
                     source_relation=source[1],
                     object_column=mapping.object,
@@ -155,12 +174,13 @@ def insert_dataset(
                     snap=snap,
                     timezone=mapping.timezone,
                     filter=mapping.filter,
+                    time_unit=mapping.time_unit,
                     region=region,
                     period=period,
                     max_exposure=max_exposure,
                 )
-                .returning(datasets)
-            ).one()
+                .returning(datasets.c.dataset_id)
+            ).scalar_one()
         except sa.exc.IntegrityError as error:
             if isinstance(error.orig, psycopg.errors.UniqueViolation):
                 raise AlreadyExists(
@@ -168,19 +188,8 @@ def insert_dataset(
                     remedy=f"choose another name, or drop it: freqdp dataset drop {shlex.quote(name)}",
                 ) from None
             raise
-    return _row(row), is_new
-
-
-def other_budgets(database: Database, dataset: DatasetRow) -> list[str]:
-    """Budgets of what the dataset's source reads now that are not its own, in words."""
-    source = dataset.source_schema, dataset.source_relation
-    with database.begin() as connection:
-        return [
-            f"{dataset.source} reads what {format_relation(row.source_schema, row.source_relation)} "
-            "reads, which has a budget of its own: the two do not know of each other"
-            for row in other_accounts(connection, table(database, "account"), source)
-            if row.account_id != dataset.account_id
-        ]
+        (row,) = _read(connection, database, datasets.c.dataset_id == dataset_id)
+    return row, claimed
 
 
 def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
@@ -199,7 +208,7 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
         sa.tuple_(datasets.c.source_schema, datasets.c.source_relation) != source,
     )
     with database.begin() as connection:
-        nowhere = untraced(connection, *source)
+        nowhere = untraced(connection, database, *source)
         alike = connection.execute(
             sa.select(datasets.c.source_schema, datasets.c.source_relation)
             .distinct()
@@ -219,27 +228,21 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     ]
 
 
-def open_account(
-    connection: Connection, database: Database, account_id: int, unit: str
-) -> tuple[int, bool]:
-    """The account for a unit of the source that an account belongs to; made if there is none.
-
-    True: it is new. Who opens it at the same moment waits for the commit, and is told that it is not.
-    """
-    accounts = table(database, "account")
-    own = connection.execute(sa.select(accounts).where(accounts.c.account_id == account_id)).one()
-    same = {name: getattr(own, name)
-            for name in ("source_schema", "source_relation", "object_column")}  # fmt: skip
-    made = connection.execute(
-        sa.dialects.postgresql.insert(accounts)
-        .values(**same, unit=unit)
-        .on_conflict_do_nothing()
-        .returning(accounts.c.account_id)
-    ).scalar()
-    found: int = connection.execute(
-        sa.select(accounts.c.account_id).filter_by(**same, unit=unit)
-    ).scalar_one()
-    return found, made is not None
+def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
+    """Where a source may choose rows by what other objects' rows are, in words."""
+    with database.begin() as connection:
+        found = choosing(
+            connection,
+            database,
+            dataset.source_schema,
+            dataset.source_relation,
+            dataset.mapping.filter,
+        )
+    return [
+        f"{what}: if whether a row of one object is there depends on other objects' rows, no "
+        "guarantee for persons holds; choosing row by row or object by object is safe"
+        for what in found
+    ]
 
 
 def set_facts(
@@ -247,6 +250,11 @@ def set_facts(
 ) -> None:
     """Say what is public of a dataset."""
     _change(database, dataset_id, region=region, period=period, srid=srid)
+
+
+def set_time_unit(database: Database, dataset_id: int, time_unit: str) -> None:
+    """What the epoch numbers of a dataset count."""
+    _change(database, dataset_id, time_unit=time_unit)
 
 
 def set_limit(database: Database, dataset_id: int, max_exposure: float | None) -> None:

@@ -21,7 +21,7 @@ from freqdp_db.storage.connection.statements import call, one_value, own, rows_a
 # own, it was not told that it has it, because the connection broke.
 _CLAIM = """
 UPDATE {queue} SET
-    state = 'running', worker_id = %(worker)s, attempts = attempts + 1,
+    state = 'running', worker_id = %(worker)s, attempts = least(attempts, 999999) + 1,
     lease_until = clock_timestamp() + %(lease)s * interval '1 second',
     started_at = coalesce(started_at, clock_timestamp())
 FROM (
@@ -40,8 +40,10 @@ FROM (
 ) chosen
 WHERE job_id = chosen.id
 RETURNING job_id, worker_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
-    cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by
+    cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by,
+    (SELECT s.created_by FROM {schedule} s WHERE s.schedule_id = {queue}.schedule_id) AS scheduled_by
 """
+_MOST_TOLD = 4000
 _MINE = sql.SQL("job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'")
 
 
@@ -53,22 +55,31 @@ class JobRow:
     worker_id: int
     dataset_id: int
     schedule_id: int | None
-    request: dict[str, Any]
-    """What is asked for. Numbers are exact."""
+    request: str
+    """What is asked for: a JSON document, which whoever may write jobs may have written."""
     attempts: int
     build_id: int | None
     release_id: int | None
     cancelled: bool
     taken_over: bool
     asked_by: str
+    scheduled_by: str | None
+    """Who made its schedule."""
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What is asked for. Numbers are exact. Raises BadInput."""
+        document: dict[str, Any] = from_json(self.request)
+        return document
+
+    @property
+    def askers(self) -> list[str]:
+        """Whose rights count, besides those of the worker."""
+        return [self.asked_by] if self.scheduled_by is None else [self.asked_by, self.scheduled_by]
 
     def holding(self, **values: Any) -> dict[str, Any]:
         """Values of a statement about this job, if its worker still holds it (`_MINE`)."""
         return {"job": self.job_id, "worker": self.worker_id, **values}
-
-
-def _row(request: str, **columns: Any) -> JobRow:
-    return JobRow(request=from_json(request), **columns)
 
 
 @dataclass(frozen=True)
@@ -114,8 +125,8 @@ def request_release(
     schedule_id: int | None = None,
 ) -> int:
     """Ask, or be refused, as anybody does in SQL."""
-    options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
-    asked = (dataset, document["method"], document.get("epsilon"), Jsonb(options, as_json))
+    options = {k: v for k, v in document.items() if k != "method"}
+    asked = (dataset, document["method"], None, Jsonb(options, as_json))
     job_id = int(call(connection, database, "request_release", *asked))
     if schedule_id is not None:
         driver(connection).execute(
@@ -138,7 +149,7 @@ def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
     """Take the next job that is due, or whose worker has not been heard of for its lease."""
     statement = sql.SQL(_CLAIM).format(**_names(database))
     with database.begin() as connection:
-        found = rows_as(_row, connection, statement, {"worker": worker_id, "lease": lease_s})
+        found = rows_as(JobRow, connection, statement, {"worker": worker_id, "lease": lease_s})
     return found[0] if found else None
 
 
@@ -205,7 +216,7 @@ def finish(
         database,
         "state = %(state)s, ended_at = clock_timestamp(), error = %(error)s, note = %(note)s, "
         "release_id = coalesce(%(release)s, release_id)",
-        job.holding(state=state, error=error, note=note, release=release_id),
+        job.holding(state=state, error=_short(error), note=_short(note), release=release_id),
     )
 
 
@@ -217,8 +228,13 @@ def put_off(
         database,
         "state = 'waiting', error = coalesce(%(error)s, error), attempts = attempts - %(uncount)s, "
         "due_at = clock_timestamp() + %(seconds)s * interval '1 second'",
-        job.holding(seconds=seconds, error=error, uncount=0 if counted else 1),
+        job.holding(seconds=seconds, error=_short(error), uncount=0 if counted else 1),
     )
+
+
+def _short(text: str | None) -> str | None:
+    """What people can read of a text that may quote any value."""
+    return None if text is None else text[:_MOST_TOLD]
 
 
 def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -11,8 +12,9 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from freqdp_db.errors import NotFound
+from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.connection.names import format_name, format_relation
 from freqdp_db.storage.connection.statements import call, own, rows_as
 
 CURRENCIES = {"occurrence": "epsilon", "person": "rho"}
@@ -21,11 +23,19 @@ MEANING = "The ledger limits draws; it does not bound what the tables reveal."
 _NOTHING = Decimal(0)
 
 
+def per_unit(unit: str, protected: ProtectedUnit) -> str:
+    """What an amount is spent for, in words: `per occurrence`, `for one bike (column ...)`."""
+    return f"for {protected.words}" if unit == "person" else f"per {unit}"
+
+
 @dataclass(frozen=True)
 class Budget:
-    """What a source may spend, has spent and has left, for one unit."""
+    """What a population may spend, has spent and has left, for one unit."""
 
     account_id: int
+    population_id: int
+    population: str | None
+    """As its owner calls those whose data it is; None: not named."""
     source_schema: str
     source_relation: str
     object_column: str
@@ -42,13 +52,23 @@ class Budget:
 
     @property
     def source(self) -> str:
-        """The relation, as it can be typed again."""
+        """The relation that it was opened for, as it can be typed again."""
         return format_relation(self.source_schema, self.source_relation)
 
     @property
+    def protected(self) -> ProtectedUnit:
+        """Whose objects it protects."""
+        return ProtectedUnit(format_name(self.object_column), self.source, self.population)
+
+    @property
     def in_words(self) -> str:
+        what = (
+            self.protected.words
+            if self.unit == "person"
+            else f"one {self.unit} (objects: {self.protected.column})"
+        )
         return (
-            f"for one {self.unit}: {self.currency} {self.spent:f} of {self.granted:f} spent, "
+            f"for {what}: {self.currency} {self.spent:f} of {self.granted:f} spent, "
             f"{self.remaining:f} left"
         )
 
@@ -65,6 +85,8 @@ class Entry:
     hash: str
     seeded: bool
     """Whether its release's noise can be drawn again: then it guarantees nothing."""
+    zcdp: bool
+    """Whether its release costs what Gaussian noise costs; what is epsilon-DP books half its square."""
 
 
 def find_budget(database: Database, account_id: int) -> Budget:
@@ -77,7 +99,7 @@ def find_budget(database: Database, account_id: int) -> Budget:
 
 
 def budget_of(database: Database, account_id: int, unit: str | None) -> Budget:
-    """The budget for a unit of the source that an account belongs to; an empty one if it has none."""
+    """The budget for a unit of the population that an account belongs to; an empty one if it has none."""
     own = find_budget(database, account_id)
     if unit in (None, own.unit):
         return own
@@ -90,11 +112,10 @@ def budget_of(database: Database, account_id: int, unit: str | None) -> Budget:
 
 
 def budgets(database: Database, account_id: int) -> list[Budget]:
-    """All budgets of the source that an account belongs to: one for each unit."""
+    """All budgets of the population that an account belongs to: one for each unit."""
     query = sql.SQL(
         "SELECT b.* FROM {b} b JOIN {b} own ON own.account_id = %s "
-        "AND own.source_schema = b.source_schema AND own.object_column = b.object_column "
-        "AND own.source_relation = b.source_relation ORDER BY b.account_id"
+        "AND own.population_id = b.population_id ORDER BY b.account_id"
     ).format(b=own(database, "budget"))
     with database.begin() as connection:
         return rows_as(Budget, connection, query, [account_id])
@@ -104,16 +125,19 @@ def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
     query = sql.SQL(
         "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash, "
-        "coalesce(r.parameters ? 'seed', false) AS seeded FROM {} s LEFT JOIN {} r "
+        "coalesce(r.parameters ? 'seed', false) AS seeded, "
+        "coalesce(r.parameters ->> 'accounting' = 'zcdp', false) AS zcdp FROM {} s LEFT JOIN {} r "
         "USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     ).format(own(database, "spend"), own(database, "release"))
     with database.begin() as connection:
         return rows_as(Entry, connection, query, [account_id])
 
 
-def book_spend(connection: Connection, database: Database, release_id: int, reason: str) -> None:
-    """Book what a recorded release spends, or refuse."""
-    call(connection, database, "book_spend", release_id, reason)
+def require_booked(database: Database, release_id: int) -> None:
+    """Refuse a release whose entry in the ledger is not what its record costs."""
+    query = sql.SQL("SELECT {}(%s::int)").format(own(database, "require_booked"))
+    with database.begin() as connection:
+        driver(connection).execute(query, [release_id])
 
 
 def grant_budget(
@@ -124,31 +148,67 @@ def grant_budget(
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
-    """The rho that stands for (epsilon, delta), as the ledger for persons books it."""
+    """The rho that stands for (epsilon, delta), as the ledger for objects books it."""
     with database.begin() as connection:
         return Decimal(call(connection, database, "rho_of", epsilon, delta))
 
 
 def chain_faults(database: Database) -> list[dict[str, Any]]:
-    """Entries whose hash, predecessor or number is not what it should be."""
+    """Entries whose hash, predecessor or number is not what it should be.
+
+    Hashes are computed here: whoever owns the schema can replace its function `entry_hash`.
+    """
     query = sql.SQL(
-        """
-        SELECT account_id, entry, fault FROM (
-            SELECT s.account_id, s.entry,
-                CASE
-                    WHEN s.entry <> 1 + coalesce(lag(s.entry) OVER chain, 0)
-                    THEN 'an entry is missing before it'
-                    WHEN s.previous_hash <> coalesce(lag(s.hash) OVER chain, '')
-                    THEN 'does not follow the entry before it'
-                    WHEN s.hash <> {hash}(s.account_id, s.entry, s.kind, s.amount, s.release_id,
-                        s.reason, s.actor, s.at, s.previous_hash) THEN 'was changed'
-                END AS fault
-            FROM {spend} s WINDOW chain AS (PARTITION BY s.account_id ORDER BY s.entry)
-        ) checked WHERE fault IS NOT NULL ORDER BY account_id, entry
-        """
-    ).format(hash=own(database, "entry_hash"), spend=own(database, "spend"))
+        "SELECT account_id, entry, kind, amount, release_id, reason, actor, "
+        "extract(epoch FROM at)::text AS at, previous_hash, hash FROM {} ORDER BY account_id, entry"
+    ).format(own(database, "spend"))
+    faults: list[dict[str, Any]] = []
+    last: dict[str, Any] = {"account_id": None}
     with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
-        return list(cursor.execute(query))
+        for row in cursor.execute(query):
+            follows = last["account_id"] == row["account_id"]
+            if row["entry"] != (last["entry"] + 1 if follows else 1):
+                fault = "an entry is missing before it"
+            elif row["previous_hash"] != (last["hash"] if follows else ""):
+                fault = "does not follow the entry before it"
+            elif row["hash"] != entry_hash(**row):
+                fault = "was changed"
+            else:
+                fault = None
+            if fault is not None:
+                key = {name: row[name] for name in ("account_id", "entry")}
+                faults.append({**key, "fault": fault})
+            last = row
+    return faults
+
+
+def entry_hash(
+    *,
+    account_id: int,
+    entry: int,
+    kind: str,
+    amount: Decimal,
+    release_id: int | None,
+    reason: str,
+    actor: str,
+    at: str,
+    previous_hash: str,
+    hash: str,
+) -> str:
+    """SHA-256 of a row of `spend`, whose own `hash` is not part of it; as SQL's `entry_hash` writes it.
+
+    at: seconds since 1970.
+    """
+    number = f"{amount:f}"
+    if "." in number:
+        number = number.rstrip("0").rstrip(".")
+    seconds = Decimal(at)
+    us = format(seconds * 1_000_000, ".0f") if seconds.is_finite() else at
+    parts = (
+        account_id, entry, kind, number, "-" if release_id is None else release_id,
+        len(reason), reason, len(actor), actor, us, previous_hash,
+    )  # fmt: skip
+    return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()
 
 
 def missing_heads(database: Database, heads: list[str]) -> list[str]:

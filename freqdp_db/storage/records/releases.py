@@ -97,10 +97,12 @@ def get_release(database: Database, release_id: int) -> ReleaseRow:
     return ReleaseRow(**row._mapping)
 
 
-def list_releases(database: Database) -> list[ReleaseRow]:
+def list_releases(database: Database, state: str | None = None) -> list[ReleaseRow]:
+    """All releases, or those in a state, oldest first."""
     releases = table(database, "release")
+    wanted = sa.true() if state is None else releases.c.state == state
     with database.begin() as connection:
-        rows = connection.execute(sa.select(releases).order_by(releases.c.release_id))
+        rows = connection.execute(sa.select(releases).where(wanted).order_by(releases.c.release_id))
         return [ReleaseRow(**row._mapping) for row in rows]
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import sql
 from psycopg.types.json import Jsonb
-from sqlalchemy.dialects import postgresql as pg
 
 from freqdp_db.errors import AlreadyExists, Busy
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.exact_json import as_json
-from freqdp_db.storage.connection.statements import call
+from freqdp_db.storage.connection.locks import wait_for
+from freqdp_db.storage.connection.statements import call, one_value, own
+from freqdp_db.storage.records.accounts import accounts_of_same_rows
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
 
-def queue_up(connection: Connection, database: Database, request_hash: str) -> None:
-    """Equal requests at the same moment go one after the other, until the end of the transaction."""
-    connection.execute(
-        sa.text("SELECT pg_advisory_xact_lock(hashtext(:what), hashtext(:hash))"),
-        {"what": f"freqdp {database.settings.schema} request", "hash": request_hash},
-    )
+def queue_up(connection: Connection, database: Database, dataset_id: int) -> None:
+    """Requests for a dataset at the same moment go one after the other, until the end of the transaction.
+
+    So the second of two equal ones finds the record of the first, and no two take the same name.
+    """
+    wait_for(connection, database, "request", dataset_id)
 
 
 def keep_build(connection: Connection, database: Database, build_id: int) -> None:
@@ -39,13 +40,9 @@ def keep_build(connection: Connection, database: Database, build_id: int) -> Non
         raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
 
 
-def used_names(connection: Connection, database: Database, dataset_id: int, begin: str) -> set[str]:
-    """Names of releases that begin so. Held until the commit: two at once do not take the same."""
+def used_names(connection: Connection, database: Database, begin: str) -> set[str]:
+    """Names of releases that begin so."""
     rows = table(database, "release")
-    connection.execute(
-        sa.text("SELECT pg_advisory_xact_lock(hashtext(:what), :dataset)"),
-        {"what": f"freqdp {database.settings.schema} name", "dataset": dataset_id},
-    )
     return set(
         connection.execute(
             sa.select(rows.c.name).where(rows.c.name.startswith(begin, autoescape=True))
@@ -61,67 +58,101 @@ def request_hash(
     return str(call(connection, database, "request_hash", build_id, method, exact))
 
 
-def insert_release(
-    connection: Connection, database: Database, parameters: dict[str, Any], **values: Any
+def record_release(
+    connection: Connection,
+    database: Database,
+    *,
+    name: str,
+    build_id: int,
+    method: str,
+    parameters: dict[str, Any],
+    grantable: bool,
+    held: bool,
+    software: str,
+    guarantee: dict[str, Any],
 ) -> ReleaseRow:
-    """Record a release."""
-    rows = table(database, "release")
-    exact = sa.literal(as_json(parameters), sa.Text).cast(pg.JSONB)
+    """Record a release and book what it spends, or refuse both."""
+    query = sql.SQL(
+        "SELECT {}(%s::text, %s::int, %s::text, %s::jsonb, %s::boolean, %s::boolean, %s::text, "
+        "%s::jsonb)"
+    ).format(own(database, "record_release"))
+    values = [
+        name, build_id, method, Jsonb(parameters, as_json), grantable, held, software,
+        Jsonb(guarantee),
+    ]  # fmt: skip
     try:
-        row = connection.execute(
-            sa.insert(rows).values(parameters=exact, **values).returning(rows)
-        ).one()
-    except sa.exc.IntegrityError as error:
-        if isinstance(error.orig, psycopg.errors.UniqueViolation):
-            raise AlreadyExists(
-                f"there is a release {values['name']!r} already",
-                remedy="choose another name with --as",
-            ) from None
-        raise
+        release_id = one_value(connection, query, values)
+    except psycopg.errors.UniqueViolation:
+        raise AlreadyExists(
+            f"there is a release {name!r} already", remedy="choose another name with --as"
+        ) from None
+    rows = table(database, "release")
+    row = connection.execute(sa.select(rows).where(rows.c.release_id == release_id)).one()
     return ReleaseRow(**row._mapping)
 
 
-def linked_releases(
-    connection: Connection, database: Database, account_id: int, moving: Collection[str]
-) -> list[str]:
-    """Published releases of the same source in which a trajectory is one object's, newest first.
+@dataclass(frozen=True)
+class PublishedBeside:
+    """A release that analysts may read, of a source that reads the same rows as another."""
 
-    moving: methods that move an object's samples, besides those that edit them.
-    """
-    releases = table(database, "release")
-    which = (releases.c.kind == "edited") | releases.c.method.in_(moving)
-    return _granted(connection, database, account_id, which)
-
-
-def unlinked_releases(connection: Connection, database: Database, account_id: int) -> list[str]:
-    """Published releases of the same source that unlink, newest first.
-
-    But those of which it was accepted (`--beside`) that another one undoes it.
-    """
-    releases = table(database, "release")
-    accepted = releases.c.parameters.has_key("beside")
-    return _granted(connection, database, account_id, (releases.c.kind == "unlinked") & ~accepted)
+    name: str
+    dataset: str
+    method: str
+    parameters: dict[str, Any]
+    build_id: int
 
 
-def _granted(
-    connection: Connection, database: Database, account_id: int, which: sa.ColumnElement[bool]
-) -> list[str]:
-    """Names of releases of the same source that analysts may read, newest first."""
+def published_beside(
+    connection: Connection, database: Database, account_id: int
+) -> list[PublishedBeside]:
+    """Releases that analysts may read, of sources that read the rows of this account's; newest first."""
     releases, datasets = table(database, "release"), table(database, "dataset")
-    return list(
-        connection.execute(
-            sa.select(releases.c.name)
-            .join(datasets, datasets.c.dataset_id == releases.c.dataset_id)
-            .where(
-                datasets.c.account_id == account_id,
-                releases.c.state == "published",
-                releases.c.grantable,
-                ~releases.c.held,
-                which,
-            )
-            .order_by(releases.c.release_id.desc())
-        ).scalars()
+    accounts = accounts_of_same_rows(connection, database, account_id)
+    rows = connection.execute(
+        sa.select(
+            releases.c.name,
+            datasets.c.name.label("dataset"),
+            releases.c.method,
+            releases.c.parameters,
+            releases.c.build_id,
+        )
+        .join(datasets, datasets.c.dataset_id == releases.c.dataset_id)
+        .where(
+            datasets.c.account_id.in_(accounts),
+            releases.c.state == "published",
+            releases.c.grantable,
+            ~releases.c.held,
+        )
+        .order_by(releases.c.release_id.desc())
     )
+    return [PublishedBeside(**row._mapping) for row in rows]
+
+
+def method_of(connection: Connection, database: Database, name: str) -> str | None:
+    """The method of the newest release of this name, also of one that was withdrawn."""
+    releases = table(database, "release")
+    found: str | None = connection.execute(
+        sa.select(releases.c.method)
+        .where(releases.c.name == name)
+        .order_by(releases.c.release_id.desc())
+    ).scalar()
+    return found
+
+
+def times_overlap(connection: Connection, database: Database, one: int, other: int) -> bool:
+    """Whether two builds have samples of the same stretch of time."""
+    samples = table(database, "sample")
+    (begin, end), (other_begin, other_end) = (
+        connection.execute(
+            sa.select(sa.func.min(samples.c.at), sa.func.max(samples.c.at)).where(
+                samples.c.build_id == build
+            )
+        ).one()
+        for build in (one, other)
+    )
+    if begin is None or other_begin is None:
+        return False
+    return bool(begin <= other_end and other_begin <= end)
 
 
 @dataclass(frozen=True)

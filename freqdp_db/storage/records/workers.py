@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from freqdp_db.storage.connection.engine import Database, driver, translated
+from freqdp_db.storage.connection.engine import Database, driver, pinned, translated
 from freqdp_db.storage.connection.statements import one_value, own, rows_as
 from freqdp_db.storage.records.jobs import JobRow
 
@@ -92,7 +92,7 @@ def list_workers(database: Database) -> list[WorkerRow]:
 class LifeLine:
     """A connection of its own that renews a job's lease and writes its progress.
 
-    Autocommit: what it writes is seen at once, while the transactions of the work are open.
+    Each sign of life is a transaction: what it writes is seen at once, while those of the work are open.
     """
 
     def __init__(self, database: Database, job: JobRow, lease_s: float) -> None:
@@ -105,21 +105,23 @@ class LifeLine:
         with translated():
             if self._connection is None or self._connection.closed:
                 self._connection = self._database.open_connection(autocommit=True)
-            row = self._connection.execute(
-                sql.SQL(
-                    "WITH alive AS (UPDATE {worker} SET seen_at = clock_timestamp() "
-                    "WHERE worker_id = %(worker)s) "
-                    "UPDATE {queue} SET lease_until = clock_timestamp() + %(lease)s * interval '1 second' "
-                    "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running' "
-                    "RETURNING cancel_asked_by IS NOT NULL"
-                ).format(
-                    worker=own(self._database, "worker"),
-                    queue=own(self._database, "job_queue"),
-                ),
-                self._values,
-            ).fetchone()
-            if row is not None and step is not None:
-                self._write(self._connection, step)
+            with pinned(self._connection) as connection:
+                row = connection.execute(
+                    sql.SQL(
+                        "WITH alive AS (UPDATE {worker} SET seen_at = clock_timestamp() "
+                        "WHERE worker_id = %(worker)s) "
+                        "UPDATE {queue} SET lease_until = "
+                        "clock_timestamp() + %(lease)s * interval '1 second' "
+                        "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running' "
+                        "RETURNING cancel_asked_by IS NOT NULL"
+                    ).format(
+                        worker=own(self._database, "worker"),
+                        queue=own(self._database, "job_queue"),
+                    ),
+                    self._values,
+                ).fetchone()
+                if row is not None and step is not None:
+                    self._write(connection, step)
         return Beat(held=row is not None, cancelled=row is not None and bool(row[0]))
 
     def _write(self, connection: psycopg.Connection[Any], step: PhaseProgress) -> None:

@@ -37,13 +37,23 @@ def quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 def render(text: str, names: Names) -> str:
-    """Put this installation's schema names into a SQL text."""
-    return (
-        text.replace("${private}", quoted(names.schema))
-        .replace("${release}", quoted(names.release_schema))
-        .replace("${postgis}", quoted(names.postgis))
-    )
+    """Put this installation's names into a SQL text: ${private} quoted, ${private:name} as a literal."""
+    schemas = {
+        "private": names.schema,
+        "release": names.release_schema,
+        "postgis": names.postgis,
+    }
+    roles = {kind: f"{names.schema}_{kind}" for kind in ("runner", "analyst")}
+    for word, name in schemas.items():
+        text = text.replace(f"${{{word}}}", quoted(name))
+    for word, name in (schemas | roles).items():
+        text = text.replace(f"${{{word}:name}}", literal(name))
+    return text
 
 
 def load_objects(names: Names) -> list[SqlObject]:

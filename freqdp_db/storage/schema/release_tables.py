@@ -41,7 +41,7 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("version", sa.Integer, null=True),
         column("software", sa.Text),
         column("requested_at", AT, server_default=sa.func.clock_timestamp()),
-        column("requested_by", sa.Text, server_default=sa.text("current_user")),
+        column("requested_by", sa.Text, server_default=sa.text("session_user")),
         column("published_at", AT, null=True),
         column("withdrawn_at", AT, null=True),
         column("rows", sa.BigInteger, null=True),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from freqdp_db.storage.schema.grants import ROLES, literal
-from freqdp_db.storage.schema.objects import quoted
+from freqdp_db.storage.schema.grants import ROLES
+from freqdp_db.storage.schema.objects import literal, quoted
 from freqdp_db.storage.schema.tables import Names
 
 # Views of others that hang on ours would go with them: they are named, and nothing is dropped.

@@ -57,21 +57,39 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("declaration", pg.JSONB),
     )
     sa.Table(
+        "population",
+        meta,
+        sa.Column("population_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        column("name", sa.Text, null=True, unique=True),
+        column("created_at", AT, server_default=sa.func.now()),
+        sa.Column("merged_into", sa.Integer, references("population.population_id")),
+    )
+    sa.Table(
+        "population_source",
+        meta,
+        sa.Column(
+            "population_id", sa.Integer, references("population.population_id"), primary_key=True
+        ),
+        sa.Column("database_key", sa.Text, primary_key=True),
+        sa.Column("relation_oid", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("source_schema", sa.Text, primary_key=True),
+        sa.Column("source_relation", sa.Text, primary_key=True),
+        sa.Column("object_column", sa.Text, primary_key=True),
+        column("met_at", AT, server_default=sa.func.now()),
+    )
+    sa.Table(
         "account",
         meta,
         sa.Column("account_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        sa.Column(
+            "population_id", sa.Integer, references("population.population_id"), nullable=False
+        ),
         column("source_schema", sa.Text),
         column("source_relation", sa.Text),
         column("object_column", sa.Text),
         column("unit", sa.Text),
         column("created_at", AT, server_default=sa.func.now()),
-        sa.UniqueConstraint(
-            "source_schema",
-            "source_relation",
-            "object_column",
-            "unit",
-            name="account_source_unit_key",
-        ),
+        sa.UniqueConstraint("population_id", "unit", name="account_population_unit_key"),
     )
     sa.Table(
         "dataset",
@@ -91,6 +109,7 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("snap", sa.Text),
         column("timezone", sa.Text),
         column("filter", sa.Text, null=True),
+        column("time_unit", sa.Text, null=True),
         column("region", sa.Text, null=True),
         column("period", sa.Text, null=True),
         column("max_exposure", DOUBLE, null=True),
@@ -128,12 +147,28 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("source_srid", sa.Integer),
         column("srid", sa.Integer),
         column("snap", sa.Text),
+        column("time_unit", sa.Text, null=True),
         column("time_step_us", sa.BigInteger),
         column("median_gap_us", sa.BigInteger),
         column("grid", pg.JSONB),
         column("fingerprint", sa.Text),
         column("software", sa.Text),
         column("dropped_at", AT, null=True),
+    )
+    sa.Table(
+        "build_source",
+        meta,
+        sa.Column("build_id", sa.Integer, references("build.build_id"), primary_key=True),
+        sa.Column("database_key", sa.Text, primary_key=True),
+        sa.Column("relation_oid", sa.BigInteger, primary_key=True, autoincrement=False),
+        column("source_schema", sa.Text),
+        column("source_relation", sa.Text),
+    )
+    sa.Table(
+        "lock",
+        meta,
+        sa.Column("kind", sa.Text, primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     )
     _data_tables(meta)
     release_tables(meta, names.schema, names.release_schema)

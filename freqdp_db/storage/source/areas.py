@@ -20,7 +20,7 @@ def read_area(connection: Connection, relation: tuple[str, str]) -> str:
     routines = ("asgeojson", "transform", "union", "collectionextract")
     query = sql.SQL(
         "SELECT {asgeojson}({transform}({union}({collectionextract}({geom}::{geometry}, 3)), "
-        "4326), 15) FROM {relation} p"
+        "4326), 15, 8) FROM {relation} p"
     ).format(
         geom=sql.Identifier("p", geometry_column(found, "--region")),
         geometry=sql.Identifier(gis, "geometry"),

@@ -33,6 +33,21 @@ _RELATION = sa.text(
     """
 )
 
+_READABLE_BY = sa.text(
+    """
+    SELECT coalesce(
+        has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT')
+        AND (NOT c.relrowsecurity OR r.rolbypassrls OR r.rolsuper
+            OR (NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE')))
+        AND (r.rolsuper OR NOT EXISTS (SELECT FROM unnest(c.reloptions) AS o
+            WHERE o ~* '^security_invoker=(true|on|yes|1|t|y)$')),
+        false) AS readable
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_roles r ON r.rolname = :login
+    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    """
+)
+
 _ALIKE = sa.text(
     """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -83,6 +98,8 @@ class Mapping:
     lat: str | None
     timezone: str
     filter: str | None
+    time_unit: str | None = None
+    """What epoch numbers count: s, ms, us or ns, as the owner declared; None: it is guessed."""
 
 
 def read_name(connection: sa.Connection, text: str, option: str) -> tuple[str, str]:
@@ -137,6 +154,29 @@ def find_relation(
         row[0]: RelationColumn(*row) for row in connection.execute(_COLUMNS, {"oid": found.oid})
     }
     return Relation(schema, name, columns)
+
+
+def require_readable_by(
+    connection: sa.Connection, relation: tuple[str, str], login: str, option: str
+) -> None:
+    """Refuse a relation that a login may not read: all of its rows, and with its own rights.
+
+    Rows that a policy hides from the login, and views that read with the rights of whoever asks
+    (security_invoker), would be read with the rights of this session.
+    """
+    schema, name = relation
+    found = connection.execute(
+        _READABLE_BY, {"schema": schema, "name": name, "login": login}
+    ).first()
+    if found is not None and not found.readable:
+        raise PermissionMissing(
+            f"{option}: {login} asked for this, and may not read {format_relation(schema, name)}",
+            remedy="its owner can: "
+            + sql.SQL("GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}")
+            .format(sql.Identifier(schema), sql.Identifier(*relation), u=sql.Identifier(login))
+            .as_string()
+            + "; views with security_invoker and tables with row security are refused",
+        )
 
 
 def _alike(connection: sa.Connection, schema: str, name: str) -> str | None:

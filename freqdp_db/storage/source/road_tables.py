@@ -126,7 +126,7 @@ def copy_roads(
     line = sql.SQL("{transform}({merge}({geom}), 4326)").format(
         transform=in_gis["st_transform"], merge=in_gis["st_linemerge"], geom=column["geom"]
     )
-    length: sql.Composable = sql.SQL("{}(line.geom::{})").format(
+    length: sql.Composable = sql.SQL("{}(line.geom::{}, true)").format(
         in_gis["st_length"], sql.Identifier(gis, "geography")
     )
     if "length_m" in column:

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import driver
-from freqdp_db.storage.connection.postgis import postgis_schema
+from freqdp_db.storage.connection.postgis import postgis_schema, trusted_postgis
 from freqdp_db.storage.connection.statements import one_value
 from freqdp_db.storage.copy.layout import (
     ColumnType,
@@ -38,16 +38,15 @@ class RowCounts:
     null_object: int
     null_time: int
     null_position: int
-    not_points: int
-    srids: tuple[int, ...]
+    not_a_point: int
+    other_srid: int
+    usual_srid: int | None
+    """Which most of its geometries have, where it was asked for; None: it has none."""
 
     def excluded(self) -> dict[str, int]:
-        """Rows that are left out for a NULL."""
-        return {
-            "null_object": self.null_object,
-            "null_time": self.null_time,
-            "null_position": self.null_position,
-        }
+        """Rows that are left out before they are read, by reason."""
+        reasons = ("null_object", "null_time", "null_position", "not_a_point", "other_srid")
+        return {reason: getattr(self, reason) for reason in reasons}
 
 
 @dataclass(frozen=True)
@@ -70,17 +69,28 @@ class SourceReader:
         connection: sa.Connection,
         relation: Relation,
         mapping: Mapping,
+        srid: int | None = None,
         part: SourcePart | None = None,
     ) -> None:
-        """part: only these rows."""
+        """srid: geometries of others are left out; None: none are. part: only these rows."""
         self._connection = connection
         self._relation = relation
         self._mapping = mapping
+        self._srid = srid
         self._postgis = postgis_schema(connection)
+        trusted = trusted_postgis(connection) if mapping.filter else None
+        if trusted is not None:
+            # what the filter may call without naming a schema
+            driver(connection).execute(
+                sql.SQL("SET LOCAL search_path = pg_catalog, {}, pg_temp").format(
+                    sql.Identifier(trusted)
+                )
+            )
         self._part = part or SourcePart()
         self.hash_seed = self._part.hash_seed
         time = relation.columns[mapping.time].type
         self.epoch = time in NUMBERS
+        self.time_unit = mapping.time_unit
         # a column of plain points of one SRID is read as it is: its binary form has a fixed width
         self.raw_points = mapping.geom is not None and bool(
             _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
@@ -102,10 +112,17 @@ class SourceReader:
             geometry = self._geometry()
             return self._function("st_x", geometry), self._function("st_y", geometry)
         assert self._mapping.lon is not None and self._mapping.lat is not None
-        return (
-            sql.SQL("{}::float8").format(sql.Identifier(self._mapping.lon)),
-            sql.SQL("{}::float8").format(sql.Identifier(self._mapping.lat)),
-        )
+        return self._number(self._mapping.lon), self._number(self._mapping.lat)
+
+    def _number(self, column: str) -> sql.Composable:
+        """A column of numbers as float8; what no float8 can hold is not a number."""
+        if self._relation.columns[column].type != "numeric":
+            return sql.SQL("{}::float8").format(sql.Identifier(column))
+        # the cast would end the whole COPY for one row that is too large or too near to 0
+        return sql.SQL(
+            "CASE WHEN {c} IS NULL OR (scale({c}) < 300 AND {c} BETWEEN -1e300 AND 1e300) "
+            "THEN {c}::float8 ELSE 'NaN' END"
+        ).format(c=sql.Identifier(column))
 
     def _time(self) -> sql.Composable:
         column = sql.Identifier(self._mapping.time)
@@ -113,10 +130,13 @@ class SourceReader:
         if kind == "timestamptz":
             return column
         if self.epoch:
-            return sql.SQL("{}::float8").format(column)
-        return sql.SQL("({}::timestamp AT TIME ZONE {})").format(
-            column, sql.Literal(self._mapping.timezone)
-        )
+            return self._number(self._mapping.time)
+        # dates reach beyond timestamps, and these beyond themselves in another zone: such a row would
+        # end the whole COPY
+        return sql.SQL(
+            "CASE WHEN {c} BETWEEN DATE '1800-01-01' AND DATE '2300-01-01' "
+            "THEN {c}::timestamp AT TIME ZONE {zone} WHEN {c} IS NOT NULL THEN 'infinity' END"
+        ).format(c=column, zone=sql.Literal(self._mapping.timezone))
 
     def _where(self, *conditions: sql.Composable) -> sql.Composable:
         parts = list(conditions)
@@ -178,39 +198,60 @@ class SourceReader:
             if condition is None or error.sqlstate is None:
                 raise
             # no row was read: the message speaks of nothing but the condition
+            unknown = isinstance(
+                error, psycopg.errors.UndefinedFunction | psycopg.errors.UndefinedObject
+            )
             raise BadInput(
                 f"--where {condition!r}: {error.diag.message_primary}",
-                remedy="give one condition, as it would stand after WHERE, without a semicolon",
+                remedy="write functions, operators and types with their schema: "
+                f"{self._postgis}.ST_X(geom), a OPERATOR({self._postgis}.&&) b"
+                if unknown
+                else "give one condition, as it would stand after WHERE, without a semicolon",
             ) from None
 
+    def _is_point(self) -> sql.Composable:
+        """Whether a geometry is a point."""
+        kind = self._function("geometrytype", self._geometry())
+        return sql.SQL("{} IN ('POINT', 'POINTM')").format(kind)
+
+    def _has_srid(self) -> sql.Composable:
+        """Whether a geometry has the SRID that is read."""
+        if self._srid is None:
+            return sql.SQL("true")
+        return sql.SQL("{} = {}").format(self._function("st_srid", self._geometry()), self._srid)
+
     def count(self, *, limit_zero: bool = False) -> RowCounts:
-        """Count the rows, those with a NULL by reason, and the SRIDs of the geometries."""
+        """Count the rows, and those that are left out, each under the first reason that holds."""
         here, when = sql.Identifier(self._mapping.object), sql.Identifier(self._mapping.time)
-        not_point: sql.Composable = sql.SQL("false")
-        srid: sql.Composable = sql.SQL("NULL::int")  # numbers have none
+        is_point: sql.Composable = sql.SQL("true")
+        has_srid: sql.Composable = sql.SQL("true")
+        usual: sql.Composable = sql.SQL("NULL::int")  # numbers have none
         if self._mapping.geom is not None:
-            geometry = self._geometry()
-            missing = sql.SQL("{} IS NULL").format(geometry)
+            missing = sql.SQL("{} IS NULL").format(sql.Identifier(self._mapping.geom))
             if self.raw_points:
-                srid = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
+                usual = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
             else:
-                not_point = sql.SQL("{} NOT IN ('POINT', 'POINTM')").format(
-                    self._function("geometrytype", geometry)
+                is_point, has_srid = self._is_point(), self._has_srid()
+            if self._srid is None and not self.raw_points:
+                usual = sql.SQL("mode() WITHIN GROUP (ORDER BY {})").format(
+                    self._function("st_srid", self._geometry())
                 )
-                srid = self._function("st_srid", geometry)
         else:
             missing = sql.SQL("{} IS NULL OR {} IS NULL").format(*self._coordinates())
         query = sql.SQL(
             "SELECT count(*), count(*) FILTER (WHERE {o} IS NULL), "
             "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NULL), "
-            "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NOT NULL AND ({m})), "
-            "count(*) FILTER (WHERE {np}), min({s}), max({s}) FROM {r}{w}"
+            "count(*) FILTER (WHERE {known} AND ({m})), "
+            "count(*) FILTER (WHERE {known} AND NOT ({m}) AND NOT {p}), "
+            "count(*) FILTER (WHERE {known} AND NOT ({m}) AND {p} AND NOT {s}), {usual} FROM {r}{w}"
         ).format(
             o=here,
             t=when,
+            known=sql.SQL("{} IS NOT NULL AND {} IS NOT NULL").format(here, when),
             m=missing,
-            np=not_point,
-            s=srid,
+            p=is_point,
+            s=has_srid,
+            usual=usual,
             r=self._relation.identifier,
             w=self._where(*([sql.SQL("false")] if limit_zero else [])),
         )
@@ -218,8 +259,7 @@ class SourceReader:
         # smuggles in a second one ends here
         row = driver(self._connection).execute(query, binary=True).fetchone()
         assert row is not None
-        srids = tuple(sorted({s for s in row[5:7] if s is not None}))
-        return RowCounts(row[0], row[1], row[2], row[3], row[4], srids)
+        return RowCounts(*row)
 
     def objects(self) -> dict[int, str]:
         """The distinct object keys: number on the wire -> text."""
@@ -247,10 +287,11 @@ class SourceReader:
         return sql.SQL("hashtextextended({}::text, {})").format(column, sql.Literal(self.hash_seed))
 
     def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
-        """All rows without a NULL, in chunks of columns: object, at, x, y.
+        """All rows that `count` leaves in, in chunks of columns: object, at, x, y.
 
         An empty point has coordinates that are not numbers.
         """
+        chosen: list[sql.Composable] = []
         needed: list[sql.Composable] = [
             sql.Identifier(self._mapping.object),
             sql.Identifier(self._mapping.time),
@@ -267,6 +308,7 @@ class SourceReader:
                 sql.SQL("coalesce({}, {})").format(c, not_a_number) for c in self._coordinates()
             ]
             needed.append(sql.Identifier(self._mapping.geom))
+            chosen = [self._is_point(), self._has_srid()]
             layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
         else:
             position = list(self._coordinates())
@@ -275,7 +317,7 @@ class SourceReader:
         query = sql.SQL("SELECT {} FROM {}{}").format(
             sql.SQL(", ").join([self._object(), self._time(), *position]),
             self._relation.identifier,
-            self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed)),
+            self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed), *chosen),
         )
         for records in read_records(driver(self._connection), query, layout, on_rows):
             x, y = (

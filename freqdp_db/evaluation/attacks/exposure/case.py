@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -15,6 +18,8 @@ from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.methods.contract import State
+from freqdp_db.methods.unlinking.clock import nearest_tick
+from freqdp_db.methods.unlinking.grain import in_grains
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class ReleaseSeen:
     areas: Areas | None = None
     time_step_us: int | None = None
     """What released times were coarsened to: public."""
+    clock_us: int | None = None
+    """The clock that released times are on: public, too."""
+    grain_m: float | None = None
+    """The side of the cells that released places are centres of, where the build's are not."""
     groups: Groups | None = None
     """Released samples after which identities may have been swapped. An attacker who knows the
     method finds most of them; here all are known, so that no attacker knows more."""
@@ -62,9 +71,19 @@ class ReleaseSeen:
         """Whether each sample is the last of its trajectory."""
         return self.trajectories.ends
 
+    def shown(self, x: Metres, y: Metres) -> tuple[Metres, Metres]:
+        """Positions as the release shows them."""
+        return (x, y) if self.grain_m is None else in_grains(x, y, self.grain_m)
+
     def coarse(self, at: Ints) -> Ints:
         """Times as the release shows them."""
+        if self.clock_us:
+            at = nearest_tick(at, self.clock_us)
         return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
+
+
+def _metres(grain: Decimal | None) -> float | None:
+    return None if grain is None else float(grain)
 
 
 @dataclass(frozen=True)
@@ -77,11 +96,12 @@ class Case:
     timezone: str = "UTC"
 
     @classmethod
-    def of(cls, build: Build, state: State, time_step_us: int | None) -> Case:
-        """What a method made of a build."""
+    def of(cls, build: Build, state: State, values: Mapping[str, Any]) -> Case:
+        """What a method made of a build, with these values of its parameters."""
         release = ReleaseSeen(
-            state.trajectories, state.places, state.owner, state.areas, time_step_us, state.groups,
-            state.pieces, state.members, state.part_of,
+            state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),
+            values.get("clock"), _metres(values.get("grain")), state.groups, state.pieces,
+            state.members, state.part_of,
         )  # fmt: skip
         return cls(build.trajectories, build.locations, release, build.timezone)
 
@@ -98,6 +118,16 @@ class Case:
         """Of each original sample."""
         return self.places.y[self.original.location]
 
+    @property
+    def made_up(self) -> bool:
+        """Whether released trajectories are nobody's."""
+        release = self.release
+        return (
+            release.members is None
+            and release.owner is not None
+            and bool((release.owner < 0).all())
+        )
+
     @cached_property
     def pair(self) -> Pair:
         """Both sides over the original places, for what compares places by number."""
@@ -107,4 +137,6 @@ class Case:
             points = np.column_stack([self.release.places.x, self.release.places.y])
             nearest: Ids = np.asarray(tree.query(points)[1], np.int32)
             side = replace(side, location=nearest[side.location])
-        return Pair(self.original, side, self.places, self.timezone, self.release.time_step_us)
+        return Pair(
+            self.original, side, self.places, self.timezone, self.release.time_step_us, self.made_up
+        )

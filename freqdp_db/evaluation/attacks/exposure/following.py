@@ -8,7 +8,7 @@ largest share found, over horizons, at which claims are right at even odds on av
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numba import njit
@@ -232,20 +232,27 @@ def following_exposures(
     for attack, by_rhythm in FOLLOWERS.items():
         for count, (known, sighted) in seen.items():
             worths = follow(case, joints, known, sighted, by_rhythm=by_rhythm)
-            result |= _at_even_odds(f"exposure.{attack}.{count}", worths)
+            name = f"exposure.{attack}.{count}"
+            result |= best_at_even_odds(name, worths) | _by_horizon(name, worths)
             done()
     return result
 
 
-def _at_even_odds(name: str, worths: list[Worth]) -> dict[str, float]:
-    """The best horizon at which a claim is right at least every second time, and all of them."""
+def best_at_even_odds(name: str, worths: Iterable[Worth]) -> dict[str, float]:
+    """The claims that find most, of those that are right at least every second time."""
     best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
+    for worth in worths:
+        at = worth.named(name)
+        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
+            best = at
+    return best
+
+
+def _by_horizon(name: str, worths: list[Worth]) -> dict[str, float]:
     by_horizon: dict[str, float] = {}
     for horizon, worth in zip(HORIZONS_H, worths, strict=True):
         at = worth.named(name)
         label = f"{name}.{horizon}"
         by_horizon[label] = at[name]
         by_horizon[f"{label}.precision"] = at[f"{name}.precision"]
-        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
-            best = at
-    return best | by_horizon
+    return by_horizon

@@ -9,6 +9,7 @@ import numpy as np
 
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.evaluation.attacks.exposure.case import Case
+from freqdp_db.evaluation.attacks.exposure.devices import MARKS, device_exposures
 from freqdp_db.evaluation.attacks.exposure.edits import edits_exposure
 from freqdp_db.evaluation.attacks.exposure.following import FOLLOWERS, following_exposures
 from freqdp_db.evaluation.attacks.exposure.habits import home_exposure, profile_exposures
@@ -26,7 +27,9 @@ _HOME_KNOWN = 4
 _NO_CONTROL = (".precision", ".p95")
 _BESIDE = (*_NO_CONTROL, ".half", ".control")
 _Done = Callable[[], None]
-_BY_TRACES = len(KNOWN_SAMPLES) + len(FOLLOWERS) * len(_FOLLOWED)
+_MARKED = 10
+"""So many known samples show what a device is known by."""
+_BY_TRACES = len(KNOWN_SAMPLES) + len(FOLLOWERS) * len(_FOLLOWED) + len(MARKS)
 
 
 def _likeness(case: Case, seed: int, done: _Done) -> dict[str, float]:
@@ -109,6 +112,7 @@ def _followed(
 ) -> dict[str, float]:
     found, seen = sighting_exposures(case, index, np.random.default_rng([seed, 2]), done)
     found |= following_exposures(case, joints, {count: seen[count] for count in _FOLLOWED}, done)
+    found |= device_exposures(case, joints, _MARKED, *seen[_MARKED], done)
     return found | home_exposure(case, seen[_HOME_KNOWN][1])
 
 

@@ -76,7 +76,7 @@ class SightingIndex:
     def find(self, case: Case, known: KnownSamples, rng: np.random.Generator) -> Sighted:
         """Look for the known samples of every object."""
         release = self.release
-        x, y = case.x[known.position], case.y[known.position]
+        x, y = release.shown(case.x[known.position], case.y[known.position])
         at = release.coarse(case.original.at[known.position])
         side, chance = release.trajectories, rng.random(len(case))
         if release.areas is None:

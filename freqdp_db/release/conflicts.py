@@ -1,0 +1,154 @@
+"""Releases of the same source beside each other: what one undoes of another, or does not cover."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+
+from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import Method
+from freqdp_db.methods.registry import find_method
+from freqdp_db.methods.unlinking.guarantee import accepted_beside
+from freqdp_db.release.request import Request
+from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.records import requests
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.records.requests import PublishedBeside
+
+_LEAVE = "leave this one held: curators can read it"
+_HOLD = "keep this one for curators with --hold"
+_FEW = 3
+"""So many releases are named one by one."""
+
+
+def refuse_conflicting_releases(
+    connection: Connection,
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    held: bool | None,
+    *,
+    build_id: int,
+    replaces: Collection[str] = (),
+) -> None:
+    """Refuse to publish two releases with true samples of the same objects where one unlinks.
+
+    True samples join them: who goes on as whom in the one is told by the other. Which of the two was
+    first makes no difference to who has both. `held`: analysts will not have it yet; it is looked at
+    again when it is approved, which is now if it is None. `build_id`: what it is made from.
+    `replaces`: releases that are withdrawn as soon as this one is published.
+    """
+    method = request.method
+    if held or not request.grantable:
+        return
+    beside = [
+        other
+        for other in requests.published_beside(connection, database, dataset.account_id)
+        if other.name not in replaces
+    ]
+    if method.kind == "unlinked":
+        accepted = accepted_beside(request.values)
+        others = [
+            other
+            for other in joined_with(beside)
+            if not _is_accepted(other, accepted)
+            and (
+                find_method(other.method).links
+                or requests.times_overlap(connection, database, build_id, other.build_id)
+            )
+        ]
+        if others:
+            _refuse_unlinking(others, accepted, approving=held is None)
+    elif method.links:
+        unlinked = [
+            other
+            for other in beside
+            if find_method(other.method).kind == "unlinked"
+            and not _accepts_linked(connection, database, other)
+        ]
+        if unlinked:
+            _refuse_linking(unlinked[0], approving=held is None)
+
+
+def joined_with(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
+    """Those that true samples join with an unlinked release: all that keep samples where they were."""
+    return [
+        other
+        for other in beside
+        if (method := find_method(other.method)).kind == "unlinked" or method.links
+    ]
+
+
+def said_of_others(method: Method, beside: Sequence[PublishedBeside]) -> list[str]:
+    """What a guarantee for an object does not cover beside other releases, for `not_protected`.
+
+    Said of a release with such a guarantee beside ones with true samples, and the other way round.
+    """
+    if method.unit == "person":
+        return [
+            f"true samples of the same objects in {_named(other)}, which is published as well: no "
+            "guarantee covers them and no sum counts them"
+            for other in with_true_samples(beside)
+        ]
+    if method.kind == "synthetic":
+        return []
+    return [
+        f"what {_named(other)}, which is published as well, guarantees for one object: this release "
+        "has true samples of the same objects, which that guarantee does not cover"
+        for other in beside
+        if find_method(other.method).unit == "person"
+    ]
+
+
+def with_true_samples(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
+    """Those that are made of true samples, edited, unlinked or generalised."""
+    return [other for other in beside if find_method(other.method).kind != "synthetic"]
+
+
+def _named(other: PublishedBeside) -> str:
+    return f"{other.name} ({other.method})"
+
+
+def _is_accepted(other: PublishedBeside, accepted: Collection[str]) -> bool:
+    """Whether it was named, by itself or as one of its dataset's (`vans_current`)."""
+    return other.name in accepted or f"{other.dataset}_current" in accepted
+
+
+def _accepts_linked(connection: Connection, database: Database, other: PublishedBeside) -> bool:
+    """Whether an unlinked release was made although a linked one was out: then one more is no news."""
+    named = accepted_beside(other.parameters)
+    methods = (requests.method_of(connection, database, name) for name in named)
+    return any(name.endswith("_current") for name in named) or any(
+        find_method(method).links for method in methods if method is not None
+    )
+
+
+def _refuse_unlinking(
+    others: Sequence[PublishedBeside], accepted: Sequence[str], *, approving: bool
+) -> None:
+    first = others[0]
+    what = (
+        "a trajectory is one object's: whoever has it undoes the unlinking"
+        if find_method(first.method).links
+        else "trajectories are unlinked: true samples of the same times join both, and whoever has "
+        "both undoes much of the unlinking"
+    )
+    # one by one while they are few, else all of their datasets
+    names = [*accepted, *(other.name for other in others)]
+    if len(others) > _FEW:
+        names = [*accepted, *dict.fromkeys(f"{other.dataset}_current" for other in others)]
+    accept = f"accept that with --beside {shlex.quote(','.join(names))}, or {_HOLD}"
+    raise BadInput(
+        f"{first.name} is a published release of the same source in which {what}",
+        remedy=f"withdraw it (freqdp release withdraw {shlex.quote(first.name)}), or "
+        + (_LEAVE if approving else accept),
+    )
+
+
+def _refuse_linking(other: PublishedBeside, *, approving: bool) -> None:
+    way = _LEAVE if approving else _HOLD
+    raise BadInput(
+        f"{other.name} is a published release of the same source in which trajectories are "
+        "unlinked: whoever has this one, where each is one object's, as well undoes that",
+        remedy=f"withdraw it (freqdp release withdraw {shlex.quote(other.name)}), or {way}",
+    )

@@ -1,0 +1,83 @@
+"""Hand out releases by a database that has nothing else: analysts of it can see no more than these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from freqdp_db.errors import BadInput, Busy, NotFound
+from freqdp_db.progress import Progress
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import did_you_mean
+from freqdp_db.storage.published import copying
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What changed in the other database."""
+
+    copied: list[str]
+    unchanged: list[str]
+    removed: list[str]
+    waiting: list[str]
+    """What could not be dropped or shown yet, and why: the next run does that."""
+
+
+def publish_to(source: Database, target: Database, name: str | None, progress: Progress) -> Handed:
+    """Copy a release that analysts may read; None: all of them, and remove what is there besides.
+
+    Again, it changes nothing. A release is copied in one transaction, and all that is read is of one
+    moment.
+    """
+    with source.begin(snapshot=True) as connection:
+        wanted = copying.entries(connection, source, granted=True)
+        if name is not None:
+            known = {
+                entry.name: entry for entry in copying.entries(connection, source, granted=False)
+            }
+            _require_granted(name, known)
+            wanted = [entry for entry in wanted if entry.name == name]
+        copying.prepare(connection, target)
+        with target.begin() as there:
+            present = {entry.name: entry for entry in copying.entries(there, target, granted=False)}
+        ours = {entry.identity for entry in wanted}
+        stale = [
+            entry
+            for entry in present.values()
+            if entry.identity not in ours and name in (None, entry.name)
+        ]
+        for entry in stale:
+            copying.take_back(target, entry)
+        waiting = copying.finish(target, [])
+        kept = {entry.identity: entry for entry in present.values()}
+        copied, unchanged = [], []
+        for entry in wanted:
+            if entry.identity in kept:
+                unchanged.append(entry.name)
+                if entry != kept[entry.identity]:
+                    copying.update_entry(target, entry)
+                continue
+            try:
+                with progress.stage(f"copy {entry.name}", entry.row["rows"]) as stage:
+                    copying.copy_release(connection, target, entry)
+                    stage.advance(entry.row["rows"])
+                copied.append(entry.name)
+            except Busy as error:
+                waiting.append(error.message)
+        datasets = {str(e.row["dataset"]) for e in (*wanted, *stale)}
+        waiting += copying.finish(target, sorted(datasets))
+    return Handed(copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting)))
+
+
+def _require_granted(name: str, known: dict[str, copying.CatalogEntry]) -> None:
+    if name not in known:
+        raise NotFound(
+            f"the catalogue has no release {name!r}",
+            remedy=did_you_mean(name, list(known)) + "`freqdp release list` shows what there is; "
+            "--all also removes what was withdrawn",
+        )
+    if not known[name].row["granted"]:
+        raise BadInput(
+            f"release {name!r} is not for analysts: it is held, or is never granted",
+            remedy="`freqdp release list` shows who may read which; a held one is granted by `freqdp "
+            "release approve`",
+        )

@@ -1,0 +1,435 @@
+"""Copies of granted releases in another database, which has nothing but them: for analysts.
+
+All is read from the release schema, and all that is written there can be made again from it. A relation is
+made there as the catalogues of the server say that it is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
+from freqdp_db.storage.connection.engine import Connection, Database, driver, translated
+from freqdp_db.storage.connection.locks import limit_waiting
+from freqdp_db.storage.connection.postgis import find_postgis
+from freqdp_db.storage.connection.statements import comment_on, listed
+from freqdp_db.storage.published.current import current_names, described, is_shown
+from freqdp_db.storage.published.relations import (
+    PARTS,
+    columns_of,
+    dependants,
+    relation_exists,
+    srid_of,
+)
+from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
+from freqdp_db.storage.published.withdrawing import hanging_on, require_none
+from freqdp_db.storage.records.datasets import table
+
+_GONE = "Withdrawn: to be dropped as soon as nothing is in the way."
+"""The comment of a table whose release is not in the catalogue any more."""
+_OF = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+_WHERE = "WHERE n.nspname = :schema AND c.relname = :relation "
+_COLUMNS = sa.text(
+    "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull "
+    + _OF
+    + "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+    + _WHERE
+    + "ORDER BY a.attnum"
+)
+_KEY = sa.text(
+    "SELECT a.attname::text " + _OF + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+    "CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
+    "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number "
+    + _WHERE
+    + "ORDER BY k.place"
+)
+_INDEXES = sa.text(
+    "SELECT pg_get_indexdef(i.indexrelid) "
+    + _OF
+    + "JOIN pg_index i ON i.indrelid = c.oid AND NOT i.indisprimary "
+    + _WHERE
+    + "ORDER BY 1"
+)
+_DEFINITION = sa.text("SELECT pg_get_viewdef(c.oid) " + _OF + _WHERE)
+_COMMENTS = sa.text(
+    "SELECT a.attname::text, col_description(c.oid, a.attnum) "
+    + _OF
+    + "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+    + _WHERE
+    + "UNION ALL SELECT NULL, obj_description(c.oid, 'pg_class') "
+    + _OF
+    + _WHERE
+)
+"""Of the columns of a relation, and without a name, of itself."""
+_READERS = sa.text(
+    "SELECT DISTINCT r.rolname::text " + _OF + "CROSS JOIN LATERAL ("
+    "SELECT (aclexplode(c.relacl)).grantee UNION SELECT (aclexplode(t.attacl)).grantee "
+    "FROM pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped"
+    ") AS a LEFT JOIN pg_roles r ON r.oid = a.grantee " + _WHERE + "AND a.grantee <> c.relowner"
+)
+"""Whom a relation is granted to; no name: to everybody."""
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """A row of the catalogue."""
+
+    row: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.row["name"])
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Tells a release from another one that has had the same name."""
+        return tuple(
+            self.row[c] for c in ("name", "version", "published_at", "ledger_head", "rows")
+        )
+
+
+def entries(connection: Connection, database: Database, *, granted: bool) -> list[CatalogEntry]:
+    """The catalogue, oldest first; granted: only what analysts may read."""
+    catalog = table(database, "catalog", released=True)
+    wanted = catalog.c.granted if granted else sa.true()
+    rows = connection.execute(
+        sa.select(catalog).where(wanted).order_by(catalog.c.published_at, catalog.c.name)
+    )
+    return [CatalogEntry(dict(row._mapping)) for row in rows]
+
+
+def prepare(source: Connection, target: Database) -> None:
+    """The schema and the catalogue of the other database, unless it has them."""
+    schema = target.settings.release_schema
+    with target.begin() as connection:
+        _require_fit(source, connection, target)
+        there = connection.execute(
+            sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": schema}
+        ).scalar()
+        if there is None:
+            driver(connection).execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        present = columns_of(connection, (schema, "catalog"))
+        if not present:
+            _create_table(source, connection, schema, "catalog")
+            _index(source, connection, schema, "catalog")
+            _comment_as(source, connection, schema, "catalog", "TABLE")
+        elif present != columns_of(source, (schema, "catalog")):
+            raise BadInput(
+                "the catalogue in the database of --to was made by another version of freqdp",
+                remedy=f"drop it all there (DROP SCHEMA {schema} CASCADE): it is copied again",
+            )
+        _make_analysts(connection, target)
+        analyst = target.settings.role("analyst")
+        if _role_exists(connection, analyst):
+            driver(connection).execute(
+                sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(
+                    sql.Identifier(schema), sql.Identifier(analyst)
+                )
+            )
+        _let_analysts_read(connection, target, "catalog")
+
+
+def _require_fit(source: Connection, connection: Connection, target: Database) -> None:
+    """Refuse a database that holds more than releases, or cannot hold them."""
+    private = target.settings.schema
+    found = connection.execute(
+        sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": private}
+    ).scalar()
+    if found is not None:
+        raise BadInput(
+            f"the database of --to has the schema {private}: its logins can see counts and sizes of "
+            "private tables",
+            remedy="give a database that has nothing but releases: createdb analysts, then in it "
+            "CREATE EXTENSION postgis",
+        )
+    here, there = find_postgis(source), find_postgis(connection)
+    if there is None:
+        raise PermissionMissing(
+            "the database of --to has no PostGIS",
+            remedy=f"as a superuser or its owner, there: CREATE EXTENSION postgis SCHEMA {here}",
+        )
+    if here != there:
+        raise BadInput(
+            f"PostGIS is in schema {there} in the database of --to, and in {here} here: views of trips "
+            "name its functions with their schema",
+            remedy=f"give a database with PostGIS in schema {here}",
+        )
+
+
+def _make_analysts(connection: Connection, target: Database) -> None:
+    """The group role of analysts, on a server that has none, if this login may make it."""
+    analyst = target.settings.role("analyst")
+    may = connection.execute(
+        sa.text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
+    ).scalar()
+    if may and not _role_exists(connection, analyst):
+        driver(connection).execute(
+            sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(analyst))
+        )
+
+
+def _role_exists(connection: Connection, name: str) -> bool:
+    found = connection.execute(
+        sa.text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": name}
+    )
+    return found.scalar() is not None
+
+
+def _let_analysts_read(connection: Connection, target: Database, relation: str) -> None:
+    analyst = target.settings.role("analyst")
+    if _role_exists(connection, analyst):
+        driver(connection).execute(
+            sql.SQL("GRANT SELECT ON {} TO {}").format(
+                sql.Identifier(target.settings.release_schema, relation), sql.Identifier(analyst)
+            )
+        )
+
+
+def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> None:
+    """Copy a release that is not there yet: in one transaction, its rows in the order of their keys."""
+    schema, name = target.settings.release_schema, entry.name
+    with target.begin() as connection:
+        _require_srid(connection, srid_of(source, (schema, name)))
+        if relation_exists(connection, schema, name):
+            raise Busy(
+                f"{schema}.{name} is in the way in the database of --to: it has not been dropped yet, or "
+                "is not freqdp's",
+                remedy="run the command again when nobody reads it there, or drop it there",
+            )
+        for relation in (name, f"{name}_line"):
+            _create_table(source, connection, schema, relation)
+            _copy_rows(source, connection, schema, relation)
+            _index(source, connection, schema, relation)
+            _comment_as(source, connection, schema, relation, "TABLE")
+            _let_analysts_read(connection, target, relation)
+        trips = f"{name}_trip"
+        if relation_exists(source, schema, trips):
+            _run(
+                connection,
+                "CREATE VIEW {} AS {}",
+                sql.Identifier(schema, trips),
+                _text(_asked(source, _DEFINITION, schema, trips).scalar_one()),
+            )
+            _comment_as(source, connection, schema, trips, "VIEW")
+            _let_analysts_read(connection, target, trips)
+        catalog = table(target, "catalog", released=True)
+        connection.execute(sa.insert(catalog).values(**entry.row))
+
+
+def update_entry(target: Database, entry: CatalogEntry) -> None:
+    """What the catalogue says of a release that is there."""
+    catalog = table(target, "catalog", released=True)
+    with target.begin() as connection:
+        connection.execute(
+            sa.update(catalog).where(catalog.c.name == entry.name).values(**entry.row)
+        )
+
+
+def _require_srid(connection: Connection, srid: int) -> None:
+    known = sql.Identifier(str(find_postgis(connection)), "spatial_ref_sys")
+    query = sql.SQL("SELECT 1 FROM {} WHERE srid = %s").format(known)
+    if driver(connection).execute(query, [srid]).fetchone() is None:
+        raise BadInput(
+            f"the database of --to does not know SRID {srid}",
+            remedy="insert its row of spatial_ref_sys there",
+        )
+
+
+def _asked(connection: Connection, query: sa.TextClause, schema: str, relation: str) -> Any:
+    return connection.execute(query, {"schema": schema, "relation": relation})
+
+
+def _run(connection: Connection, statement: LiteralString, *values: sql.Composable) -> None:
+    driver(connection).execute(sql.SQL(statement).format(*values))
+
+
+def _text(written: str) -> sql.SQL:
+    """What the server wrote of a type, an index or a view: with all names quoted and qualified."""
+    return sql.SQL(written)
+
+
+def _create_table(source: Connection, connection: Connection, schema: str, relation: str) -> None:
+    columns = [
+        sql.SQL("{} {}{}").format(
+            sql.Identifier(name), _text(kind), sql.SQL(" NOT NULL" if required else "")
+        )
+        for name, kind, required in _asked(source, _COLUMNS, schema, relation)
+    ]
+    _run(
+        connection, "CREATE TABLE {} ({})", sql.Identifier(schema, relation),
+        sql.SQL(", ").join(columns),
+    )  # fmt: skip
+
+
+def _index(source: Connection, connection: Connection, schema: str, relation: str) -> None:
+    """The key and the indexes that the relation has where it comes from, under the same names."""
+    made = sql.Identifier(schema, relation)
+    key = _asked(source, _KEY, schema, relation).scalars().all()
+    _run(connection, "ALTER TABLE {} ADD PRIMARY KEY ({})", made, listed(key))
+    for definition in _asked(source, _INDEXES, schema, relation).scalars():
+        driver(connection).execute(_text(definition))
+    _run(connection, "ANALYZE {}", made)
+
+
+def _copy_rows(source: Connection, connection: Connection, schema: str, relation: str) -> None:
+    """In the order of the key, however they lie where they come from."""
+    named = sql.Identifier(schema, relation)
+    columns = listed(list(columns_of(source, (schema, relation))))
+    key = listed(_asked(source, _KEY, schema, relation).scalars().all())
+    read = sql.SQL("COPY (SELECT {} FROM {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
+        columns, named, key
+    )
+    write = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(named, columns)
+    with (
+        driver(source).cursor() as reader,
+        reader.copy(read) as rows,
+        driver(connection).cursor() as writer,
+        writer.copy(write) as copy,
+    ):
+        for block in rows:
+            copy.write(block)
+
+
+def _comment_as(
+    source: Connection,
+    connection: Connection,
+    schema: str,
+    relation: str,
+    kind: LiteralString,
+    origin: str | None = None,
+) -> None:
+    """What a relation and its columns say of themselves where they come from.
+
+    origin: another relation, whose columns it has.
+    """
+    for column, text in _asked(source, _COMMENTS, schema, origin or relation).all():
+        if text is not None and column is not None:
+            comment_on(connection, "COLUMN", sql.Identifier(schema, relation, column), text)
+        elif text is not None and origin is None:
+            comment_on(connection, kind, sql.Identifier(schema, relation), text)
+
+
+def take_back(target: Database, entry: CatalogEntry) -> None:
+    """Let nobody read a copy any more, and take it from the catalogue there."""
+    catalog = table(target, "catalog", released=True)
+    dataset, schema = str(entry.row["dataset"]), target.settings.release_schema
+    with target.begin() as connection:
+        limit_waiting(connection, LOCK_TIMEOUT)
+        connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
+        for part in PARTS:
+            _revoke(connection, schema, entry.name + part)
+        # these show it with the rights of their owner
+        if showing := _showing(connection, schema, entry.name, dataset):
+            try:
+                with translated(target), connection.begin_nested():
+                    _show_newest(connection, target, dataset)
+            except (Busy, SchemaInUse):
+                for view in showing:
+                    _revoke(connection, schema, view)
+        for relation in (entry.name, f"{entry.name}_line"):
+            if relation_exists(connection, schema, relation):
+                comment_on(connection, "TABLE", sql.Identifier(schema, relation), _GONE)
+
+
+def _showing(connection: Connection, schema: str, name: str, dataset: str) -> list[str]:
+    """The views over a dataset that read a release."""
+    found = {tuple(v) for part in PARTS for _, *v in dependants(connection, schema, name + part)}
+    return [view for view in current_names(dataset).values() if (schema, view) in found]
+
+
+def _revoke(connection: Connection, schema: str, relation: str) -> None:
+    """From everybody but its owner."""
+    for role in _asked(connection, _READERS, schema, relation).scalars().all():
+        _run(
+            connection,
+            "REVOKE ALL ON {} FROM {} CASCADE",
+            sql.Identifier(schema, relation),
+            sql.SQL("PUBLIC") if role is None else sql.Identifier(role),
+        )
+
+
+def finish(target: Database, datasets: Sequence[str]) -> list[str]:
+    """Point the views of these datasets at their newest releases, and drop what was taken back.
+
+    Returns what has to wait, because somebody reads it or has a view of it.
+    """
+    waiting = []
+    for dataset in datasets:
+        try:
+            with target.begin() as connection:
+                limit_waiting(connection, LOCK_TIMEOUT)
+                _show_newest(connection, target, dataset)
+        except (Busy, SchemaInUse) as error:
+            waiting.append(f"{dataset}_current: {error.message}")
+    with target.begin() as connection:
+        gone = connection.execute(
+            sa.text(
+                "SELECT c.relname::text " + _OF + "WHERE n.nspname = :schema AND c.relkind = 'r' "
+                "AND c.relname NOT LIKE '%\\_line' AND obj_description(c.oid, 'pg_class') = :gone "
+                "ORDER BY 1"
+            ),
+            {"schema": target.settings.release_schema, "gone": _GONE},
+        ).scalars()
+        names = list(gone)
+    for name in names:
+        try:
+            _drop(target, name)
+        except (Busy, SchemaInUse) as error:
+            waiting.append(f"{name}: {error.message}")
+    return waiting
+
+
+def _drop(target: Database, name: str) -> None:
+    """Drop what a release consisted of; or empty it, and say what hangs on it."""
+    schema = target.settings.release_schema
+    with target.begin() as connection:
+        limit_waiting(connection, LOCK_TIMEOUT)
+        hanging = hanging_on(connection, schema, name)
+        tables = [t for t in (name, f"{name}_line") if relation_exists(connection, schema, t)]
+        for relation in tables:
+            _run(connection, "TRUNCATE {}", sql.Identifier(schema, relation))
+        if not hanging:
+            _run(connection, "DROP VIEW IF EXISTS {}", sql.Identifier(schema, f"{name}_trip"))
+            for relation in tables:
+                _run(connection, "DROP TABLE {}", sql.Identifier(schema, relation))
+    require_none(hanging)
+
+
+def _show_newest(connection: Connection, target: Database, dataset: str) -> None:
+    """The views over the newest release of a dataset that the catalogue there has."""
+    schema, catalog = target.settings.release_schema, table(target, "catalog", released=True)
+    found = connection.execute(
+        sa.select(catalog.c.name, catalog.c.version)
+        .where(catalog.c.dataset == dataset)
+        .order_by(catalog.c.version.desc())
+    ).first()
+    newest = None if found is None else (found.name, found.version)
+    if is_shown(connection, target, dataset, newest):
+        return
+    for part, view in current_names(dataset).items():
+        shown = None if newest is None else newest[0] + part
+        if newest is None or shown is None or not relation_exists(connection, schema, shown):
+            _drop_view(connection, schema, view)
+            continue
+        made = sql.Identifier(schema, view), sql.Identifier(schema, shown)
+        try:
+            with connection.begin_nested():
+                _run(connection, "CREATE OR REPLACE VIEW {} AS SELECT * FROM {}", *made)
+        except psycopg.errors.InvalidTableDefinition:
+            # another SRID, or areas no longer: a view's columns can neither change their type nor go
+            _drop_view(connection, schema, view)
+            _run(connection, "CREATE VIEW {} AS SELECT * FROM {}", *made)
+        _comment_as(connection, connection, schema, view, "VIEW", shown)
+        comment_on(connection, "VIEW", made[0], described(dataset, newest))
+        _let_analysts_read(connection, target, view)
+
+
+def _drop_view(connection: Connection, schema: str, view: str) -> None:
+    require_none([(kind, f"{s}.{v}") for kind, s, v in dependants(connection, schema, view)])
+    _run(connection, "DROP VIEW IF EXISTS {}", sql.Identifier(schema, view))

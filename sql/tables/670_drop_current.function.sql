@@ -1,0 +1,24 @@
+-- identity: FUNCTION ${private}.drop_current(int, text)
+CREATE FUNCTION ${private}.drop_current(dataset int, part text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- DEFINER: the views belong to the owner
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    shown text := (
+        SELECT d.name || '_current' || drop_current.part FROM ${private}.dataset AS d
+        WHERE d.dataset_id = drop_current.dataset AND drop_current.part IN ('', '_line', '_trip')
+    );
+BEGIN
+    IF shown IS NULL OR octet_length(shown) > 63 THEN
+        RAISE EXCEPTION 'there is no dataset number % with such a view', drop_current.dataset USING ERRCODE = 'QF002';
+    END IF;
+    EXECUTE format('DROP VIEW IF EXISTS %I.%I', ${release:name}, shown);
+END;
+$body$;
+
+COMMENT ON FUNCTION ${private}.drop_current(int, text) IS
+'Drops a _current view of a dataset: of a part (nothing, _line, _trip). Publishing makes it anew.';
+REVOKE ALL ON FUNCTION ${private}.drop_current(int, text) FROM PUBLIC;

@@ -1,0 +1,302 @@
+"""One budget for the same rows, whatever they are called and however they are reached."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from library import opened
+from world import Answer, freqdp, query, value
+
+from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.jobs.worker import Worker
+
+FLEET = """
+CREATE SCHEMA fleet;
+CREATE SCHEMA depot;
+CREATE TABLE fleet.ping (van int, driver int, at timestamptz, lon float8, lat float8)
+    PARTITION BY RANGE (van);
+CREATE TABLE fleet.ping_low PARTITION OF fleet.ping FOR VALUES FROM (0) TO (55);
+CREATE TABLE fleet.ping_high PARTITION OF fleet.ping FOR VALUES FROM (55) TO (99);
+INSERT INTO fleet.ping SELECT i % 60, 100 + i % 60, timestamptz '2024-01-01' + i * interval '10 s',
+    4.3 + 0.001 * (i % 37), 50.8 + 0.001 * (i % 41) FROM generate_series(1, 1200) i;
+CREATE TABLE fleet.epoch AS SELECT van, extract(epoch FROM at)::bigint AS t, lon, lat FROM fleet.ping;
+CREATE TABLE fleet.shift AS SELECT DISTINCT van, at::date AS day FROM fleet.ping;
+CREATE TABLE fleet.other AS SELECT van, driver, at, lon, lat FROM fleet.ping;
+CREATE VIEW fleet.v AS SELECT van, driver, at, lon, lat FROM fleet.ping;
+CREATE VIEW fleet.of_epoch AS SELECT van, to_timestamp(t) AS at, lon, lat FROM fleet.epoch;
+"""
+_SPENT = "SELECT * FROM freqdp.spend ORDER BY account_id, entry"
+PUBLIC = ("--region", "4.2,50.7,4.5,51", "--period", "2024-01-01/2024-01-02")
+STRICT = ("--method", "strict", "--epsilon", "4", "--size", "20", "--new-draw")
+
+# How rows that were published once come back: the source then, what is done to it, the source now,
+# and its column of objects.
+AGAIN = {
+    "renamed": ("fleet.ping", "ALTER TABLE fleet.ping RENAME TO pong", "fleet.pong", "van"),
+    "moved": ("fleet.other", "ALTER TABLE fleet.other SET SCHEMA depot", "depot.other", "van"),
+    "detached": (
+        "fleet.ping",
+        "ALTER TABLE fleet.ping DETACH PARTITION fleet.ping_low",
+        "fleet.ping_low",
+        "van",
+    ),
+    "dropped view": (
+        "fleet.v",
+        "DROP VIEW fleet.v; CREATE VIEW fleet.w AS SELECT * FROM fleet.ping",
+        "fleet.w",
+        "van",
+    ),
+    "renamed view": ("fleet.v", "ALTER VIEW fleet.v RENAME TO w", "fleet.w", "van"),
+    "joined with a dated table": (
+        "fleet.of_epoch",
+        "CREATE VIEW fleet.w AS SELECT e.van, to_timestamp(e.t) AS at, e.lon, e.lat "
+        "FROM fleet.epoch e JOIN fleet.shift s USING (van)",
+        "fleet.w",
+        "van",
+    ),
+    "copied column": (
+        "fleet.other",
+        "ALTER TABLE fleet.other ADD COLUMN who int GENERATED ALWAYS AS (van) STORED",
+        "fleet.other",
+        "who",
+    ),
+    "made anew": (
+        "fleet.other",
+        "CREATE TABLE fleet.kept AS TABLE fleet.other; DROP TABLE fleet.other; "
+        "CREATE TABLE fleet.other AS TABLE fleet.kept",
+        "fleet.other",
+        "van",
+    ),
+    "renamed, then dropped and made anew": (
+        "fleet.other",
+        "ALTER TABLE fleet.other RENAME TO kept; CREATE TABLE fleet.other AS TABLE fleet.kept; "
+        "DROP TABLE fleet.kept",
+        "fleet.other",
+        "van",
+    ),
+}
+
+
+def _add(url: str, name: str, source: str, *more: str, object_: str = "van") -> Answer:
+    return freqdp(
+        url, "dataset", "add", name, "--from", source, "--object", object_, "--time", "at",
+        "--lon", "lon", "--lat", "lat", *PUBLIC, *more,
+    )  # fmt: skip
+
+
+def _build(url: str, name: str) -> Answer:
+    return freqdp(url, "dataset", "build", name)
+
+
+def _strict(url: str, name: str) -> Answer:
+    return freqdp(url, "anonymize", name, *STRICT)
+
+
+def _not_allowed(url: str, name: str, whose: str, by: str = "") -> None:
+    """Nothing is left of the budget for these, and the refusal says whose it is."""
+    spent = query(url, _SPENT)
+    refused = _strict(url, name).refused(
+        f"the budget for {whose} does not allow this (rho): ", f"; spent by {by}"
+    )
+    assert refused["error"] == "BudgetExceeded"
+    assert query(url, _SPENT) == spent
+
+
+def _publish(url: str, name: str, source: str, *more: str, object_: str = "van") -> Any:
+    """Registered, built and released at epsilon 4, which is all of the budget for persons."""
+    _add(url, name, source, *more, object_=object_).succeeded()
+    _build(url, name).succeeded()
+    return _strict(url, name).succeeded()
+
+
+def _persons(url: str, name: str) -> dict[str, Any]:
+    found = freqdp(url, "budget", name).succeeded()
+    (persons,) = [b for b in (found, *found["other_units"]) if b["unit"] == "person"]
+    return dict(persons)
+
+
+@pytest.mark.parametrize("way", AGAIN)
+def test_the_same_rows_are_not_published_twice(database_url: str, way: str) -> None:
+    first, change, second, column = AGAIN[way]
+    query(database_url, FLEET)
+    _publish(database_url, "one", first)
+    query(database_url, change)
+    _add(database_url, "two", second, object_=column).succeeded()
+    _build(database_url, "two").succeeded()
+    # it is called by what it was opened for
+    _not_allowed(database_url, "two", f"one van (column van of {first})")
+    assert value(database_url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
+    freqdp(database_url, "ledger", "verify").succeeded()
+
+
+def _redefined(url: str) -> None:
+    """Two budgets; then the second one's view reads what the first has spent everything on."""
+    query(url, FLEET)
+    query(url, "CREATE VIEW fleet.w AS SELECT * FROM fleet.other")
+    _add(url, "two", "fleet.w").succeeded()
+    _publish(url, "one", "fleet.ping")
+    query(url, "CREATE OR REPLACE VIEW fleet.w AS SELECT * FROM fleet.ping")
+
+
+def test_a_view_that_was_redefined_is_not_built(database_url: str) -> None:
+    _redefined(database_url)
+    before = query(database_url, "SELECT count(*) FROM freqdp.build")
+    refused = _build(database_url, "two").refused("fleet.w", "fleet.ping", "another budget")
+    assert "--persons" in refused["remedy"]
+    assert query(database_url, "SELECT count(*) FROM freqdp.build") == before
+
+
+def test_a_view_that_was_redefined_is_not_built_by_a_worker(database_url: str) -> None:
+    _redefined(database_url)
+    query(
+        database_url,
+        "SELECT freqdp.request_release('two', 'strict', 4, '{\"rebuild\": true, \"size\": 20}')",
+    )
+    with opened(database_url) as database:
+        served = Worker(database, approve_within_limit).serve(once=True)
+    assert (served.done, served.refused, served.failed) == (0, 1, 0)
+    (error,) = query(database_url, "SELECT error FROM freqdp.job")[0]
+    assert "another budget" in error
+    assert value(database_url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
+
+
+def test_a_view_that_was_redefined_after_its_build_is_not_booked(database_url: str) -> None:
+    query(database_url, FLEET)
+    query(database_url, "CREATE VIEW fleet.w AS SELECT * FROM fleet.other")
+    _add(database_url, "two", "fleet.w").succeeded()
+    _build(database_url, "two").succeeded()
+    _publish(database_url, "one", "fleet.ping")
+    query(database_url, "CREATE OR REPLACE VIEW fleet.w AS SELECT * FROM fleet.ping")
+    _strict(database_url, "two").refused("another budget")
+
+
+def test_a_build_is_booked_for_what_it_has_read(database_url: str) -> None:
+    """The view is put back after the build; the build still has the other table's rows."""
+    query(database_url, FLEET)
+    query(database_url, "CREATE VIEW fleet.w AS SELECT * FROM fleet.other")
+    _add(database_url, "two", "fleet.w").succeeded()
+    query(database_url, "CREATE OR REPLACE VIEW fleet.w AS SELECT * FROM fleet.ping")
+    _build(database_url, "two").succeeded()
+    query(database_url, "CREATE OR REPLACE VIEW fleet.w AS SELECT * FROM fleet.other")
+    _strict(database_url, "two").succeeded()
+    # ping was met by that build alone
+    _add(database_url, "one", "fleet.ping").succeeded()
+    _build(database_url, "one").succeeded()
+    _not_allowed(database_url, "one", "one van (column van of fleet.w)")
+
+
+def test_one_budget_for_each_name_across_tables_and_columns(database_url: str) -> None:
+    query(database_url, FLEET)
+    _publish(database_url, "one", "fleet.ping", "--persons", "drivers", object_="driver")
+    added = _add(database_url, "two", "fleet.other", "--persons", "drivers", object_="driver")
+    assert added.succeeded()["budget_is_new"] is False
+    _build(database_url, "two").succeeded()
+    _not_allowed(database_url, "two", "one person of drivers (column driver of fleet.ping)")
+    # what else is read from either table is theirs too, named or not
+    query(database_url, "ALTER TABLE fleet.other RENAME TO another")
+    assert (
+        _add(database_url, "three", "fleet.another").succeeded()["budget"]["population"]
+        == "drivers"
+    )
+    shown = freqdp(database_url, "dataset", "show", "three", in_words=True).out
+    assert "drivers" in shown
+
+
+def test_drivers_and_vans_of_one_table_are_two_only_by_name(database_url: str) -> None:
+    query(database_url, FLEET)
+    _publish(database_url, "one", "fleet.ping", "--persons", "drivers", object_="driver")
+    unnamed = _add(database_url, "two", "fleet.ping").succeeded()
+    assert not unnamed["budget_is_new"]
+    freqdp(database_url, "dataset", "drop", "two").succeeded()
+    # the column van has counted for the drivers: it cannot be called otherwise any more
+    _add(database_url, "two", "fleet.ping", "--persons", "vans").refused("'van'", "'drivers'")
+    query(database_url, "CREATE TABLE fleet.fresh AS TABLE fleet.ping")
+    _add(database_url, "three", "fleet.fresh", "--persons", "clerks", object_="driver").succeeded()
+    vans = _add(database_url, "four", "fleet.fresh", "--persons", "carts").succeeded()
+    assert vans["budget_is_new"]
+    (note,) = vans["budget_notes"]
+    assert "'clerks'" in note and "fleet.fresh" in note
+    for name in ("three", "four"):
+        _build(database_url, name).succeeded()
+        _strict(database_url, name).succeeded()
+    _add(database_url, "five", "fleet.fresh").refused("several budgets", "clerks", "carts")
+
+
+def test_a_view_of_a_named_population_cannot_be_pointed_at_another(database_url: str) -> None:
+    query(database_url, FLEET)
+    query(database_url, "CREATE VIEW fleet.w AS SELECT * FROM fleet.other")
+    _add(database_url, "two", "fleet.w", "--persons", "vans").succeeded()
+    _publish(database_url, "one", "fleet.ping", "--persons", "carts")
+    query(database_url, "CREATE OR REPLACE VIEW fleet.w AS SELECT * FROM fleet.ping")
+    _build(database_url, "two").refused("another budget", "'carts'")
+
+
+def test_naming_merges_and_loses_no_spend(database_url: str) -> None:
+    query(database_url, FLEET)
+    for name, source in (("one", "fleet.ping"), ("two", "fleet.other")):
+        _publish(database_url, name, source)
+    before = {name: _persons(database_url, name) for name in ("one", "two")}
+    assert before["one"]["account_id"] != before["two"]["account_id"]
+    freqdp(database_url, "dataset", "set", "one", "--persons", "vans").succeeded()
+    freqdp(database_url, "dataset", "set", "two", "--persons", "vans").succeeded()
+    after = _persons(database_url, "two")
+    assert after == _persons(database_url, "one")
+    spent = Decimal(before["one"]["spent"]) + Decimal(before["two"]["spent"])
+    assert (Decimal(after["spent"]), after["granted"]) == (spent, before["one"]["granted"])
+    assert after["population"] == "vans"
+    assert [entry["kind"] for entry in after["ledger"]] == ["grant", "spend", "merge"]
+    freqdp(database_url, "ledger", "verify").succeeded()
+    # neither a new name, nor the name of before, opens another one
+    freqdp(database_url, "dataset", "set", "two", "--persons", "carts").succeeded()
+    assert _persons(database_url, "one")["spent"] == after["spent"]
+    _add(database_url, "three", "fleet.other", "--persons", "vans").refused("'carts'")
+    for name in ("one", "two"):
+        _not_allowed(
+            database_url,
+            name,
+            "one person of carts (column van of fleet.ping)",
+            "a budget that was merged with it (0.311065266006), one_1 (0.311065266006)",
+        )
+
+
+def test_two_budgets_of_one_table_from_before_are_refused_until_named(database_url: str) -> None:
+    """As earlier versions opened them: one for the drivers and one for the vans of a table."""
+    query(database_url, FLEET)
+    _add(database_url, "one", "fleet.ping", object_="driver").succeeded()
+    _add(database_url, "two", "fleet.other").succeeded()
+    query(database_url, "UPDATE freqdp.dataset SET source_relation = 'ping' WHERE name = 'two'")
+    for name in ("one", "two"):
+        query(database_url, "INSERT INTO freqdp.population_source SELECT p.population_id, database_key, "
+              "relation_oid, source_schema, source_relation, '' FROM freqdp.population_source s, "
+              "freqdp.population p WHERE s.source_relation LIKE 'ping%' ON CONFLICT DO NOTHING"
+        )  # fmt: skip
+        _build(database_url, name).refused("another budget")
+    freqdp(database_url, "dataset", "set", "one", "--persons", "drivers").succeeded()
+    freqdp(database_url, "dataset", "set", "two", "--persons", "vans").succeeded()
+    for name in ("one", "two"):
+        _build(database_url, name).succeeded()
+        _strict(database_url, name).succeeded()
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "x" * 64])
+def test_names_of_populations(database_url: str, name: str) -> None:
+    query(database_url, FLEET)
+    _add(database_url, "one", "fleet.ping", "--persons", name).refused("--persons")
+    assert freqdp(database_url, "dataset", "list").succeeded() == []
+    _add(database_url, "one", "fleet.ping").succeeded()
+    freqdp(database_url, "dataset", "set", "one", "--persons", name).refused("--persons")
+
+
+def test_oids_of_another_database_say_nothing(database_url: str) -> None:
+    """A restored database has other OIDs: what is known by them is known by its name only."""
+    query(database_url, FLEET)
+    _add(database_url, "one", "fleet.ping").succeeded()
+    query(
+        database_url,
+        "UPDATE freqdp.population_source SET database_key = 'elsewhere', "
+        "relation_oid = 'fleet.other'::regclass::oid::bigint WHERE source_relation = 'ping'",
+    )
+    assert _add(database_url, "two", "fleet.other").succeeded()["budget_is_new"]
+    assert _add(database_url, "three", "fleet.ping").succeeded()["budget_is_new"] is False
