@@ -1,4 +1,4 @@
-"""Bulk rows in and out: binary COPY straight between the wire and NumPy record arrays.
+"""Bulk rows in and out: binary COPY by psycopg, straight between the wire and NumPy record arrays.
 
 A row whose columns are all NOT NULL and of fixed width has a fixed width on the wire, so a whole
 message stream is one record array. NULLs would shift every later field: queries must exclude
@@ -14,20 +14,21 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
+from psycopg.abc import PQGen
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Ready, Wait
 
 from freqdp_db.errors import BadData
 from freqdp_db.storage.connection.statements import listed
-from freqdp_db.storage.copy.rows import row_stream
-from freqdp_db.storage.copy.waiting import send_all, take_more
 
 ColumnType = Literal[
-    "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
+    "char", "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
 ]
 
 # What a column of this type is on the wire, big-endian; its width follows.
 WIRE: dict[str, str] = {
+    "char": "S1",
     "int2": ">i2",
     "int4": ">i4",
     "int8": ">i8",
@@ -40,6 +41,11 @@ WIRE: dict[str, str] = {
 }
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
+
+BLOCK = 8 << 20
+"""Bytes of rows that are given out at a time, about."""
+_PIECE = 1 << 18
+"""Bytes that are handed to libpq at a time."""
 
 # PostgreSQL counts time from 2000-01-01 UTC, in microseconds.
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -204,58 +210,49 @@ def copy_bytes(
     Whatever ends the reading early cancels the query and leaves a usable connection.
     """
     pgconn = connection.pgconn
-    if pgconn.transaction_status == TransactionStatus.IDLE:
-        connection.execute("SELECT 1")  # lets psycopg open its transaction
     statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
-    stream = row_stream(connection)
-    try:
-        _start_copy(connection, statement.as_bytes(connection))
-        first, whole = True, False
-        for rows in stream:
-            if stream.ended:
-                failed = _read_to_the_end(pgconn)
-                if failed is not None:
-                    raise psycopg.errors.error_from_result(failed, connection.info.encoding)
-                if bytes(rows[-len(_TRAILER) :]) != _TRAILER:
-                    raise _cut_off()
-                whole = True
-            # the header comes with the first row, the trailer is the last message
-            begin = len(_HEADER) if first else 0
-            end = len(rows) - (len(_TRAILER) if stream.ended else 0)
-            first = False
-            if end > begin:
-                yield rows[begin:end]
-    finally:
-        if not stream.ended and pgconn.transaction_status == TransactionStatus.ACTIVE:
-            connection.cancel_safe()
-        failed = _read_to_the_end(pgconn)
-        if failed is not None and stream.ended:
-            raise psycopg.errors.error_from_result(failed, connection.info.encoding)
-    if not whole:
-        raise _cut_off()
+    with connection.cursor() as cursor, cursor.copy(statement):
+        begin, ended = len(_HEADER), False
+        try:
+            while not ended:
+                rows, ended = connection.wait(_read_block(pgconn))
+                end = len(rows)
+                if ended:
+                    failed = _read_to_the_end(pgconn)
+                    if failed is not None:
+                        raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+                    if not rows.endswith(_TRAILER):
+                        raise psycopg.OperationalError(
+                            "the connection was lost while rows were read"
+                        )
+                    end -= len(_TRAILER)
+                if end > begin:
+                    yield np.frombuffer(rows, np.uint8)[begin:end]
+                begin = 0
+        finally:
+            if pgconn.transaction_status == TransactionStatus.ACTIVE:
+                connection.cancel_safe()
+                _read_to_the_end(pgconn)
 
 
-def _cut_off() -> psycopg.OperationalError:
-    """The rows stop without the stream's trailer: fewer than there are must not pass for all."""
-    return psycopg.OperationalError("the connection was lost while rows were read")
+def _read_block(pgconn: PGconn) -> PQGen[tuple[bytearray, bool]]:
+    """Whole rows of a running COPY TO STDOUT, and whether they are the last; for `Connection.wait`.
 
-
-def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
-    """Send a COPY TO STDOUT and wait for its first rows; whoever calls ends it.
-
-    The server may take long to them, and pgconn.exec_ would let no interrupt through.
+    psycopg's own iterator starts a generator and waits for every row: five times the work.
     """
-    pgconn = connection.pgconn
-    pgconn.send_query(statement)
-    send_all(pgconn)
-    while pgconn.is_busy():
-        take_more(pgconn)
-    result = pgconn.get_result()
-    if result is None:
-        raise _cut_off()
-    if result.status != ExecStatus.COPY_OUT:
-        _read_to_the_end(pgconn)
-        raise psycopg.errors.error_from_result(result, connection.info.encoding)
+    rows = bytearray()
+    # what looks like the trailer may be a row: only the next message tells
+    while len(rows) < BLOCK or rows.endswith(_TRAILER):
+        size, row = pgconn.get_copy_data(1)
+        if size > 0:
+            rows += row
+        elif size == 0:
+            while not (yield Wait.R):
+                pass
+            pgconn.consume_input()
+        else:
+            return rows, True
+    return rows, False
 
 
 def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
@@ -270,15 +267,11 @@ def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
     return failed
 
 
-_PIECE = 1 << 18
-"""Bytes that are handed to libpq at a time."""
-
-
 def write_records(
     connection: psycopg.Connection[Any],
     relation: sql.Composable,
     columns: Sequence[str],
-    chunks: Iterable[bytes | memoryview | NDArray[Any]],
+    chunks: Iterable[NDArray[Any]],
     *,
     created_here: bool = False,
 ) -> None:
@@ -295,10 +288,19 @@ def write_records(
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(_HEADER)
         for chunk in chunks:
-            data = chunk.view(np.uint8).reshape(-1) if isinstance(chunk, np.ndarray) else chunk
-            whole = memoryview(data)  # type: ignore[arg-type]
-            for begin in range(0, len(whole), _PIECE):
-                copy.write(whole[begin : begin + _PIECE])
-                # else libpq collects it, and moves all that it has when the server takes a little
-                send_all(connection.pgconn)
+            data = chunk.view(np.uint8).data
+            for begin in range(0, len(data), _PIECE):
+                copy.write(data[begin : begin + _PIECE])
+                connection.wait(_send_all(connection.pgconn))
         copy.write(_TRAILER)
+
+
+def _send_all(pgconn: PGconn) -> PQGen[None]:
+    """Wait until the server has taken what was written; for `Connection.wait`.
+
+    Else libpq collects it, and moves all that it has when the server takes a little. What the server sends
+    meanwhile is taken too: that it has gone, or a notice that it waits to be rid of.
+    """
+    while pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()

@@ -72,7 +72,7 @@ def load_table(
     raw = driver(connection)
     rows = 0
 
-    def encoded() -> Iterable[memoryview | NDArray[Any]]:
+    def encoded() -> Iterable[NDArray[Any]]:
         nonlocal rows
         # A block whose rows were all unreadable is empty.
         filled = ((_size(chunk), chunk) for chunk in chunks if _size(chunk))
@@ -165,7 +165,7 @@ def check_target(
     return True
 
 
-def encode(table: PlainTable, chunk: Chunk) -> memoryview | NDArray[Any]:
+def encode(table: PlainTable, chunk: Chunk) -> NDArray[Any]:
     """Rows of binary COPY. Without text and NULLs every row has one width: a record array."""
     values = {c.name: _wire(c, chunk[c.name], table.srid) for c in table.columns}
     plain = all(present is None for _, present in values.values())
@@ -196,7 +196,7 @@ def _wire(
 
 def _encode_ragged(
     table: PlainTable, values: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]
-) -> memoryview:
+) -> NDArray[np.uint8]:
     """Pad every field to its widest, then squeeze the padding out with one mask."""
     fields: list[tuple[str, str]] = [("_count", ">i2")]
     for column in table.columns:
@@ -225,8 +225,7 @@ def _encode_ragged(
             wanted[:, at : at + width] = np.arange(width) < lengths[:, None]
         sent = lengths if present is None else np.where(present, lengths, -1)
         records[f"_len_{column.name}"] = sent
-    squeezed = records.view(np.uint8).reshape(rows, -1)[wanted]
-    return memoryview(squeezed)  # type: ignore[arg-type]
+    return records.view(np.uint8).reshape(rows, -1)[wanted]
 
 
 def _create_schema(raw: psycopg.Connection[Any], schema: str) -> None:
