@@ -210,29 +210,52 @@ def copy_bytes(
     Whatever ends the reading early cancels the query and leaves a usable connection.
     """
     pgconn = connection.pgconn
-    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
-    with connection.cursor() as cursor, cursor.copy(statement):
+    if pgconn.transaction_status == TransactionStatus.IDLE:
+        connection.execute("SELECT 1")  # lets psycopg open its transaction
+    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_bytes(connection)
+    try:
+        started = connection.wait(_start(pgconn, statement))
+        if started is None:
+            raise _cut_off()
+        if started.status != ExecStatus.COPY_OUT:
+            raise psycopg.errors.error_from_result(started, connection.info.encoding)
         begin, ended = len(_HEADER), False
-        try:
-            while not ended:
-                rows, ended = connection.wait(_read_block(pgconn))
-                end = len(rows)
-                if ended:
-                    failed = _read_to_the_end(pgconn)
-                    if failed is not None:
-                        raise psycopg.errors.error_from_result(failed, connection.info.encoding)
-                    if not rows.endswith(_TRAILER):
-                        raise psycopg.OperationalError(
-                            "the connection was lost while rows were read"
-                        )
-                    end -= len(_TRAILER)
-                if end > begin:
-                    yield np.frombuffer(rows, np.uint8)[begin:end]
-                begin = 0
-        finally:
-            if pgconn.transaction_status == TransactionStatus.ACTIVE:
-                connection.cancel_safe()
-                _read_to_the_end(pgconn)
+        while not ended:
+            rows, ended = connection.wait(_read_block(pgconn))
+            end = len(rows)
+            if ended:
+                failed = _read_to_the_end(pgconn)
+                if failed is not None:
+                    raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+                if not rows.endswith(_TRAILER):
+                    raise _cut_off()
+                end -= len(_TRAILER)
+            if end > begin:
+                yield np.frombuffer(rows, np.uint8)[begin:end]
+            begin = 0
+    finally:
+        if pgconn.transaction_status == TransactionStatus.ACTIVE:
+            connection.cancel_safe()
+            _read_to_the_end(pgconn)
+
+
+def _cut_off() -> psycopg.OperationalError:
+    """The rows stop without the stream's trailer: fewer than there are must not pass for all."""
+    return psycopg.OperationalError("the connection was lost while rows were read")
+
+
+def _start(pgconn: PGconn, statement: bytes) -> PQGen[PGresult | None]:
+    """Send a COPY TO STDOUT and wait for its first result; for `Connection.wait`.
+
+    Not `Cursor.copy`: interrupted before the first row, it leaves a connection that is still copying.
+    """
+    pgconn.send_query(statement)
+    yield from _send_all(pgconn)
+    while pgconn.is_busy():
+        while not (yield Wait.R):
+            pass
+        pgconn.consume_input()
+    return pgconn.get_result()
 
 
 def _read_block(pgconn: PGconn) -> PQGen[tuple[bytearray, bool]]:
