@@ -4,7 +4,7 @@ The guarantee does not rest on them: whatever is made of the noisy vectors, by a
 do not look at the data, costs nothing. They must only be the same again, whatever the ranges.
 
 Our own (SplitMix64), because a kernel starts a stream for every trip, and NumPy's generators can only be
-started outside of kernels, at some 20 us each.
+started outside of kernels, at some 10 us each.
 """
 
 from __future__ import annotations

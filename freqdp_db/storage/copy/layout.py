@@ -184,22 +184,20 @@ def read_records(
         yield records
 
 
+def native(records: NDArray[Any], layout: Layout) -> dict[str, NDArray[Any]]:
+    """The columns of records, each an array of its own in the machine's byte order."""
+    return {
+        name: records[name].astype(layout.dtype[name].newbyteorder("=")) for name in layout.names
+    }
+
+
 def read_arrays(
     connection: psycopg.Connection[Any], query: sql.Composable, layout: Layout
 ) -> dict[str, NDArray[Any]]:
     """All rows of a query as one native array per column."""
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in layout.names}
-    for records in read_records(connection, query, layout):
-        for name in layout.names:
-            column = records[name]
-            parts[name].append(column.astype(column.dtype.newbyteorder("=")))
-    empty = np.zeros(0, layout.dtype)
-    return {
-        name: np.concatenate(arrays)
-        if arrays
-        else empty[name].astype(layout.dtype[name].newbyteorder("="))
-        for name, arrays in parts.items()
-    }
+    parts = [native(records, layout) for records in read_records(connection, query, layout)]
+    parts = parts or [native(np.zeros(0, layout.dtype), layout)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
 
 
 def copy_bytes(
