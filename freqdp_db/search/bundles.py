@@ -198,36 +198,35 @@ def rough_limit(limit2, quantum):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def near_members(x, y, box, sheaf, limit2, worst_rank):  # type: ignore[no-untyped-def]
+def near_members(x, y, box, strip, sheaf, limit2, worst_rank):  # type: ignore[no-untyped-def]
     """Which members of a sheaf may hold something for the list, as bits.
 
     By distance; and where the list is full of losses 0, by rank: a trajectory that ranks behind
-    all of the list cannot enter it.
+    all of the list cannot enter it. strip: the bits of all boxes as single precision.
     """
-    middle, strip = box[sheaf], box[sheaf].view(np.float32)
     zero, near = np.float32(0.0), 0
     for place in range(SIZE):
-        dx, dy = np.float32(x - middle[0, place]), np.float32(y - middle[1, place])
-        ux, uy = strip[3, place], strip[4, place]
-        along = max(abs(dx * ux + dy * uy) - strip[5, place], zero)
-        across = max(abs(dy * ux - dx * uy) - strip[6, place], zero)
-        is_near = (along * along + across * across <= limit2) & (middle[2, place] <= worst_rank)
-        near |= is_near << place
+        dx = np.float32(x - box[sheaf, 0, place])
+        dy = np.float32(y - box[sheaf, 1, place])
+        ux, uy = strip[sheaf, 3, place], strip[sheaf, 4, place]
+        along = max(abs(dx * ux + dy * uy) - strip[sheaf, 5, place], zero)
+        across = max(abs(dy * ux - dx * uy) - strip[sheaf, 6, place], zero)
+        ranked = box[sheaf, 2, place] <= worst_rank
+        near |= (ranked & (along * along + across * across <= limit2)) << place
     return near
 
 
 @njit(nogil=True, cache=True)
 def near_segments(x, y, ends, bundle, limit2):  # type: ignore[no-untyped-def]
     """Which segments of a bundle are within the limit, as bits."""
-    end = ends[bundle]
     zero, one, near = np.float32(0.0), np.float32(1.0), 0
     for place in range(SIZE):
-        ax, ay, bx, by = end[0, place], end[1, place], end[2, place], end[3, place]
+        ax, ay = ends[bundle, 0, place], ends[bundle, 1, place]
         ux, uy = np.float32(x - ax), np.float32(y - ay)
-        dx, dy = np.float32(bx - ax), np.float32(by - ay)
+        dx = np.float32(ends[bundle, 2, place] - ax)
+        dy = np.float32(ends[bundle, 3, place] - ay)
         length2 = dx * dx + dy * dy
         t = max(min(ux * dx + uy * dy, length2), zero) / max(length2, one)
         ex, ey = ux - t * dx, uy - t * dy
-        is_near = ex * ex + ey * ey <= limit2 + _LENGTH_ERROR2 * length2
-        near |= is_near << place
+        near |= (ex * ex + ey * ey <= limit2 + _LENGTH_ERROR2 * length2) << place
     return near

@@ -95,6 +95,7 @@ def _nearest_range(  # type: ignore[no-untyped-def]
     x, y, offsets, skip_offsets, skip, rank = asked
     out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
     origin_x, origin_y, quantum = lattice
+    strips = sheaves.view(np.float32)
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
     around = np.empty(ROOM, np.int64)
     queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
@@ -155,7 +156,9 @@ def _nearest_range(  # type: ignore[no-untyped-def]
                 waiting -= 1
                 n, h = stack_n[waiting], stack_h[waiting]
                 if h > 0:
-                    near = near_members(rough_x, rough_y, sheaves, n, rough_limit2, worst_rank)
+                    near = near_members(
+                        rough_x, rough_y, sheaves, strips, n, rough_limit2, worst_rank
+                    )
                     member = sheaves[n, MEMBER, 0]
                     # all are written, those that are near stay: a branch would be guessed wrong
                     for place in range(SIZE):
