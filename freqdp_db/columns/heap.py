@@ -1,6 +1,7 @@
 """A heap of costs and what they are for, the least on top: for searches inside kernels.
 
-The two arrays are the caller's, with room for all that is ever put on.
+Our own, because Python's heapq inside a kernel needs a list of tuples and breaks ties by the node, which
+would choose other routes. The two arrays are the caller's, with room for all that is ever put on.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, Edits
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.sorting import sortable, stable_order
+from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.streams import stream
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.edits.timing import fill_times, own_gaps, time_at_share
@@ -97,7 +97,7 @@ def _insert_range(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                 n += 1
         # by (segment, projection, location); runs are in order of location already
-        by_share = stable_order(sortable(share))
+        by_share = stable_order(share)
         for e in range(new):
             followed[e] = after[by_share[e]]
         order = stable_order(followed)

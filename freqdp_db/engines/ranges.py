@@ -111,12 +111,12 @@ def merged(parts: list[Any], *ways: Callable[[list[Any]], Any]) -> tuple[Any, ..
     return tuple(way(column) for way, column in zip(ways, columns, strict=True))
 
 
-def join(column: list[Any], empty: Callable[..., NDArray[Any]] = np.empty) -> NDArray[Any]:
+def join(column: list[Any]) -> NDArray[Any]:
     """One part after the other. Each is let go as it is copied: memory never holds all twice."""
-    if len(column) == 1 and empty is np.empty:
+    if len(column) == 1:
         return np.asarray(column[0])
     rows = sum(len(part) for part in column)
-    whole = empty((rows, *column[0].shape[1:]), column[0].dtype)
+    whole = np.empty((rows, *column[0].shape[1:]), column[0].dtype)
     begin = 0
     for i, part in enumerate(column):
         whole[begin : begin + len(part)] = part

@@ -43,7 +43,7 @@ def compare_tables(
         # releases of version 0.2.0 and before have lines over all days
         by_day = "day" in columns_of(connection, relations.lines)
     key = LINE_KEY if by_day else LINE_KEY[:1]
-    lines = (np.frombuffer(chunk, np.uint8) for chunk in table.lines(by_day=by_day))
+    lines = table.lines(by_day=by_day)
     for _ in _compare(database, relations.lines, [*key, "geom"], key, lines, ids):
         pass
 

@@ -124,7 +124,7 @@ class ReleasedTable:
                 columns["during"] = range_bytes(self.trajectories.at[source], a.until[source])
             yield self.layout.pack(**columns)
 
-    def lines(self, *, by_day: bool = True) -> Iterator[memoryview]:
+    def lines(self, *, by_day: bool = True) -> Iterator[NDArray[np.uint8]]:
         """Rows (trajectory_id, day, LineStringM) of the days with at least two samples.
 
         by_day: False for releases of version 0.2.0 and before: (trajectory_id, LineStringM), over all days.

@@ -173,7 +173,7 @@ def _export(
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that a file is put together from several."""
-    monkeypatch.setattr("freqdp_db.storage.copy.libpq.BUFFER", 100 * POINTS.dtype.itemsize)
+    monkeypatch.setattr("freqdp_db.storage.copy.layout.BLOCK", 100 * POINTS.dtype.itemsize)
 
 
 @pytest.mark.parametrize("name", RELEASES)

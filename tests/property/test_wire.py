@@ -20,7 +20,7 @@ from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
 from freqdp_db.edits.applying import apply_edits, delete
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.storage.copy.wire import decode_runs, encode_runs
+from freqdp_db.storage.copy.wire import RUN_EDITS, decode_runs, encode_runs
 
 _FIELDS = 7
 _RELEASE, _STEP = 2_000_000_000, 2
@@ -43,19 +43,33 @@ def _rows(data: bytes) -> list[list[bytes]]:
     return rows
 
 
+def _array(field: bytes, kind: str, code: str) -> list[float]:
+    """The items of an array, as the server reads it."""
+    dimensions, nulls, oid, length, lower = struct.unpack_from(">5i", field)
+    assert (dimensions, nulls, lower) == (1, 0, 1)
+    assert oid == {"int4": 23, "float8": 701}[kind]
+    item = struct.Struct(f">i{code}")
+    sizes_and_values = list(item.iter_unpack(field[20:]))
+    assert len(sizes_and_values) == length
+    assert all(size == item.size - 4 for size, _ in sizes_and_values)
+    return [value for _, value in sizes_and_values]
+
+
 def _stored(runs: EditRuns) -> EditRuns:
-    """Through the bytes that go in, row by row, to the bytes that come out."""
-    rows = _rows(bytes(encode_runs(runs, _RELEASE, _STEP)))
-    out = []
-    for fields in rows:
-        assert fields[0] == struct.pack(">i", _RELEASE)
-        assert fields[1] == struct.pack(">h", _STEP)
-        assert fields[2] == runs.operation.encode()
-        row = struct.pack(">h", 4)
-        for field in fields[3:]:
-            row += struct.pack(">i", len(field)) + field
-        out.append(np.frombuffer(row, np.uint8))
-    return decode_runs(out, runs.operation)
+    """Through the bytes that go in, row by row, to the rows that come out, one for each edit."""
+    sent = b"".join(rows.tobytes() for rows in encode_runs(runs, _RELEASE, _STEP))
+    edits = []
+    for release, step, operation, trajectory, location, seq, loss in _rows(sent):
+        assert release == struct.pack(">i", _RELEASE)
+        assert step == struct.pack(">h", _STEP)
+        assert operation == runs.operation.encode()
+        ids = struct.unpack(">i", trajectory) + struct.unpack(">i", location)
+        seqs, losses = _array(seq, "int4", "i"), _array(loss, "float8", "d")
+        edits += [(*ids, *edit) for edit in zip(seqs, losses, strict=True)]
+    names = RUN_EDITS.names
+    kinds = [RUN_EDITS.dtype[name].newbyteorder("=") for name in names]
+    found = np.array(edits, list(zip(names, kinds, strict=True)))
+    return decode_runs({name: found[name] for name in names}, runs.operation)
 
 
 def _assert_same(left: EditRuns, right: EditRuns) -> None:

@@ -7,7 +7,7 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.streams import derived, mixed, stream
+from freqdp_db.columns.streams import derived, splitmix64, stream
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.estimation import Model
@@ -70,7 +70,7 @@ def _drive(  # type: ignore[no-untyped-def]
         count, least, before, stride = 0, np.inf, np.inf, 1
         for _ in range(_TRIES if wanted > 0 else 1):
             state = stream(purpose, number + t)
-            salt = mixed(state[0])
+            salt = splitmix64(state[0])
             line(state, way, aim, running, of_cell, grid, box, raw_x, raw_y, after, home)
             points = in_order(raw_x, raw_y, after, x, y)
             points = thinned(x, y, points, stride)

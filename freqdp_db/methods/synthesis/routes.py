@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.heap import pop, push
-from freqdp_db.columns.streams import mixed
+from freqdp_db.columns.streams import splitmix64
 
 DETOUR = 1.3
 """Routes are about so much longer than the straight lines they replace: where searching begins."""
@@ -61,7 +61,7 @@ def nearest(px, py, graph):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _dearer(salt, road):  # type: ignore[no-untyped-def]
     """What a metre of a road costs for this trip."""
-    word = mixed(salt ^ (np.uint64(road) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)))
+    word = splitmix64(salt ^ (np.uint64(road) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)))
     return 1.0 + _DEAREST * (float(word >> np.uint64(11)) * 2.0**-53)
 
 

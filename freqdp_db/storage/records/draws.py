@@ -15,11 +15,11 @@ from psycopg import sql
 from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
 from freqdp_db.engines.held import as_kept
 from freqdp_db.engines.spread import SpreadEdits
-from freqdp_db.errors import VerificationFailed
+from freqdp_db.errors import BadData, VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.statements import own, select_own
-from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
-from freqdp_db.storage.copy.wire import decode_runs, encode_runs
+from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
+from freqdp_db.storage.copy.wire import RUN_EDITS, decode_runs, encode_runs
 
 Part: TypeAlias = Literal["draw", "log"]
 _OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
@@ -62,9 +62,10 @@ def save_columns(
             sql.Identifier(schema, "edit_run"),
             ["release_id", "step", "operation", *_RUN_COLUMNS],
             (
-                encode_runs(runs, release_id, step)
+                rows
                 for edits in parts
                 for runs in (edits.deletions, edits.insertions)
+                for rows in encode_runs(runs, release_id, step)
             ),
         )
         return
@@ -142,8 +143,15 @@ def _runs(
     operation: Operation,
     part: tuple[int | None, int | None],
 ) -> EditRuns:
-    query = select_own(
-        database, "edit_run", _RUN_COLUMNS, "trajectory_id", "location_id",
-        part=part, release_id=release_id, step=step, operation=operation,
+    runs = select_own(
+        database, "edit_run", _RUN_COLUMNS, part=part,
+        release_id=release_id, step=step, operation=operation,
     )  # fmt: skip
-    return decode_runs(list(copy_bytes(driver(connection), query)), operation)
+    query = sql.SQL(
+        "SELECT trajectory_id, location_id, unnest(seq), unnest(loss_m) FROM ({}) AS r "
+        "ORDER BY trajectory_id, location_id"
+    ).format(runs)
+    try:
+        return decode_runs(read_arrays(driver(connection), query, RUN_EDITS), operation)
+    except BadData:
+        raise VerificationFailed("the edit log holds edits without a position or a loss") from None
