@@ -8,7 +8,7 @@ from typing import Any
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import Flag, Whole
 from freqdp_db.methods.parameters import Parameter
-from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.methods.registry import require_named
 from freqdp_db.release.request import Request, check_release_name
 
 MAX_KEEP = 10_000
@@ -55,7 +55,7 @@ class JobRequest:
 def parse(document: dict[str, Any]) -> JobRequest:
     """Check a document as SQL does; numbers must be int or Decimal. Raises BadInput."""
     given = {key: value for key, value in document.items() if value is not None}
-    method, name = given.pop("method", DEFAULT_METHOD), given.pop("as", None)
+    method, name = require_named(given.pop("method", None)), given.pop("as", None)
     if name is not None and not isinstance(name, str):
         raise BadInput(f"--as {name!r} is not a name", remedy="for example --as city_1")
     own = {

@@ -17,7 +17,6 @@ from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.family import SYNTHESIS
 from freqdp_db.methods.unlinking.family import UNLINKING
 
-DEFAULT_METHOD = "lg"
 _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
 
@@ -27,6 +26,16 @@ METHODS: dict[str, Method] = {
 
 _EDITED_BEFORE = "Samples were taken out and others put in first. "
 _CLOSED_BEFORE = "Samples were taken out first. "
+
+
+def require_named(method: str | None) -> str:
+    """Refuse a request that names no method: none is right for all data."""
+    if method is None:
+        raise BadInput(
+            "--method is missing: which one is right depends on the data",
+            remedy="`freqdp recommend DATASET` says which; --method lg is the paper's",
+        )
+    return method
 
 
 @lru_cache

@@ -20,8 +20,11 @@ _INDEX_BYTES = 120
 """What the index in memory takes for a segment while it is made."""
 
 
-def parse_memory(text: str) -> int:
-    """`256MB`, `4GB`: bytes."""
+def parse_memory(given: int | str) -> int:
+    """Bytes, from what is written `256MB` or `4GB`, or is a number of bytes."""
+    if isinstance(given, int) and given > 0:
+        return given
+    text = str(given)
     match = re.fullmatch(r"(\d+)\s*(MB|GB)", text.strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         raise BadInput(

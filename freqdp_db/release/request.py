@@ -15,7 +15,7 @@ from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.protected_unit import ProtectedUnit
-from freqdp_db.methods.registry import DEFAULT_METHOD, find_method
+from freqdp_db.methods.registry import find_method, require_named
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import CURRENCIES, per_unit
@@ -43,9 +43,11 @@ class Request:
     """Of every parameter that has one."""
 
     @classmethod
-    def parse(cls, method: str = DEFAULT_METHOD, **given: Any) -> Request:
+    def parse(cls, method: str | None, **given: Any) -> Request:
         """From the command line or from Python: values as text, or as what is written so."""
-        return cls._read(method, {k: _as_text(v) for k, v in given.items()}, text=True)
+        return cls._read(
+            require_named(method), {k: _as_text(v) for k, v in given.items()}, text=True
+        )
 
     @classmethod
     def from_json(cls, method: str, given: Mapping[str, Any]) -> Request:

@@ -1,0 +1,190 @@
+"""The commands that are verbs of the Python object, made from their declarations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+import typer
+
+from freqdp_db.api import Freqdp
+from freqdp_db.cli import answers, completion, request
+from freqdp_db.cli.console import Session, add_command, integer_of, parameter
+from freqdp_db.commands import (
+    Argument,
+    Command,
+    Declared,
+    MethodName,
+    MethodParameters,
+    Option,
+    commands_of,
+    parameters_of,
+    spelled,
+)
+from freqdp_db.errors import BadInput
+
+
+@dataclass(frozen=True)
+class _Verb:
+    """A verb of the Python object, as a command or as one of those that a command chooses from."""
+
+    name: str
+    command: Command
+    parameters: list[Declared]
+    of_methods: MethodParameters | None
+
+    @classmethod
+    def of(cls, name: str, command: Command) -> _Verb:
+        return cls(name, command, *parameters_of(getattr(Freqdp, name)))
+
+    @property
+    def switch(self) -> str | None:
+        """The option that chooses it."""
+        if self.command.switch is None:
+            return None
+        own = (p.option for p in self.parameters if p.name == self.command.switch)
+        return next(own, spelled(self.command.switch))
+
+    @property
+    def help(self) -> str:
+        return inspect.getdoc(getattr(Freqdp, self.name)) or ""
+
+    def call(self, session: Session, arguments: dict[str, Any]) -> None:
+        """Do it, print what it gives back, and end as that says."""
+        given = {p.name: arguments[_key(p)] for p in self.parameters}
+        if self.of_methods is not None:
+            given |= request.given_parameters(arguments, self.of_methods)
+        found = getattr(session.freqdp, self.name)(**given)
+        session.answer(found, lambda: answers.show(session, self.name, found, given))
+        if getattr(found, "exit_code", 0):
+            raise typer.Exit(found.exit_code)
+
+
+def add_commands(app: typer.Typer, groups: dict[str, typer.Typer]) -> None:
+    """Add every verb that is a command to the app, or to its group."""
+    found: dict[tuple[str, ...], list[_Verb]] = {}
+    for name, declared in commands_of(Freqdp):
+        found.setdefault(declared.path, []).append(_Verb.of(name, declared))
+    for path, verbs in found.items():
+        _add(groups[path[0]] if len(path) > 1 else app, path[-1], verbs)
+
+
+def _add(app: typer.Typer, name: str, verbs: list[_Verb]) -> None:
+    parameters: dict[str, inspect.Parameter] = {}
+    for verb in verbs:
+        for declared in verb.parameters:
+            if _key(declared) not in parameters:
+                parameters[_key(declared)] = _of_parameter(declared, verbs)
+        if verb.switch is not None and _name(verb.switch) not in parameters:
+            flag = typer.Option(verb.switch, help=verb.command.help)
+            parameters[_name(verb.switch)] = parameter(_name(verb.switch), bool, flag, False)
+        if verb.of_methods is not None:
+            parameters |= {p.name: p for p in request.options(verb.of_methods)}
+
+    def do(session: Session, arguments: dict[str, Any]) -> None:
+        _chosen(verbs, arguments).call(session, arguments)
+
+    add_command(app, name, do, list(parameters.values()), verbs[0].help)
+
+
+def _chosen(verbs: list[_Verb], arguments: dict[str, Any]) -> _Verb:
+    """The verb whose switch is given, else the one that has none."""
+    for verb in verbs:
+        if verb.switch is None:
+            continue
+        switch = arguments[_name(verb.switch)]
+        on = switch is not None and switch is not False
+        own = [p for p in verb.parameters if p.required and isinstance(p.says, Option)]
+        for p in own:
+            if (arguments[_key(p)] is not None) != on:
+                raise BadInput(f"{verb.switch} and {p.option} go together", remedy="give both")
+        if on:
+            return verb
+    plain = next((verb for verb in verbs if verb.switch is None), None)
+    if plain is None:
+        raise BadInput(
+            f"{verbs[0].switch} is missing: this command changes nothing by itself",
+            remedy=f"read what it prints, then run it: "
+            f"freqdp {' '.join(verbs[0].command.path)} {verbs[0].switch} | psql ...",
+        )
+    return plain
+
+
+def _name(option: str) -> str:
+    """What a function calls the value of an option."""
+    name = option.partition("/")[0].removeprefix("--").replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name
+
+
+def _key(declared: Declared) -> str:
+    return declared.name if isinstance(declared.says, Argument) else _name(declared.option)
+
+
+def _of_parameter(declared: Declared, verbs: list[_Verb]) -> inspect.Parameter:
+    kind, parser = _kind(declared)
+    # what a switch brings is not asked for without it
+    required = declared.required and any(
+        v.switch is None and declared in v.parameters for v in verbs
+    )
+    default = (
+        inspect.Parameter.empty if required else None if declared.required else declared.default
+    )
+    if isinstance(declared.says, Argument):
+        info = typer.Argument(
+            help=declared.says.help, show_default=False, autocompletion=_completer(declared.says)
+        )
+        return parameter(declared.name, kind, info, default)
+    if declared.required and not required:
+        kind = kind | None
+    by_method = isinstance(declared.says, MethodName)
+    info = typer.Option(
+        declared.option,
+        help=request.method_help() if by_method else _help(declared, verbs),
+        parser=parser,
+        show_default=declared.says.show_default,
+        envvar=declared.says.environment,
+        autocompletion=completion.methods if by_method else None,
+    )
+    return parameter(_key(declared), kind, info, default)
+
+
+def _help(declared: Declared, verbs: list[_Verb]) -> str:
+    """Where the verbs of a command mean different things by one option, what each means."""
+    texts = [declared.says.help]
+    for verb in verbs:
+        for p in verb.parameters:
+            if p.option == declared.option and p.says.help not in texts:
+                texts.append(f"With {verb.switch}: {p.says.help[0].lower()}{p.says.help[1:]}")
+    return " ".join(texts)
+
+
+def _kind(declared: Declared) -> tuple[Any, Any]:
+    """The type of a parameter as typer knows it, and what parses it."""
+    if get_origin(declared.kind) is Sequence:
+        kinds: tuple[Any, ...] = (declared.kind,)
+    else:
+        kinds = tuple(k for k in get_args(declared.kind) if k is not NoneType) or (declared.kind,)
+    first, option = kinds[0], declared.option
+    if get_origin(first) is Sequence:
+        (item,) = get_args(first)
+        several: Any = list[int] if item is int else list[str]
+        several = several if declared.required else several | None
+        return several, integer_of(option) if item is int else None
+    optional = declared.default is None
+    if kinds == (bool,):
+        return bool, None
+    if kinds == (int,):
+        return (int | None if optional else int), integer_of(option)
+    kind: Any = float if kinds == (float,) else Path if Path in kinds else str
+    return (kind | None if optional else kind), None
+
+
+def _completer(says: Argument) -> Any:
+    if says.dataset:
+        return completion.datasets
+    return completion.releases(*says.states) if says.states else None
