@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = str | int | float | Decimal | None
 """A parameter of a method: as text, or as what is written so. None: as if it were not given."""
 
-NewTable = Annotated[str, Option("Table to make: schema.table.", name="--into")]
+NewTable = Annotated[str, Option("Table to make: schema.table.")]
 Replace = Annotated[bool, Option("Drop a table of that name first.")]
 Append = Annotated[bool, Option("Add to a table made by this command.")]
 Force = Annotated[bool, Option("Overwrite existing files.")]
@@ -369,8 +369,8 @@ class Freqdp:
 
         if (object is None) != object_from_file:
             raise BadInput(
-                "the object is needed: one of --object and --object-from-file",
-                remedy="name its column with --object, or say that each file's name is it",
+                "the object is needed: one of [[object]] and [[object_from_file]]",
+                remedy="name its column with [[object]], or say that each file's name is it",
             )
         layout = CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
         return load_csv(
@@ -422,9 +422,7 @@ class Freqdp:
             Sequence[str] | None, Argument("NODES.csv EDGES.csv, unless --from is given.")
         ] = None,
         *,
-        source: Annotated[
-            str | None, Option("Edge table that is there: schema.table.", name="--from")
-        ] = None,
+        source: Annotated[str | None, Option("Edge table that is there: schema.table.")] = None,
         map: Annotated[
             Sequence[str] | None, Option("With --from: ours=theirs, such as geom=the_geom.")
         ] = None,
@@ -448,7 +446,7 @@ class Freqdp:
     def add_dataset(
         self,
         name: Annotated[str, Argument("Name of the dataset.")],
-        source: Annotated[str, Option("Table or view: schema.relation.", name="--from")],
+        source: Annotated[str, Option("Table or view: schema.relation.")],
         *,
         object: Annotated[str, Option("Column that names the moving object.")],
         time: Annotated[str, Option("Column with the time: timestamp, date or epoch numbers.")],
@@ -533,11 +531,11 @@ class Freqdp:
 
         if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
             raise BadInput(
-                "--region, --period, --max-exposure, --persons and --time-unit are all missing",
+                "[[region]], [[period]], [[max_exposure]], [[persons]] and [[time_unit]] are all missing",
                 remedy="give one of them",
             )
         if persons is not None:
-            check_name("--persons", persons)
+            check_name("[[persons]]", persons)
         limit = None if max_exposure is None else parse_limit(str(max_exposure))
         database, row = self._dataset(name)
         if time_unit is not None:
@@ -642,9 +640,7 @@ class Freqdp:
         dataset: Dataset,
         method: Method = None,
         *,
-        name: Annotated[
-            str | None, Option("Name of the release. Default: <dataset>_<n>.", name="--as")
-        ] = None,
+        name: Annotated[str | None, Option("Name of the release. Default: <dataset>_<n>.")] = None,
         new_draw: Annotated[
             bool, Option("Draw afresh even if this request was answered before.")
         ] = False,
@@ -829,7 +825,7 @@ class Freqdp:
         from freqdp_db.results import PublishedElsewhere
 
         if (name is None) != all:
-            raise BadInput("give the name of a release, or --all", remedy="one of both")
+            raise BadInput("give the name of a release, or [[all]]", remedy="one of both")
         database = self._installed()
         with closing(publishing.elsewhere(database, to)) as target:
             done = publishing.publish_to(database, target, name, self._progress())
@@ -892,7 +888,7 @@ class Freqdp:
         if not private:
             raise BadInput(
                 "the report for curators shows originals, which this login may not read",
-                remedy="ask for the one that is for everybody, with --public",
+                remedy="ask for the one that is for everybody, with [[public]]",
             )
         database, row = self._release(name)
         found = found_roads(database, table)
@@ -932,7 +928,7 @@ class Freqdp:
             str | float | Decimal, Option("What an attacker may learn of a person: 5%, 0.05.")
         ] = "5%",
         purpose: Annotated[
-            str, Option("What analysts ask: density, flows, trips or histories.", name="--for")
+            str, Option("What analysts ask: density, flows, trips or histories.")
         ] = "density",
         objects: Annotated[
             int | None,
@@ -1059,15 +1055,16 @@ class Freqdp:
         table, folder = some_roads(roads, map), None if out is None else Path(out)
         if paper:
             asked = None if signature == _PAPERS_SIGNATURE else signature
-            given = {"--method": method, "--time-step": time_step, "--signature": asked}
+            given = {"[[method]]": method, "[[time_step]]": time_step, "[[signature]]": asked}
             for option, value in given.items():
                 if value is not None:
                     raise BadInput(
-                        f"{option} is not for --paper", remedy="the paper's own are taken"
+                        f"{option} is not for [[paper]]", remedy="the paper's own are taken"
                     )
         elif poi is not None or category is not None:
             raise BadInput(
-                "--poi and --category are for --paper", remedy="say --paper, or leave them out"
+                "[[poi]] and [[category]] are for [[paper]]",
+                remedy="say [[paper]], or leave them out",
             )
         database = self._installed()
         with self._at_work(engine, workers, kernels=False) as progress:
@@ -1124,7 +1121,7 @@ class Freqdp:
         from freqdp_db.roads.tables import RoadTable, match_dataset
         from freqdp_db.storage.connection.names import parse_relation
 
-        table, target = RoadTable.named(roads, map), parse_relation(into, "--into")
+        table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
         database, row = self._dataset(dataset)
         progress = self._progress()
         found = match_dataset(
@@ -1200,7 +1197,7 @@ class Freqdp:
         dataset: Dataset,
         amount: Annotated[
             Decimal | int | str | None,
-            Option("Raise the budget by so much epsilon for one --unit.", name="--raise"),
+            Option("Raise the budget by so much epsilon for one --unit."),
         ],
         reason: Annotated[str, Option("Why it is raised; goes into the ledger.")],
         *,
@@ -1238,7 +1235,7 @@ class Freqdp:
 
         if head is not None and not _HEAD.fullmatch(head := head.lower()):
             raise BadInput(
-                f"--head {head!r} is no head of a ledger: those are 64 hexadecimal digits",
+                f"[[head]] {head!r} is no head of a ledger: those are 64 hexadecimal digits",
                 remedy="give the ledger_head of a release, as the catalogue or an exported guarantee "
                 "has it",
             )
@@ -1299,7 +1296,7 @@ class Freqdp:
         from freqdp_db.jobs.worker import Worker, parse_seconds
         from freqdp_db.results import Worked
 
-        lease_s, grace_s = parse_seconds("--lease", lease), parse_seconds("--grace", grace)
+        lease_s, grace_s = parse_seconds("[[lease]]", lease), parse_seconds("[[grace]]", grace)
         chosen, database = choose_engine(engine, workers), self._installed()
         with ExitStack() as around:
             worker = Worker(
@@ -1334,7 +1331,7 @@ class Freqdp:
         from freqdp_db.storage.records.jobs import list_jobs
 
         if limit < 1:
-            raise BadInput(f"--limit {limit} is not above 0", remedy="for example --limit 20")
+            raise BadInput(f"[[limit]] {limit} is not above 0", remedy="for example [[limit]] 20")
         found = list_jobs(self._installed(), limit, job)
         if job is not None and not found:
             raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
+from freqdp_db.errors import option_of
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 _DECLARED = "freqdp_command"
 
@@ -81,12 +83,7 @@ class Declared:
     def option(self) -> str:
         """As the command line spells it."""
         given = self.says.name if isinstance(self.says, Option) else None
-        return given or spelled(self.name)
-
-
-def spelled(name: str) -> str:
-    """The option of a parameter that has no name of its own."""
-    return "--" + name.replace("_", "-")
+        return given or option_of(self.name)
 
 
 def command(

@@ -121,7 +121,7 @@ def _require_same(database: Database, row: DatasetRow, given: dict[str, Any], pa
         if value != there[key]:
             found = "not said" if there[key] is None else repr(there[key])
             raise BadInput(
-                f"--file {path}: [datasets.{row.name}]: {key} is {value!r}, and {found} in the "
+                f"[[file]] {path}: [datasets.{row.name}]: {key} is {value!r}, and {found} in the "
                 "database: a dataset keeps the table and the columns that it was made from",
                 remedy=f"call it otherwise, or drop it first: freqdp dataset drop {shlex.quote(row.name)}",
             )
@@ -152,7 +152,7 @@ def _as_meant(database: Database, row: DatasetRow, given: dict[str, Any]) -> dic
     """The same of the file, read as `dataset add` would read it."""
     source = row.source_schema, row.source_relation
     with database.begin() as connection:
-        meant = {"from": format_relation(*read_name(connection, given["source"], "--from"))}
+        meant = {"from": format_relation(*read_name(connection, given["source"], "[[source]]"))}
         # a table that is gone: the columns are those that the dataset has
         kept = {c for c in _as_registered(row).values() if isinstance(c, str)}
         columns = columns_of(connection, source) or kept
@@ -177,7 +177,7 @@ def _facts(
         wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
     if "persons" in given:
         named = find_budget(database, row.account_id).population
-        wished["persons"] = (named, check_name("--persons", given["persons"]))
+        wished["persons"] = (named, check_name("[[persons]]", given["persons"]))
     for key, (there, value) in wished.items():
         if there != value:
             said, was = given[key], "not said" if there is None else there
@@ -199,8 +199,8 @@ def _budget(
     more = Decimal(given["budget"]) - granted
     if more < 0:
         raise BadInput(
-            f"--file {path}: [datasets.{row.name}]: budget {given['budget']} is less than the {granted:f} "
-            "that its source was granted: the ledger takes nothing back",
+            f"[[file]] {path}: [datasets.{row.name}]: budget {given['budget']} is less than the "
+            f"{granted:f} that its source was granted: the ledger takes nothing back",
             remedy=f"write budget = {granted:f}",
         )
     if more > 0:
@@ -264,16 +264,18 @@ def read_configuration(path: Path) -> list[WantedDataset]:
         document = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise BadInput(
-            f"--file {path} cannot be read: {error.strerror}",
-            remedy="name the file with --file, or write one: freqdp.toml",
+            f"[[file]] {path} cannot be read: {error.strerror}",
+            remedy="name the file with [[file]], or write one: freqdp.toml",
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"--file {path} is not TOML: {error}", remedy="correct that line") from None
+        raise BadInput(
+            f"[[file]] {path} is not TOML: {error}", remedy="correct that line"
+        ) from None
     _require_known(path, "", document, [_TOP])
     found = document.get(_TOP, {})
     if not isinstance(found, dict) or not all(isinstance(d, dict) for d in found.values()):
         raise BadInput(
-            f"--file {path}: datasets are tables", remedy=f"write [{_TOP}.NAME] above each"
+            f"[[file]] {path}: datasets are tables", remedy=f"write [{_TOP}.NAME] above each"
         )
     return [_dataset(path, name, given) for name, given in found.items()]
 
@@ -286,7 +288,7 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
     for key, parameter in keys.items():
         if parameter.required and key not in given:
             raise BadInput(
-                f"--file {path}: {where} has no {key!r}",
+                f"[[file]] {path}: {where} has no {key!r}",
                 remedy="it is needed: see `freqdp dataset add`",
             )
     texts = {keys[k].name: v if k == "srid" else str(v) for k, v in given.items() if k != _SCHEDULE}
@@ -295,10 +297,11 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
         schedule = given.get(_SCHEDULE)
         planned = None if schedule is None else _schedule(path, where, schedule, texts)
     except FreqdpError as error:
-        message, remedy = error.as_options()["message"], error.as_options()["remedy"]
-        if f"--file {path}" in str(message):
+        if error.parameter == "file":
             raise
-        raise BadInput(f"--file {path}: {where}: {message}", remedy=remedy) from None
+        raise BadInput(
+            f"[[file]] {path}: {where}: {error.text}", remedy=error.remedy_text
+        ) from None
     return WantedDataset(name, texts, planned)
 
 
@@ -313,7 +316,7 @@ def _check_values(given: dict[str, Any]) -> None:
     zone = given.get("timezone", "UTC")
     find_zone(zone)
     if "budget" in given:
-        epsilon_number("--budget", given["budget"], MAX_BUDGET)
+        epsilon_number("[[budget]]", given["budget"], MAX_BUDGET)
     if "region" in given:
         check_region(given["region"])
     if "period" in given:
@@ -323,15 +326,15 @@ def _check_values(given: dict[str, Any]) -> None:
     if "max_exposure" in given:
         parse_limit(given["max_exposure"])
     if "persons" in given:
-        check_name("--persons", given["persons"])
+        check_name("[[persons]]", given["persons"])
     if "srid" in given and not isinstance(given["srid"], int):
-        raise BadInput(f"--srid {given['srid']!r} is not a whole number", remedy="such as 32631")
+        raise BadInput(f"[[srid]] {given['srid']!r} is not a whole number", remedy="such as 32631")
 
 
 def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> WantedSchedule:
     if not isinstance(given, dict) or "at" not in given:
         raise BadInput(
-            f"--file {path}: {where} has a schedule without 'at'",
+            f"[[file]] {path}: {where} has a schedule without 'at'",
             remedy=f'write [{_TOP}.NAME.{_SCHEDULE}] and at = "0 3 * * *"',
         )
     own = {key: given[key] for key in _keys(Freqdp.schedule) if key in given}
@@ -354,6 +357,6 @@ def _require_known(path: Path, where: str, given: dict[str, Any], known: list[st
     for key in given:
         if key not in known:
             raise BadInput(
-                f"--file {path}: {where} {key!r} is not known".replace(":  ", ": "),
+                f"[[file]] {path}: {where} {key!r} is not known".replace(":  ", ": "),
                 remedy="known are " + ", ".join(known),
             )

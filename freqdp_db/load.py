@@ -121,7 +121,7 @@ class LoadedRoads(Document):
 def mode_of(replace: bool, append: bool = False) -> Mode:
     """How a table of the user's is made."""
     if replace and append:
-        raise BadInput("--replace and --append exclude each other", remedy="give one of them")
+        raise BadInput("[[replace]] and [[append]] exclude each other", remedy="give one of them")
     return "replace" if replace else "append" if append else "create"
 
 
@@ -139,14 +139,14 @@ def load_csv(
     """CSV files, globs or folders; `skip_bad`: unreadable rows are left out and counted, not refused."""
     paths = expand(files, ENDINGS)
     comment = "Trajectories from CSV files (freqdp load csv)."
-    table = _samples_table(parse_relation(into, "--into"), "text", comment, srid=srid)
+    table = _samples_table(parse_relation(into, "[[into]]"), "text", comment, srid=srid)
     bad = BadRows()
 
     def read(advance: Callable[[int], None]) -> Iterator[SourceSamples]:
         yield from csvfile.read_csv(paths, layout, bad, advance)
         # once all files were read
         if not skip_bad:
-            bad.refuse("correct them, or say --skip-bad")
+            bad.refuse("correct them, or say [[skip_bad]]")
 
     rows = _load_files(database, table, mode, paths, read, progress)
     return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table))
@@ -163,10 +163,10 @@ def load_tdrive(
 ) -> LoadedFiles:
     """The T-Drive taxis: the first so many, those with so many rows."""
     if limit is not None and limit < 1:
-        raise BadInput(f"--limit {limit} leaves no taxi", remedy="give a number from 1 on")
+        raise BadInput(f"[[limit]] {limit} leaves no taxi", remedy="give a number from 1 on")
     paths = published.tdrive_files(folder, limit, min_samples)
     comment = "T-Drive taxis as published (freqdp load tdrive)."
-    table = _samples_table(parse_relation(into, "--into"), "int4", comment, key="taxi_id")
+    table = _samples_table(parse_relation(into, "[[into]]"), "int4", comment, key="taxi_id")
     read = partial(published.read_tdrive, paths)
     rows = _load_files(database, table, mode, paths, read, progress)
     return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
@@ -178,7 +178,7 @@ def load_geolife(
     """The GeoLife data, with altitudes."""
     paths = published.geolife_files(folder)
     table = _samples_table(
-        parse_relation(into, "--into"),
+        parse_relation(into, "[[into]]"),
         "text",
         "GeoLife trajectories as published (freqdp load geolife).",
         Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
@@ -202,16 +202,17 @@ def load_city(
 ) -> LoadedCity:
     """A made-up city with roads and points of interest; the same seed gives the same city."""
     if seed < 0:
-        raise BadInput(f"--seed {seed} is negative", remedy="give a whole number from 0 on")
+        raise BadInput(f"[[seed]] {seed} is negative", remedy="give a whole number from 0 on")
     city = City(objects, days, np.random.default_rng(seed))
-    table = _city_table(parse_relation(into, "--into"), objects, days, seed)
+    table = _city_table(parse_relation(into, "[[into]]"), objects, days, seed)
     roads = road_tables.roads_table(
-        parse_relation(roads_into, "--roads-into"), f"Roads of a made-up city, seed {seed}."
+        parse_relation(roads_into, "[[roads_into]]"), f"Roads of a made-up city, seed {seed}."
     )
-    poi = _poi_table(parse_relation(poi_into, "--poi-into"), seed)
+    poi = _poi_table(parse_relation(poi_into, "[[poi_into]]"), seed)
     if len({table.relation, roads.relation, poi.relation}) < 3:
         raise BadInput(
-            "two of --into, --roads-into and --poi-into are the same", remedy="give three names"
+            "two of [[into]], [[roads_into]] and [[poi_into]] are the same",
+            remedy="give three names",
         )
     dirt: dict[str, int] = {}
     with database.begin() as session:
@@ -266,22 +267,22 @@ def load_roads(
     if (source is None) == (not files) or (files and len(files) != 2):
         raise BadInput(
             "the roads come from two files or from one table",
-            remedy="give NODES.csv EDGES.csv, or --from schema.edges",
+            remedy="give NODES.csv EDGES.csv, or [[source]] schema.edges",
         )
     if every is not None and (vertices_into is None or not every >= 1):
         raise BadInput(
-            f"--every {every:g} needs --vertices-into and at least 1 metre",
-            remedy="say for example --vertices-into demo.anchors --every 50",
+            f"[[every]] {every:g} needs [[vertices_into]] and at least 1 metre",
+            remedy="say for example [[vertices_into]] demo.anchors [[every]] 50",
         )
     table = road_tables.roads_table(
-        parse_relation(into, "--into"), "Road network (freqdp load roads)."
+        parse_relation(into, "[[into]]"), "Road network (freqdp load roads)."
     )
     anchors = None
     if vertices_into is not None:
-        relation = parse_relation(vertices_into, "--vertices-into")
+        relation = parse_relation(vertices_into, "[[vertices_into]]")
         anchors = road_tables.anchors_table(relation, table.relation)
         if relation == table.relation:
-            raise BadInput("--into and --vertices-into are the same", remedy="give two names")
+            raise BadInput("[[into]] and [[vertices_into]] are the same", remedy="give two names")
     left_out, points = 0, None
     with database.begin() as session:
         settings = database.settings
@@ -290,9 +291,9 @@ def load_roads(
                 check_target(session, settings, wanted, mode)
         with progress.stage("load roads", unit="roads") as stage:
             if source is not None:
-                origin = read_name(session, source, "--from")
+                origin = read_name(session, source, "[[source]]")
                 if origin == table.relation:
-                    raise BadInput("--from and --into are the same", remedy="give two names")
+                    raise BadInput("[[source]] and [[into]] are the same", remedy="give two names")
                 mapping = road_tables.column_mapping(columns)
                 rows, left_out = road_tables.copy_roads(
                     session, settings, table, mode, origin, mapping

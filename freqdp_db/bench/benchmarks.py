@@ -72,7 +72,7 @@ def bench_searches(
     """Ask the queries that `request` would ask, of every strategy."""
     wanted = parse_sizes(sizes)
     if queries < 1:
-        raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
+        raise BadInput(f"[[queries]] {queries} is not positive", remedy="ask at least one")
     path = None if picture is None else check_picture(picture)
     names = parse_names(strategies)
     row = None if dataset is None else find_dataset(database, dataset)

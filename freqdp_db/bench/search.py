@@ -131,7 +131,7 @@ def parse_names(text: str | None) -> list[str]:
     for name in names:
         if name not in known:
             raise BadInput(
-                f"--strategies: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
+                f"[[strategies]]: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
             )
     return names
 

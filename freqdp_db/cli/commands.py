@@ -24,9 +24,8 @@ from freqdp_db.commands import (
     Option,
     commands_of,
     parameters_of,
-    spelled,
 )
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, option_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class _Verb:
         if self.command.switch is None:
             return None
         own = (p.option for p in self.parameters if p.name == self.command.switch)
-        return next(own, spelled(self.command.switch))
+        return next(own, option_of(self.command.switch))
 
     @property
     def help(self) -> str:

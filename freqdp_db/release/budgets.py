@@ -69,12 +69,12 @@ def raise_budget(
 ) -> None:
     """Let a dataset's source spend so much epsilon more for a unit: `occurrence` or `person`."""
     if not reason.strip():
-        raise BadInput("--reason is empty", remedy="say why: it goes into the ledger")
-    more = epsilon_number("--raise", amount, MAX_BUDGET)
+        raise BadInput("[[reason]] is empty", remedy="say why: it goes into the ledger")
+    more = epsilon_number("[[amount]]", amount, MAX_BUDGET)
     if unit == "person":
         raise_for_persons(database, dataset, more, reason)
     elif unit == "occurrence":
         with database.begin() as session:
             ledger.grant_budget(session, database, dataset.account_id, more, reason)
     else:
-        raise BadInput(f"--unit {unit!r} is not known", remedy="use occurrence or person")
+        raise BadInput(f"[[unit]] {unit!r} is not known", remedy="use occurrence or person")

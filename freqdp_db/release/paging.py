@@ -28,7 +28,7 @@ def parse_memory(given: int | str) -> int:
     match = re.fullmatch(r"(\d+)\s*(MB|GB)", text.strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         raise BadInput(
-            f"--memory {text!r} is not a size", remedy="write a whole number of MB or GB: 512MB"
+            f"[[memory]] {text!r} is not a size", remedy="write a whole number of MB or GB: 512MB"
         )
     return int(match[1]) * _UNITS[match[2].upper()]
 

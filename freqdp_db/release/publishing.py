@@ -30,7 +30,7 @@ def elsewhere(database: Database, to: str) -> Database:
     except BadInput:
         # its words are those of --dsn; nothing of it is repeated, as it may hold a password
         raise BadInput(
-            "--to is not a connection string",
+            "[[to]] is not a connection string",
             remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
         ) from None
 
@@ -86,7 +86,7 @@ def _require_granted(name: str, known: dict[str, copying.CatalogEntry]) -> None:
         raise NotFound(
             f"the catalogue has no release {name!r}",
             remedy=did_you_mean(name, list(known)) + "`freqdp release list` shows what there is; "
-            "--all also removes what was withdrawn",
+            "[[all]] also removes what was withdrawn",
         )
     if not known[name].row["granted"]:
         raise BadInput(

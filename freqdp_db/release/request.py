@@ -126,7 +126,7 @@ class Request:
         missing = [name for name in _PUBLIC if name not in values]
         if missing:
             raise BadInput(
-                f"--method {self.method.name} guarantees something for {dataset.protected.words}: its "
+                f"[[method]] {self.method.name} guarantees something for {dataset.protected.words}: its "
                 f"{' and '.join(missing)} must be public, and not be read from the data",
                 remedy=f"say it once: freqdp dataset set {shlex.quote(dataset.name)} "
                 + " ".join(f"--{name} {_PUBLIC[name]}" for name in missing),
@@ -199,10 +199,10 @@ def _readable(value: Any) -> Any:
 
 def check_release_name(name: str) -> str:
     """A name that leaves room for `_line` and `_trip` and is not one of ours."""
-    check_name("--as", name, MAX_NAME_BYTES)
+    check_name("[[name]]", name, MAX_NAME_BYTES)
     if name == "catalog" or name.endswith(("_line", "_trip", "_current")):
         raise BadInput(
-            f"--as {name!r} is reserved",
+            f"[[name]] {name!r} is reserved",
             remedy="choose a name that is not `catalog` and does not end in _line, _trip or _current",
         )
     return name
