@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files
 import freqdp_db
 from freqdp_db.cli.main import app
 from freqdp_db.commands import parameters_of
+from freqdp_db.errors import in_keys
 
 ROOT = Path(__file__).parent.parent
 # Where each of these stands in the repository, and what it is called in the site.
@@ -156,7 +157,7 @@ def python_page() -> str:
         declared, of_methods = parameters_of(verb)
         if declared or of_methods:
             lines += ["| parameter | what |", "|---|---|"]
-            lines += [f"| `{p.name}` | {_cell(p.says.help)} |" for p in declared]
+            lines += [f"| `{p.name}` | {_cell(in_keys(p.says.help))} |" for p in declared]
         if of_methods:
             lines.append(
                 '| `**parameters` | Those of the method: `epsilon=1`, `time_step="60s"`. |'

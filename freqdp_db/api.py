@@ -59,7 +59,7 @@ Append = Annotated[bool, Option("Add to a table made by this command.")]
 Force = Annotated[bool, Option("Overwrite existing files.")]
 Roads = Annotated[str | None, Option("Edge table of roads: schema.table.")]
 Columns = Annotated[
-    Sequence[str] | None, Option("With --roads: ours=theirs, such as geom=the_geom.")
+    Sequence[str] | None, Option("With [[roads]]: ours=theirs, such as geom=the_geom.")
 ]
 Seed = Annotated[int, Option("Picks the samples, queries and resamples of the metrics.")]
 Region = Annotated[
@@ -419,12 +419,12 @@ class Freqdp:
         self,
         into: NewTable,
         files: Annotated[
-            Sequence[str] | None, Argument("NODES.csv EDGES.csv, unless --from is given.")
+            Sequence[str] | None, Argument("NODES.csv EDGES.csv, unless [[source]] is given.")
         ] = None,
         *,
         source: Annotated[str | None, Option("Edge table that is there: schema.table.")] = None,
         map: Annotated[
-            Sequence[str] | None, Option("With --from: ours=theirs, such as geom=the_geom.")
+            Sequence[str] | None, Option("With [[source]]: ours=theirs, such as geom=the_geom.")
         ] = None,
         vertices_into: Annotated[str | None, Option("Also make a table of junctions.")] = None,
         every: Annotated[
@@ -453,13 +453,13 @@ class Freqdp:
         geom: Annotated[str | None, Option("Column with a point.")] = None,
         lon: Annotated[str | None, Option("Column with the longitude.")] = None,
         lat: Annotated[str | None, Option("Column with the latitude.")] = None,
-        x: Annotated[str | None, Option("Column with the projected x, in --srid.")] = None,
-        y: Annotated[str | None, Option("Column with the projected y, in --srid.")] = None,
+        x: Annotated[str | None, Option("Column with the projected x, in [[srid]].")] = None,
+        y: Annotated[str | None, Option("Column with the projected y, in [[srid]].")] = None,
         snap: Annotated[str, Option("grid:METRES, anchors:SCHEMA.TABLE or exact.")] = "grid:100",
         srid: Annotated[
             int | None,
             Option(
-                "Projected SRID in metres. Default: the data's UTM zone. With --x and --y: their SRID."
+                "Projected SRID in metres. Default: the data's UTM zone. With [[x]] and [[y]]: their SRID."
             ),
         ] = None,
         timezone: Annotated[
@@ -1025,18 +1025,20 @@ class Freqdp:
                 "resample of the objects beside them."
             ),
         ] = False,
-        each_trip: Annotated[bool, Option("With --trips: take every trip for an object.")] = False,
+        each_trip: Annotated[
+            bool, Option("With [[trips]]: take every trip for an object.")
+        ] = False,
         paper: Annotated[
             bool,
             Option(
                 "The paper's whole table beside its published values, and its two figures; needs "
-                "--roads."
+                "[[roads]]."
             ),
         ] = False,
         poi: Annotated[
-            str | None, Option("With --paper: points of interest for klt: schema.table.")
+            str | None, Option("With [[paper]]: points of interest for klt: schema.table.")
         ] = None,
-        category: Annotated[str | None, Option("With --poi: its column of categories.")] = None,
+        category: Annotated[str | None, Option("With [[poi]]: its column of categories.")] = None,
         out: Annotated[
             Path | str | None, Option("Folder to write. Default: experiment_DATASET.")
         ] = None,
@@ -1196,14 +1198,14 @@ class Freqdp:
         self,
         dataset: Dataset,
         amount: Annotated[
-            Decimal | int | str | None,
-            Option("Raise the budget by so much epsilon for one --unit."),
+            Decimal | int | str,
+            Option("Raise the budget by so much epsilon for one [[unit]]."),
         ],
         reason: Annotated[str, Option("Why it is raised; goes into the ledger.")],
         *,
         unit: Annotated[
             str,
-            Option("What --raise is for: occurrence, or person (one object with all its data)."),
+            Option("What [[amount]] is for: occurrence, or person (one object with all its data)."),
         ] = "occurrence",
     ) -> "SourceBudget":
         """Let a dataset's source spend so much epsilon more. Who did it and why goes into the ledger.
@@ -1227,7 +1229,7 @@ class Freqdp:
     ) -> "results.LedgerVerified":
         """Check the hash chains. Exit 3 if an entry was changed or is missing.
 
-        The heads in the catalogue are looked up too. Only a head that was kept elsewhere (--head) shows
+        The heads in the catalogue are looked up too. Only a head that was kept elsewhere shows
         that ledger and catalogue were rewritten together.
         """
         from freqdp_db.results import LedgerVerified
@@ -1281,7 +1283,7 @@ class Freqdp:
         metrics: Annotated[int | None, Option("Serve numbers for Prometheus on this port.")] = None,
         metrics_address: Annotated[
             str,
-            Option("Where --metrics listens. 0.0.0.0 is for containers: others can reach it."),
+            Option("Where [[metrics]] listens. 0.0.0.0 is for containers: others can reach it."),
         ] = "127.0.0.1",
         engine: Engine = None,
         workers: Workers = None,
@@ -1364,7 +1366,7 @@ class Freqdp:
         ],
         method: Method = None,
         *,
-        timezone: Annotated[str, Option("The zone that --at is read in.")] = "UTC",
+        timezone: Annotated[str, Option("The zone that [[at]] is read in.")] = "UTC",
         keep: Annotated[
             int | None,
             Option("Withdraw all but so many of the schedule's releases. Default: keep all."),

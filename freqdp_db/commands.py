@@ -140,5 +140,5 @@ Engine = Annotated[
         show_default=False,
     ),
 ]
-Workers = Annotated[int | None, Option("Processes of --engine dask. Default: one for each core.")]
+Workers = Annotated[int | None, Option("Processes of [[engine]] dask. Default: one for each core.")]
 Signature = Annotated[int, Option("m: size of a signature.")]

@@ -30,7 +30,6 @@ typed: `freqdp dataset set vans --region ...`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 _PARAMETER = re.compile(r"\[\[(\w+(?:-\w+)*)\]\]")
 _OPTIONS = {"name": "--as", "purpose": "--for", "source": "--from", "amount": "--raise"}
@@ -47,12 +46,14 @@ def option_of(key: str) -> str:
     return _OPTIONS.get(key, "--" + key.replace("_", "-"))
 
 
-def _key(key: str) -> str:
-    return key
+def in_options(text: str) -> str:
+    """A text that names parameters, for the command line."""
+    return _PARAMETER.sub(lambda found: option_of(found[1]), text)
 
 
-def _spelled(text: str, spell: Callable[[str], str]) -> str:
-    return _PARAMETER.sub(lambda found: spell(found[1]), text)
+def in_keys(text: str) -> str:
+    """The same for Python, SQL and records."""
+    return _PARAMETER.sub(lambda found: found[1], text)
 
 
 class FreqdpError(Exception):
@@ -73,8 +74,8 @@ class FreqdpError(Exception):
         self.text = message or (type(self).__doc__ or "").strip()
         """What was wrong, before parameters are spelled: to be quoted by another error."""
         self.remedy_text = remedy
-        self.message = _spelled(self.text, _key)
-        self.remedy = None if remedy is None else _spelled(remedy, _key)
+        self.message = in_keys(self.text)
+        self.remedy = None if remedy is None else in_keys(remedy)
         named = _PARAMETER.search(self.text)
         self.parameter = parameter or (named[1] if named else None)
         """The key of the parameter whose value is refused, if it is one's."""
@@ -89,9 +90,12 @@ class FreqdpError(Exception):
 
     def as_options(self) -> dict[str, str | None]:
         """For the command line: parameters are spelled as options."""
-        remedy = None if self.remedy_text is None else _spelled(self.remedy_text, option_of)
-        message = _spelled(self.text, option_of)
-        return {"error": type(self).__name__, "message": message, "remedy": remedy}
+        remedy = None if self.remedy_text is None else in_options(self.remedy_text)
+        return {
+            "error": type(self).__name__,
+            "message": in_options(self.text),
+            "remedy": remedy,
+        }
 
 
 class ServerNotFound(FreqdpError):

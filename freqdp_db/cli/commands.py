@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import typer
 
@@ -25,7 +25,7 @@ from freqdp_db.commands import (
     commands_of,
     parameters_of,
 )
-from freqdp_db.errors import BadInput, option_of
+from freqdp_db.errors import BadInput, in_options, option_of
 
 
 @dataclass(frozen=True)
@@ -126,20 +126,21 @@ def _key(declared: Declared) -> str:
 
 def _of_parameter(declared: Declared, verbs: list[_Verb]) -> inspect.Parameter:
     kind, parser = _kind(declared)
+    default = declared.default
     # what a switch brings is not asked for without it
-    required = declared.required and any(
-        v.switch is None and declared in v.parameters for v in verbs
-    )
-    default = (
-        inspect.Parameter.empty if required else None if declared.required else declared.default
-    )
+    if declared.required and not any(
+        verb.switch is None and declared in verb.parameters for verb in verbs
+    ):
+        default = None
+    if default is None:
+        kind = kind | None
     if isinstance(declared.says, Argument):
         info = typer.Argument(
-            help=declared.says.help, show_default=False, autocompletion=_completer(declared.says)
+            help=in_options(declared.says.help),
+            show_default=False,
+            autocompletion=_completer(declared.says),
         )
         return parameter(declared.name, kind, info, default)
-    if declared.required and not required:
-        kind = kind | None
     by_method = isinstance(declared.says, MethodName)
     info = typer.Option(
         declared.option,
@@ -154,33 +155,27 @@ def _of_parameter(declared: Declared, verbs: list[_Verb]) -> inspect.Parameter:
 
 def _help(declared: Declared, verbs: list[_Verb]) -> str:
     """Where the verbs of a command mean different things by one option, what each means."""
-    texts = [declared.says.help]
+    texts = [in_options(declared.says.help)]
     for verb in verbs:
         for p in verb.parameters:
-            if p.option == declared.option and p.says.help not in texts:
-                texts.append(f"With {verb.switch}: {p.says.help[0].lower()}{p.says.help[1:]}")
+            text = in_options(p.says.help)
+            if p.option == declared.option and text not in texts:
+                texts.append(f"With {verb.switch}: {text[0].lower()}{text[1:]}")
     return " ".join(texts)
 
 
 def _kind(declared: Declared) -> tuple[Any, Any]:
-    """The type of a parameter as typer knows it, and what parses it."""
-    if get_origin(declared.kind) is Sequence:
-        kinds: tuple[Any, ...] = (declared.kind,)
-    else:
-        kinds = tuple(k for k in get_args(declared.kind) if k is not NoneType) or (declared.kind,)
-    first, option = kinds[0], declared.option
-    if get_origin(first) is Sequence:
-        (item,) = get_args(first)
-        several: Any = list[int] if item is int else list[str]
-        several = several if declared.required else several | None
-        return several, integer_of(option) if item is int else None
-    optional = declared.default is None
-    if kinds == (bool,):
-        return bool, None
-    if kinds == (int,):
-        return (int | None if optional else int), integer_of(option)
-    kind: Any = float if kinds == (float,) else Path if Path in kinds else str
-    return (kind | None if optional else kind), None
+    """The type of a value as typer knows it, and what parses it."""
+    union = get_origin(declared.kind) in (Union, UnionType)
+    kinds = [k for k in get_args(declared.kind) if k is not NoneType] if union else [declared.kind]
+    if get_origin(kinds[0]) is Sequence:
+        whole = get_args(kinds[0]) == (int,)
+        return (list[int], integer_of(declared.option)) if whole else (list[str], None)
+    if kinds == [int]:
+        return int, integer_of(declared.option)
+    if kinds in ([bool], [float]):
+        return kinds[0], None
+    return (Path if Path in kinds else str), None
 
 
 def _completer(says: Argument) -> Any:

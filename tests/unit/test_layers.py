@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "results": BASE
     | {"storage", "dataset", "methods", "release", "roads", "jobs", "evaluation"}
     | {"doctor"},
-    "commands": set(),
+    "commands": {"errors"},
     # every verb, and freqdp.toml, which is read by their declarations
     "api": BASE
     | {"storage", "dataset", "loading", "methods", "release", "roads", "evaluation", "jobs"}
