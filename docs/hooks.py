@@ -13,8 +13,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import freqdp_db
+from freqdp_db.api import Freqdp
 from freqdp_db.cli.main import app
 from freqdp_db.commands import parameters_of
+from freqdp_db.configuration import keys_of
 from freqdp_db.errors import in_keys
 
 ROOT = Path(__file__).parent.parent
@@ -39,6 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/commands.md": commands_page(),
         "reference/sql.md": sql_page(),
         "reference/python.md": python_page(),
+        "reference/configuration.md": configuration_page(),
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
@@ -150,7 +153,7 @@ def python_page() -> str:
         "```",
         "",
     ]
-    for name, verb in vars(freqdp_db.Freqdp).items():
+    for name, verb in vars(Freqdp).items():
         if name.startswith("_"):
             continue
         lines += [*_function(verb), _cell(inspect.getdoc(verb) or ""), ""]
@@ -164,6 +167,24 @@ def python_page() -> str:
             )
         lines.append("")
     return "\n".join(lines)
+
+
+def configuration_page() -> str:
+    """The keys of freqdp.toml, which are parameters of two verbs."""
+    lines = [
+        "# freqdp.toml",
+        "",
+        "What `freqdp apply` brings about. Each dataset and its schedule is a table.",
+        "",
+    ]
+    tables = {"[datasets.NAME]": Freqdp.add_dataset, "[datasets.NAME.schedule]": Freqdp.schedule}
+    for title, verb in tables.items():
+        lines += [f"## {title}", "", "| key | what |", "|---|---|"]
+        lines += [
+            f"| `{key}` | {_cell(in_keys(p.says.help))} |" for key, p in keys_of(verb).items()
+        ]
+        lines.append("")
+    return "\n".join([*lines, "A schedule takes the parameters of its method, too: `epsilon = 1`."])
 
 
 def _function(verb: Any) -> list[str]:

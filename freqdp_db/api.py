@@ -5,7 +5,6 @@ methods: from their signatures, the texts in `Annotated[...]` and their docstrin
 load quickly: what a verb needs is imported when it is called.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace as replaced
@@ -27,7 +26,7 @@ from freqdp_db.commands import (
     Workers,
     command,
 )
-from freqdp_db.errors import BadInput, FreqdpError, NotFound, VerificationFailed
+from freqdp_db.errors import BadInput, FreqdpError, NotFound
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 
@@ -97,8 +96,6 @@ Epsilon = Annotated[str, Option("Total, as for anonymize.")]
 BenchSeed = Annotated[int, Option("Which objects and which noise.")]
 Picture = Annotated[str | None, Option("Draw it, too: a file ending in .png or .svg.")]
 
-_HEAD = re.compile("[0-9a-f]{64}")
-_LEDGER_REMEDY = "restore the ledger from a backup and find out who changed it"
 _PAPERS_SIGNATURE = 10
 
 
@@ -1232,32 +1229,11 @@ class Freqdp:
         The heads in the catalogue are looked up too. Only a head that was kept elsewhere shows
         that ledger and catalogue were rewritten together.
         """
+        from freqdp_db.release.budgets import verify_ledger
         from freqdp_db.results import LedgerVerified
-        from freqdp_db.storage.records import ledger
 
-        if head is not None and not _HEAD.fullmatch(head := head.lower()):
-            raise BadInput(
-                f"[[head]] {head!r} is no head of a ledger: those are 64 hexadecimal digits",
-                remedy="give the ledger_head of a release, as the catalogue or an exported guarantee "
-                "has it",
-            )
-        database = self._installed()
-        faults = ledger.chain_faults(database)
-        if faults:
-            first = faults[0]
-            raise VerificationFailed(
-                f"{len(faults)} ledger entries are not right; the first: budget "
-                f"{first['account_id']}, entry {first['entry']} {first['fault']}",
-                remedy=_LEDGER_REMEDY,
-            )
-        heads = [*ledger.published_heads(database), *([] if head is None else [head])]
-        missing = ledger.missing_heads(database, heads)
-        if missing:
-            raise VerificationFailed(
-                f"the published head {missing[0]} is in no chain: the ledger was rewritten or cut off",
-                remedy=_LEDGER_REMEDY,
-            )
-        return LedgerVerified(True, len(heads), None if head is None else True)
+        heads = verify_ledger(self._installed(), head)
+        return LedgerVerified(True, heads, None if head is None else True)
 
     # Jobs
 

@@ -282,7 +282,7 @@ def read_configuration(path: Path) -> list[WantedDataset]:
 
 def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
     where = f"[{_TOP}.{name}]"
-    keys = _keys(Freqdp.add_dataset)
+    keys = keys_of(Freqdp.add_dataset)
     _require_known(path, where, given, [*keys, _SCHEDULE])
     check_name("the dataset's name", name)
     for key, parameter in keys.items():
@@ -305,7 +305,7 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
     return WantedDataset(name, texts, planned)
 
 
-def _keys(verb: Callable[..., object]) -> dict[str, Declared]:
+def keys_of(verb: Callable[..., object]) -> dict[str, Declared]:
     """What a verb takes besides a dataset, by the keys of the file: as options, with underscores."""
     options = [p for p in parameters_of(verb)[0] if isinstance(p.says, Option)]
     return {p.option.removeprefix("--").replace("-", "_"): p for p in options}
@@ -337,7 +337,7 @@ def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> Wa
             f"[[file]] {path}: {where} has a schedule without 'at'",
             remedy=f'write [{_TOP}.NAME.{_SCHEDULE}] and at = "0 3 * * *"',
         )
-    own = {key: given[key] for key in _keys(Freqdp.schedule) if key in given}
+    own = {key: given[key] for key in keys_of(Freqdp.schedule) if key in given}
     rest = {key: value for key, value in given.items() if key not in own}
     own["timezone"] = str(own.get("timezone", dataset.get("timezone", "UTC")))
     own["at"] = str(own["at"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 
 from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
 from freqdp_db.documents import Document
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.release.conflicts import with_true_samples
 from freqdp_db.release.persons import in_words, raise_for_persons
 from freqdp_db.storage.connection.engine import Database
@@ -16,6 +17,8 @@ from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import MEANING, Budget, Entry
 from freqdp_db.storage.records.requests import published_beside
 
+_HEAD = re.compile("[0-9a-f]{64}")
+_REMEDY = "restore the ledger from a backup and find out who changed it"
 _NOT_COVERED = "This does not hold for {}: its noise was seeded, and it guarantees nothing."
 
 
@@ -78,3 +81,29 @@ def raise_budget(
             ledger.grant_budget(session, database, dataset.account_id, more, reason)
     else:
         raise BadInput(f"[[unit]] {unit!r} is not known", remedy="use occurrence or person")
+
+
+def verify_ledger(database: Database, head: str | None) -> int:
+    """Check all chains, and that published heads and this one are in them; how many heads there were."""
+    if head is not None and not _HEAD.fullmatch(head := head.lower()):
+        raise BadInput(
+            f"[[head]] {head!r} is no head of a ledger: those are 64 hexadecimal digits",
+            remedy="give the ledger_head of a release, as the catalogue or an exported guarantee "
+            "has it",
+        )
+    faults = ledger.chain_faults(database)
+    if faults:
+        first = faults[0]
+        raise VerificationFailed(
+            f"{len(faults)} ledger entries are not right; the first: budget "
+            f"{first['account_id']}, entry {first['entry']} {first['fault']}",
+            remedy=_REMEDY,
+        )
+    heads = [*ledger.published_heads(database), *([] if head is None else [head])]
+    missing = ledger.missing_heads(database, heads)
+    if missing:
+        raise VerificationFailed(
+            f"the published head {missing[0]} is in no chain: the ledger was rewritten or cut off",
+            remedy=_REMEDY,
+        )
+    return len(heads)
