@@ -45,7 +45,7 @@ class Option:
 class MethodName(Option):
     """The method of a release: its help lists those there are."""
 
-    help: str = "The method."
+    help: str = "The method, or several joined by +: lg, lg+swap, strict."
 
 
 @dataclass(frozen=True)
