@@ -57,7 +57,7 @@ class _Verb:
         """Do it, print what it gives back, and end as that says."""
         given = {p.name: arguments[_key(p)] for p in self.parameters}
         if self.of_methods is not None:
-            given |= request.given_parameters(arguments, self.of_methods)
+            given |= request.given_parameters(arguments)
         found = getattr(session.freqdp, self.name)(**given)
         session.answer(found, lambda: answers.show(session, self.name, found, given))
         if getattr(found, "exit_code", 0):

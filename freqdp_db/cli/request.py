@@ -74,9 +74,9 @@ def options(of_methods: MethodParameters) -> list[inspect.Parameter]:
     return found
 
 
-def given_parameters(arguments: dict[str, Any], of_methods: MethodParameters) -> dict[str, Any]:
+def given_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
     """Those of a command's arguments that are parameters of a method."""
-    given = {name: arguments[name] for name in declared() if name not in of_methods.without}
+    given = {name: arguments[name] for name in declared() if name in arguments}
     # a flag that is not given is left to the method
     return {
         name: ("true" if value else None) if isinstance(value, bool) else value

@@ -112,7 +112,7 @@ def test_types_are_honoured(installed: Path, tmp_path: Path) -> None:
     assert 'is "int | None"' in said or 'is "Union[builtins.int, None]"' in said, said
     assert 'is "builtins.list[builtins.str]"' in said or 'is "list[str]"' in said, said
     assert said.count("error:") == 2, said
-    assert '"verify" has incompatible type "int"' in said
+    assert '"verify" of "Freqdp" has incompatible type "int"' in said
     assert 'Unexpected keyword argument "unknown"' in said
 
 
