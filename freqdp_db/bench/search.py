@@ -47,6 +47,7 @@ from freqdp_db.storage.bench.gist import GistIndex, gist_index
 from freqdp_db.storage.connection.engine import Database
 
 GIST = "gist"
+_QUERIES_OF_THE_FIGURE = 500
 _ENOUGH_S, _MOST_S = 1.0, 20.0
 _MOST_ROUNDS = 10
 _TRIAL = 10
@@ -130,7 +131,7 @@ def parse_names(text: str | None) -> list[str]:
     for name in names:
         if name not in known:
             raise BadInput(
-                f"--strategies: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
+                f"[[strategies]]: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
             )
     return names
 
@@ -340,3 +341,15 @@ def _same(all_: Answers, some: Answers) -> bool:
         np.array_equal(getattr(some.found, c)[rows_one], getattr(all_.found, c)[rows_other])
         for c in columns
     )
+
+
+def search_times(
+    database: Database, trajectories: Trajectories, locations: Locations, epsilon: str
+) -> dict[str, float]:
+    """Microseconds of a query by each strategy, for the paper's figure."""
+    found = bench_search(
+        database, trajectories, locations, Request.parse("gl", epsilon=epsilon),
+        [name for name in parse_names(None) if name != GIST],
+        queries=_QUERIES_OF_THE_FIGURE, seed=1, progress=Progress(),
+    )  # fmt: skip
+    return {strategy.name: strategy.us_per_query for strategy in found.strategies}

@@ -48,8 +48,8 @@ def require_rows(rows: int, excluded: dict[str, int]) -> None:
         reasons = ", ".join(f"{n:,} {REASONS[r]}" for r, n in excluded.items() if n)
         raise BadData(
             f"no row can be used: {reasons}",
-            remedy="check the column mapping (are --lon and --lat swapped? Numbers in metres are "
-            "named with --x, --y and --srid; lines are taken apart with ST_DumpPoints in a view)",
+            remedy="check the column mapping (are [[lon]] and [[lat]] swapped? Numbers in metres are "
+            "named with [[x]], [[y]] and [[srid]]; lines are taken apart with ST_DumpPoints in a view)",
         )
 
 

@@ -58,7 +58,7 @@ def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> 
             columns = read_columns(reader, stage.advance)
         anchors = None
         if snap.relation is not None:
-            points = find_relation(connection, *snap.relation, option="--snap anchors:")
+            points = find_relation(connection, *snap.relation, option="[[snap]] anchors:")
             anchors = read_anchors(connection, points)
     rows, order, epoch_unit = numbered_rows(columns, keys, reader)
     return Source(
@@ -100,7 +100,7 @@ def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
     declared = geometry_srid(relation.columns[dataset.mapping.geom])
     if declared not in (None, 0, dataset.source_srid):
         raise BadData(
-            f"--geom {dataset.mapping.geom!r} of {dataset.source} has SRID {declared} now, and had "
+            f"[[geom]] {dataset.mapping.geom!r} of {dataset.source} has SRID {declared} now, and had "
             f"{dataset.source_srid} when it was added",
             remedy="add it again under another name, or ST_Transform it in a view",
         )
@@ -149,4 +149,4 @@ def number_of(objects: Ints, order: Ints) -> Ints:
 def require_any(dataset: DatasetRow, counts: RowCounts) -> None:
     if counts.rows == 0:
         where = f"{dataset.source_schema}.{dataset.source_relation}"
-        raise BadData(f"{where} gives no rows", remedy="check --from and --where")
+        raise BadData(f"{where} gives no rows", remedy="check [[source]] and [[where]]")

@@ -75,9 +75,9 @@ def make_spread(
     snap = Snap.parse(dataset.snap)
     if snap.kind != "grid":
         raise BadInput(
-            f"--engine dask cannot build with --snap {dataset.snap}: only cells of a grid can be "
+            f"[[engine]] dask cannot build with [[snap]] {dataset.snap}: only cells of a grid can be "
             "numbered without all positions in one process",
-            remedy="use --engine threads, or add the dataset with --snap grid:METRES",
+            remedy="use [[engine]] threads, or add the dataset with [[snap]] grid:METRES",
         )
     with database.begin(snapshot=True) as connection:
         counts, taken_at, unit, parts = _read(connection, workers, database, dataset, progress)
@@ -125,10 +125,10 @@ def _read(
     reader = open_source(connection, dataset)
     if reader.epoch and reader.time_unit is None:
         raise BadInput(
-            "--engine dask cannot guess what epoch numbers count: all of them would have to be in one "
+            "[[engine]] dask cannot guess what epoch numbers count: all of them would have to be in one "
             "process",
             remedy=f"declare it: freqdp dataset set {shlex.quote(dataset.name)} --time-unit "
-            "s|ms|us|ns; or use --engine threads",
+            "s|ms|us|ns; or use [[engine]] threads",
         )
     with progress.stage("count rows") as stage:
         counts = reader.count()

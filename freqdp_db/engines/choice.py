@@ -46,12 +46,12 @@ def choose_engine(
 ) -> EngineChoice:
     """Options first, then the environment, then threads; raises BadInput."""
     text = engine or environ.get(VARIABLE) or "threads"
-    given = f"--engine {text}" if engine else f"{VARIABLE}={text}"
+    given = f"[[engine]] {text}" if engine else f"{VARIABLE}={text}"
     local = text == "dask"
     if workers is not None and not local:
         raise BadInput(
-            f"--workers {workers} is for --engine dask, and not for {given}",
-            remedy="leave out --workers, or add --engine dask",
+            f"[[workers]] {workers} is for [[engine]] dask, and not for {given}",
+            remedy="leave out [[workers]], or add [[engine]] dask",
         )
     if text == "threads":
         return EngineChoice(given)
@@ -60,7 +60,7 @@ def choose_engine(
         count = cores() if workers is None else workers
         if not 1 <= count <= _MOST_WORKERS:
             raise BadInput(
-                f"--workers {count} is not between 1 and {_MOST_WORKERS}",
+                f"[[workers]] {count} is not between 1 and {_MOST_WORKERS}",
                 remedy="one for each core that the database leaves free",
             )
         return EngineChoice(given, workers=count)

@@ -268,7 +268,8 @@ def _started(workers: int, environment: dict[str, str]) -> Any:
     except (RuntimeError, OSError, TimeoutError) as error:
         raise EngineLost(
             f"{workers} Dask workers could not be started ({type(error).__name__})",
-            remedy="something ended them as they started; give the same command again, or fewer --workers",
+            remedy="something ended them as they started; give the same command again, or fewer "
+            "[[workers]]",
         ) from None
 
 
@@ -286,7 +287,7 @@ def cluster_at(address: str) -> Iterator[Cluster]:
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             raise EngineLost(
                 f"no Dask scheduler answers at {address} ({type(error).__name__})",
-                remedy="check --engine and that `dask scheduler` runs there",
+                remedy="check [[engine]] and that `dask scheduler` runs there",
             ) from None
         with client:
             workers = client.nthreads()

@@ -89,7 +89,8 @@ def _measure(read: _Read, piece: str, progress: Progress) -> dict[str, float]:
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise BadInput(
-            f"--seed {seed} is not a whole number from 0 to 2^63 - 1", remedy="for example --seed 1"
+            f"[[seed]] {seed} is not a whole number from 0 to 2^63 - 1",
+            remedy="for example [[seed]] 1",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 import freqdp_db
-from freqdp_db.errors import BudgetExceeded, Busy, FreqdpError, VerificationFailed
+from freqdp_db.errors import BadInput, BudgetExceeded, Busy, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
 from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
@@ -51,6 +51,20 @@ class Served:
 def back_off(attempts: int) -> float:
     """Seconds until the next attempt: 1, 2, 4, ... up to five minutes."""
     return float(min(_MOST_BACK_OFF_S, 2.0 ** (min(attempts, MAX_ATTEMPTS) - 1)))
+
+
+def parse_seconds(option: str, given: float | str) -> float:
+    """A lease or a grace; raises BadInput."""
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 1 <= value <= 86_400:
+        raise BadInput(
+            f"{option} {given} is not between 1 and 86,400 seconds",
+            remedy=f"for example {option} 60",
+        )
+    return value
 
 
 class _Stop(KeyboardInterrupt):

@@ -69,7 +69,7 @@ class City:
     """The network, the places, what there is, and the cast; `chunks` plays it, as often as asked."""
 
     def __init__(self, objects: int, days: int, rng: np.random.Generator) -> None:
-        for option, value, most in (("--objects", objects, 1_000_000), ("--days", days, 366)):
+        for option, value, most in (("[[objects]]", objects, 1_000_000), ("[[days]]", days, 366)):
             if not 1 <= value <= most:
                 raise BadInput(
                     f"{option} {value} is not possible", remedy=f"give a number from 1 to {most:,}"

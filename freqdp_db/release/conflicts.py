@@ -16,7 +16,7 @@ from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.requests import PublishedBeside
 
 _LEAVE = "leave this one held: curators can read it"
-_HOLD = "keep this one for curators with --hold"
+_HOLD = "keep this one for curators with [[hold]]"
 _FEW = 3
 """So many releases are named one by one."""
 
@@ -137,7 +137,7 @@ def _refuse_unlinking(
     names = [*accepted, *(other.name for other in others)]
     if len(others) > _FEW:
         names = [*accepted, *dict.fromkeys(f"{other.dataset}_current" for other in others)]
-    accept = f"accept that with --beside {shlex.quote(','.join(names))}, or {_HOLD}"
+    accept = f"accept that with [[beside]] {shlex.quote(','.join(names))}, or {_HOLD}"
     raise BadInput(
         f"{first.name} is a published release of the same source in which {what}",
         remedy=f"withdraw it (freqdp release withdraw {shlex.quote(first.name)}), or "

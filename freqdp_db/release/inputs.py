@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from freqdp_db.columns.build import Build
 from freqdp_db.dataset.facts import facts_in, facts_of
 from freqdp_db.dataset.shown import InSource
-from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+from freqdp_db.errors import BadInput, NotFound, PermissionMissing, named
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.source.points import read_points
@@ -35,10 +35,9 @@ def make_world(
     except (NotFound, BadInput, PermissionMissing) as error:
         if release is None:
             raise
-        told = error.as_options()
         raise NotFound(
             f"release {release!r} was made from more than its dataset, and that cannot be read any more: "
-            f"{told['message']}",
+            f"{error.text}",
             remedy="bring the table or view back as it was: a backup of freqdp's schemas does not hold it",
         ) from None
     return World(build, search, inputs, facts_of(build), shown=InSource(build))
@@ -66,7 +65,7 @@ def require_readable(
     with database.begin(snapshot=True) as connection:
         for need in method.needs:
             if need.parameter in values:
-                option = option_of(need.parameter)
+                option = named(need.parameter)
                 relation = read_name(connection, values[need.parameter], option)
                 for login in logins:
                     require_readable_by(connection, relation, login, option)
@@ -75,7 +74,7 @@ def require_readable(
 def _read(
     connection: Connection, srid: int, method: Method, need: Need, values: Mapping[str, Any]
 ) -> Any:
-    option = option_of(need.parameter)
+    option = named(need.parameter)
     if need.parameter not in values:
         raise BadInput(
             f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table"
@@ -85,12 +84,7 @@ def _read(
         from freqdp_db.roads.network import make_network
 
         return make_network(read_roads(connection, relation, srid, {}))
-    named = need.columns["category"]
+    category = need.columns["category"]
     return read_points(
-        connection, relation, srid, values[named], option=option, category_option=option_of(named)
+        connection, relation, srid, values[category], option=option, category_option=named(category)
     )
-
-
-def option_of(parameter: str) -> str:
-    """How a parameter is called on the command line."""
-    return "--" + parameter.replace("_", "-")

@@ -271,8 +271,8 @@ def same_digest(recorded: str | None, state: State) -> bool:
     if recorded is not None and not recorded.startswith(_BY_TRAJECTORY):
         if isinstance(state.trajectories, Spread):
             raise BadInput(
-                "--engine dask cannot check what version 0.1.0 recorded: one hash of all samples",
-                remedy="leave --engine out",
+                "[[engine]] dask cannot check what version 0.1.0 recorded: one hash of all samples",
+                remedy="leave [[engine]] out",
             )
         return recorded == _digest_by_column(state.trajectories)
     return recorded == digest(state)

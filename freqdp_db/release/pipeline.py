@@ -185,7 +185,7 @@ def _default_name(connection: Connection, database: Database, dataset: DatasetRo
     except BadInput:
         raise BadInput(
             f"no release can be called {dataset.name}_{number}, after its dataset",
-            remedy="give the release a name with --as",
+            remedy="give the release a name with [[name]]",
         ) from None
 
 
@@ -257,10 +257,9 @@ def _carry_out(
         try:
             _publish(database, release, request, table)
         except SchemaInUse as error:
-            told = error.as_options()
             raise SchemaInUse(
-                f"release {release.name!r} is made, but not published: {told['message']}",
-                remedy=f"it is not lost: {told['remedy']}; then go on with it, which spends nothing: "
+                f"release {release.name!r} is made, but not published: {error.text}",
+                remedy=f"it is not lost: {error.remedy_text}; then go on with it, which spends nothing: "
                 f"freqdp release resume {shlex.quote(release.name)}",
             ) from None
     return verified

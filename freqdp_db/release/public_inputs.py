@@ -6,8 +6,7 @@ import shlex
 
 from freqdp_db.dataset.coverage import coverage_of
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.errors import BadInput
-from freqdp_db.release.inputs import option_of
+from freqdp_db.errors import BadInput, named
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records.builds import BuildRow
@@ -39,10 +38,10 @@ def _public_tables(
     found = []
     for need in request.method.needs:
         if (text := request.values.get(need.parameter)) is not None:
-            option = option_of(need.parameter)
+            option = named(need.parameter)
             found.append((option, read_name(connection, text, option)))
     if (anchors := Snap.parse(build.snap).relation) is not None:
-        found.append(("--snap anchors:", anchors))
+        found.append(("[[snap]] anchors:", anchors))
     return found
 
 
@@ -59,12 +58,12 @@ def _require_times(dataset: DatasetRow, build: BuildRow, request: Request) -> No
     if build.time_unit == "guessed" and declared is None:
         raise BadInput(
             f"the times of {dataset.name} are epoch numbers, and what they count was guessed from all "
-            f"rows: --method {request.method.name} needs it declared",
+            f"rows: [[method]] {request.method.name} needs it declared",
             remedy=f"freqdp dataset set {shlex.quote(dataset.name)} --time-unit s|ms|us|ns, then {again}",
         )
     if build.time_unit not in ("timestamp", declared):
         raise BadInput(
-            f"build {build.build_id} did not read epoch numbers as --time-unit {declared}",
+            f"build {build.build_id} did not read epoch numbers as [[time_unit]] {declared}",
             remedy=f"make a new one: {again}",
         )
 

@@ -36,12 +36,12 @@ class RoadTable:
     def named(cls, roads: str, pairs: Sequence[str] | None) -> RoadTable:
         """What --roads and --map say."""
         mapping = column_mapping(pairs or [])
-        return cls(parse_relation(roads, "--roads"), mapping, roads)
+        return cls(parse_relation(roads, "[[roads]]"), mapping, roads)
 
     def found(self, database: Database) -> RoadTable:
         """With the table that is meant: as it was typed, if there is one, else folded."""
         with database.begin() as connection:
-            return replace(self, relation=read_name(connection, self.text, "--roads"))
+            return replace(self, relation=read_name(connection, self.text, "[[roads]]"))
 
     def network(self, database: Database, srid: int, progress: Progress) -> Network:
         """Read it, in metres of the SRID."""
@@ -54,7 +54,9 @@ class RoadTable:
 def some_roads(roads: str | None, pairs: Sequence[str] | None) -> RoadTable | None:
     """The same where roads may be left out."""
     if roads is None and column_mapping(pairs or []):
-        raise BadInput("--map is given without --roads", remedy="name the edge table: --roads")
+        raise BadInput(
+            "[[map]] is given without [[roads]]", remedy="name the edge table: [[roads]]"
+        )
     return None if roads is None else RoadTable.named(roads, pairs)
 
 

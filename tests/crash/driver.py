@@ -224,4 +224,4 @@ if __name__ == "__main__":
     # stdout is for the answers alone
     _ANSWERS = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve([["dataset", "build", "city"], ["anonymize", "city"]])
+    serve([["dataset", "build", "city"], ["anonymize", "city", "--method", "lg"]])

@@ -25,6 +25,7 @@ from world import city_template, freqdp, query, same_rows, value
 
 import freqdp_db
 from freqdp_db.dataset.building import build
+from freqdp_db.engines.at_work import at_work
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
 from freqdp_db.engines.held import use_workers
@@ -32,7 +33,6 @@ from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFail
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
-from freqdp_db.interface.engines import at_work
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
@@ -143,12 +143,12 @@ def test_rows_lie_by_released_id(city: str, cluster: Cluster) -> None:
 
 def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
     _release(city, "spoilt", None, method="gl")
-    with opened(city) as database:
+    with freqdp_db.connect(city) as db:
         for engine in (None, cluster):
             with use_workers(engine):
-                found = freqdp_db.verify(database, "spoilt")
+                found = db.verify("spoilt")
                 assert found.rows == value(city, "SELECT count(*) FROM freqdp_release.spoilt")
-                plan = freqdp_db.plan(database, "city", "gl", epsilon=1)
+                plan = db.plan("city", "gl", epsilon=1)
                 assert [taken.counts["deletions"] > 0 for taken in plan.steps] == [True, True]
         first = query(city, "SELECT * FROM freqdp_release.spoilt ORDER BY 1, 2 LIMIT 1")[0]
         query(
@@ -161,7 +161,7 @@ def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
             use_workers(cluster),
             pytest.raises(VerificationFailed, match="does not hold the rows"),
         ):
-            freqdp_db.verify(database, "spoilt")
+            db.verify("spoilt")
     freqdp(city, "release", "withdraw", "spoilt").succeeded()
 
 
@@ -338,7 +338,7 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
             return False
 
         _wait(there, "a worker")
-        with opened(city) as database, at_work(chosen, database, Progress()):
+        with opened(city) as database, at_work(chosen, database.conninfo, Progress()):
             with pytest.raises(EngineLost, match="lost") as lost:
                 request = Request.parse("gl", epsilon=1)
                 row = find_dataset(database, "city")
@@ -398,20 +398,34 @@ def test_jobs(city: str) -> None:
 def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     for option in (("--engine", "dask"), ("--engine", "dask://host:8786")):
-        said = freqdp(city, "anonymize", "city", *option).refused("needs Dask", "not installed")
+        said = freqdp(city, "anonymize", "city", "--method", "lg", *option).refused(
+            "needs Dask", "not installed"
+        )
         assert said["remedy"] == "pip install 'freqdp_db[dask]'"
     monkeypatch.setenv("FREQDP_ENGINE", "dask")
-    freqdp(city, "plan", "city").refused("FREQDP_ENGINE=dask", "not installed")
+    freqdp(city, "plan", "city", "--method", "lg").refused("FREQDP_ENGINE=dask", "not installed")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("anonymize", "city", "--engine", "spark"), "--engine spark is not an engine"),
-        (("anonymize", "city", "--engine", "dask://host"), "is not an engine"),
-        (("anonymize", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
-        (("plan", "city", "--engine", "dask", "--workers", "0"), "--workers 0 is not between"),
-        (("plan", "city", "--engine", "tls://h:1", "--workers", "1"), "is for --engine dask"),
+        (
+            ("anonymize", "city", "--method", "lg", "--engine", "spark"),
+            "--engine spark is not an engine",
+        ),
+        (("anonymize", "city", "--method", "lg", "--engine", "dask://host"), "is not an engine"),
+        (
+            ("anonymize", "city", "--method", "lg", "--workers", "2"),
+            "--workers 2 is for --engine dask",
+        ),
+        (
+            ("plan", "city", "--method", "lg", "--engine", "dask", "--workers", "0"),
+            "--workers 0 is not between",
+        ),
+        (
+            ("plan", "city", "--method", "lg", "--engine", "tls://h:1", "--workers", "1"),
+            "is for --engine dask",
+        ),
         (("evaluate", "gl_dask", "--workers", "2"), "--workers 2 is for --engine dask"),
         (("experiment", "city", "--engine", "spark"), "--engine spark is not an engine"),
     ],

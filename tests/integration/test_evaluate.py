@@ -30,7 +30,9 @@ _STEP_US = 300_000_000
 def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
     """The name of a database in which the city is released as `r`, with coarse times."""
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        freqdp(url, "anonymize", "city", "--as", "r", "--time-step", _STEP).succeeded()
+        freqdp(
+            url, "anonymize", "city", "--method", "lg", "--as", "r", "--time-step", _STEP
+        ).succeeded()
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
 

@@ -448,8 +448,11 @@ def test_name_that_is_no_file_name(
     with pytest.raises(BadInput, match="cannot give a file its name"):
         export_release(database, row, "csv", None, Progress())
     for public in (True, False):
-        with pytest.raises(BadInput, match="cannot give a file its name"):
-            freqdp_db.report(url, row, public=public)
+        with (
+            freqdp_db.connect(url) as db,
+            pytest.raises(BadInput, match="cannot give a file its name"),
+        ):
+            db.report(row, public=public)
     export_release(database, row, "csv", tmp_path / "a.csv", Progress())
 
 

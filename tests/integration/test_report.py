@@ -33,14 +33,14 @@ def reported(
     folder = tmp_path_factory.mktemp("report")
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         _add_many(url)
-        freqdp(url, "anonymize", "city", "--as", "r").succeeded()
+        freqdp(url, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
         freqdp(url, "anonymize", "city", "--method", "sc", "--as", "closed").succeeded()
         freqdp(url, "evaluate", "closed").succeeded()
         for name, method in KINDS.items():
             asked = ("--method", method, "--as", name, *_ASKED[name])
             dataset = "many" if method == "strict" else "city"
-            freqdp(url, "anonymize", dataset, *asked).succeeded()
+            freqdp(url, "anonymize", dataset, "--method", "lg", *asked).succeeded()
             freqdp(url, "evaluate", name).succeeded()
             written = ("--roads", "demo.roads", "--out", str(folder / f"{name}.html"))
             freqdp(url, "release", "report", name, *written).succeeded()

@@ -125,14 +125,14 @@ def audit(
     """Audit the mechanisms of a method on a dataset's current build."""
     if request.method.unit is None:
         raise BadInput(
-            f"--method {request.method.name} draws no noise: it has no epsilon to bound",
+            f"[[method]] {request.method.name} draws no noise: it has no epsilon to bound",
             remedy="audit one that does, such as lg",
         )
     if request.method.unit == "occurrence":
         _require_probes(request)
     if not MIN_RUNS <= runs <= MAX_RUNS:
         raise BadInput(
-            f"--runs {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
+            f"[[runs]] {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
             remedy=f"the default is {DEFAULT_RUNS:,}",
         )
     number = dataset.require_build()
@@ -146,7 +146,7 @@ def _require_probes(request: Request) -> None:
     for step in request.method.steps:
         if step.name not in PROBES:
             raise BadInput(
-                f"--method {request.method.name}: no experiment is known for its step {step.name}",
+                f"[[method]] {request.method.name}: no experiment is known for its step {step.name}",
                 remedy="audit the steps that draw noise by themselves, such as lg",
             )
 
@@ -183,7 +183,7 @@ def _object(
     options = options_of(step, request.values)
     if not isinstance(options, StrictOptions):
         raise BadInput(
-            f"--method {request.method.name} is there to compare with, and is not audited",
+            f"[[method]] {request.method.name} is there to compare with, and is not audited",
             remedy="audit strict, whose vectors and noise it shares",
         )
     from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart

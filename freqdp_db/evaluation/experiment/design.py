@@ -78,11 +78,11 @@ class ExperimentWishes:
     def require_possible(self) -> None:
         """Options that do not go together."""
         if self.each_trip and not self.trips:
-            raise BadInput("--each-trip is given without --trips", remedy="give both")
+            raise BadInput("[[each_trip]] is given without [[trips]]", remedy="give both")
         if self.trips and (self.roads is not None or self.time_steps):
             raise BadInput(
-                "--trips measures neither recovery nor coarse times",
-                remedy="leave out --roads, --map and --time-step",
+                "[[trips]] measures neither recovery nor coarse times",
+                remedy="leave out [[roads]], [[map]] and [[time_step]]",
             )
 
 
@@ -168,7 +168,7 @@ def _require_facts(dataset: DatasetRow) -> tuple[str, str]:
     """What is public of the dataset: trips are cut by it."""
     if dataset.region is None or dataset.period is None:
         raise BadInput(
-            f"--trips: the region and the period of {dataset.name} are not known",
+            f"[[trips]]: the region and the period of {dataset.name} are not known",
             remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... --period ...",
         )
     return dataset.region, dataset.period

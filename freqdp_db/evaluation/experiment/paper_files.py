@@ -65,7 +65,9 @@ class PaperWishes:
 
     def design(self, objects: int) -> PaperDesign:
         if self.category is not None and self.poi is None:
-            raise BadInput("--category is given without --poi", remedy="name the table: --poi")
+            raise BadInput(
+                "[[category]] is given without [[poi]]", remedy="name the table: [[poi]]"
+            )
         size = min(objects, OBJECTS)
         sizes = self.sizes or sorted({max(size // 4, 1), max(size // 2, 1), size})
         check_sizes(sizes, objects)
@@ -130,8 +132,8 @@ def paper_on(
     design = wishes.design(build.trajectories)
     if wishes.roads is None:
         raise BadInput(
-            "--paper needs --roads: five of its columns are a recovery attack",
-            remedy="name an edge table: --roads schema.table (freqdp load roads makes one)",
+            "[[paper]] needs [[roads]]: five of its columns are a recovery attack",
+            remedy="name an edge table: [[roads]] schema.table (freqdp load roads makes one)",
         )
     files = files_in(
         wishes.out or file_called(f"experiment_{name}", ""),

@@ -42,7 +42,7 @@ class Variant:
         method, _, argument = text.partition(":")
         if not argument and ":" in text:
             raise BadInput(
-                f"--method {text!r} is not known",
+                f"[[method]] {text!r} is not known",
                 remedy="a spread, radius or accounting follows the colon: lg:250, rsc:500, strict:pure",
             )
         find_method(method)
@@ -187,7 +187,7 @@ def check_sizes(sizes: Sequence[int], objects: int) -> None:
     for size in sizes:
         if not 1 <= size <= objects:
             raise BadInput(
-                f"--objects {size} is not possible: the dataset has {objects:,}",
+                f"[[objects]] {size} is not possible: the dataset has {objects:,}",
                 remedy=f"give a number from 1 to {objects}",
             )
 
@@ -195,5 +195,5 @@ def check_sizes(sizes: Sequence[int], objects: int) -> None:
 def seeds_of(count: int, most: int) -> range:
     """The seeds of so many runs of each: 1, 2, ..."""
     if not 1 <= count <= most:
-        raise BadInput(f"--seeds {count} is not between 1 and {most:,}", remedy="for example 5")
+        raise BadInput(f"[[seeds]] {count} is not between 1 and {most:,}", remedy="for example 5")
     return range(1, count + 1)

@@ -86,7 +86,9 @@ PURPOSES = {
 
 def find_purpose(name: str) -> Purpose:
     if name not in PURPOSES:
-        raise BadInput(f"--for {name!r} is not known", remedy="use one of " + ", ".join(PURPOSES))
+        raise BadInput(
+            f"[[purpose]] {name!r} is not known", remedy="use one of " + ", ".join(PURPOSES)
+        )
     return PURPOSES[name]
 
 

@@ -47,7 +47,7 @@ class Wishes:
     ) -> Wishes:
         check_seed(seed)
         return cls(
-            risk=parse_share("--risk", str(risk)),
+            risk=parse_share("[[risk]]", str(risk)),
             purpose=find_purpose(purpose),
             objects=objects,
             minutes=parse_minutes(str(minutes)),
@@ -66,7 +66,7 @@ class Wishes:
             )
         if self.objects is not None and not LEAST_OBJECTS <= self.objects <= objects:
             raise BadInput(
-                f"--objects {self.objects} is not possible: the dataset has {objects:,}",
+                f"[[objects]] {self.objects} is not possible: the dataset has {objects:,}",
                 remedy=f"give a number from {LEAST_OBJECTS} to {objects}; half of them are held out",
             )
 
@@ -84,7 +84,7 @@ def parse_minutes(text: str) -> float:
         value = Decimal("nan")
     if not value.is_finite() or not 0 < value <= _MOST_MINUTES:
         raise BadInput(
-            f"--minutes {text} is not a number of minutes above 0, up to {_MOST_MINUTES:,}",
-            remedy="for example --minutes 10",
+            f"[[minutes]] {text} is not a number of minutes above 0, up to {_MOST_MINUTES:,}",
+            remedy="for example [[minutes]] 10",
         )
     return float(value)

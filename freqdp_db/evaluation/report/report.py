@@ -88,10 +88,10 @@ def target(path: Path, overwrite: bool) -> Path:
     """The file to write, or a refusal."""
     if path.exists() and not overwrite:
         raise BadInput(
-            f"{path} is there already", remedy="name another file with --out, or say --force"
+            f"{path} is there already", remedy="name another file with [[out]], or say [[force]]"
         )
     if not path.resolve().parent.is_dir():
-        raise BadInput(f"--out {path}: there is no such folder", remedy="create it first")
+        raise BadInput(f"[[out]] {path}: there is no such folder", remedy="create it first")
     return path
 
 

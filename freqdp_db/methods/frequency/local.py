@@ -76,9 +76,9 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
         if insertions > most:
             least = Decimal(listed) / (2 * most)
             raise BadInput(
-                f"--epsilon-local (or its share of --epsilon) of {options.epsilon_local:f} would "
+                f"[[epsilon_local]] (or its share of [[epsilon]]) of {options.epsilon_local:f} would "
                 f"insert about {insertions:,.0f} samples into {samples:,}",
-                remedy=f"with --signature {options.signature} it takes at least {least:.1g}",
+                remedy=f"with [[signature]] {options.signature} it takes at least {least:.1g}",
             )
 
     def reached(self, state: State, drawn: PfTargets) -> Ints:

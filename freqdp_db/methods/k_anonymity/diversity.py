@@ -44,7 +44,7 @@ def require_countable(points: Points) -> None:
     kinds = len(points.names)
     if kinds * (wide + 1) * (high + 1) > _LARGEST_GRID:
         raise BadInput(
-            f"--poi: {kinds:,} categories over {wide / 10:,.0f} by {high / 10:,.0f} km are too many "
+            f"[[poi]]: {kinds:,} categories over {wide / 10:,.0f} by {high / 10:,.0f} km are too many "
             "to count",
             remedy="give a view of the points that lie where the objects move",
         )

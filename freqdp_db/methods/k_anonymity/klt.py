@@ -79,7 +79,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         if options.poi is None:
             raise BadInput(
                 "klt needs points of interest",
-                remedy="name a table of them: --poi schema.table --category column",
+                remedy="name a table of them: [[poi]] schema.table [[category]] column",
             )
 
     def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any], facts: Facts) -> None:
@@ -89,6 +89,6 @@ class KltStep(Grouping[KltOptions, KltLog]):
         categories = len(inputs["poi"].names)
         if options.l > categories:
             raise BadInput(
-                f"--l {options.l} is more than the {categories:,} categories of {options.poi}",
-                remedy=f"choose --l of at most {categories:,}, or other points with --poi",
+                f"[[l]] {options.l} is more than the {categories:,} categories of {options.poi}",
+                remedy=f"choose [[l]] of at most {categories:,}, or other points with [[poi]]",
             )

@@ -206,9 +206,9 @@ def _largest_part(begin: Ints, end: Ints, junctions: int) -> Flags:
     largest: Flags = part == np.bincount(part).argmax()
     if int(largest.sum()) < _LEAST_JUNCTIONS:
         raise BadInput(
-            "--roads: the roads do not connect inside the region",
+            "[[roads]]: the roads do not connect inside the region",
             remedy="give a road table that covers the region, with the junctions of its roads in "
-            "source and target; or leave --roads out",
+            "source and target; or leave [[roads]] out",
         )
     return largest
 
@@ -219,8 +219,8 @@ def _require_cover(roads: RoadNetwork, joined: Flags, region: Region) -> None:
     cover = float(np.ptp(x) * np.ptp(y)) / (region.width * region.height)
     if cover < _LEAST_COVER:
         raise BadInput(
-            f"--roads: the roads that connect cover {cover:.0%} of the region",
-            remedy="give roads of all of it, or say a --region that the roads cover",
+            f"[[roads]]: the roads that connect cover {cover:.0%} of the region",
+            remedy="give roads of all of it, or say a [[region]] that the roads cover",
         )
 
 

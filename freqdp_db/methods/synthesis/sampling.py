@@ -76,7 +76,7 @@ def lattice(grids: Grids, every_us: int) -> SquareCentres:
     )
     if not len(runs.first):
         raise BadInput(
-            "--region is too thin: no place of it is left",
+            "[[region]] is too thin: no place of it is left",
             remedy="give an area that is wider than some tens of metres",
         )
     return SquareCentres(*shape, runs, _anchors(grids, columns, rows, runs))

@@ -143,7 +143,7 @@ def replay(
     if not np.array_equal(log.roads, _told(roads)):
         raise VerificationFailed(
             "the roads are not those that the trips were made on",
-            remedy="give back the road table that --roads names, as it was",
+            remedy="give back the road table that [[roads]] names, as it was",
         )
     plan = plan_of(draw, region, period, parameters)
     what = (

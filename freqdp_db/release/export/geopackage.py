@@ -67,8 +67,8 @@ class _Layers:
             self._crs = system.crs.to_wkt("WKT1_GDAL")
         except pyproj.exceptions.CRSError:
             raise BadInput(
-                f"--format gpkg: SRID {system.srid} cannot be written in this format",
-                remedy="use --format geoparquet or csv",
+                f"[[format]] gpkg: SRID {system.srid} cannot be written in this format",
+                remedy="use [[format]] geoparquet or csv",
             ) from None
 
     def write(

@@ -143,7 +143,7 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
     if taken is not None:
         raise AlreadyExists(
             f"{database.settings.release_schema} has a relation {taken[0]!r} already",
-            remedy="choose another name with --as, or withdraw that release",
+            remedy="choose another name with [[name]], or withdraw that release",
         )
 
 

@@ -161,7 +161,7 @@ def check_target(
     if mode == "create":
         raise AlreadyExists(
             f"the table {table.label} is there already",
-            remedy="load into another name, or say --replace to drop it first",
+            remedy="load into another name, or say [[replace]] to drop it first",
         )
     return True
 
@@ -286,7 +286,7 @@ def _check_srid(raw: psycopg.Connection[Any], gis: str, srid: int) -> None:
     ).fetchone()
     if known is None:
         raise BadInput(
-            f"--srid {srid} is not known to this database",
+            f"[[srid]] {srid} is not known to this database",
             remedy="give a code from spatial_ref_sys, such as 4326",
         )
 
@@ -313,5 +313,5 @@ def _check_columns(raw: psycopg.Connection[Any], table: PlainTable) -> None:
         if found.get(column.name) != wanted:
             raise BadInput(
                 f"the table {table.label} has no column {column.name} of type {wanted}",
-                remedy="--append adds to tables that this command made; load into another name",
+                remedy="[[append]] adds to tables that this command made; load into another name",
             )

@@ -185,7 +185,7 @@ class SourceReader:
         """Let the server parse the filter and the columns; reads no row."""
         condition = self._mapping.filter
         if condition is not None and not condition.strip():
-            raise BadInput("--where is empty", remedy="give a condition, or leave --where out")
+            raise BadInput("[[where]] is empty", remedy="give a condition, or leave [[where]] out")
         try:
             self.count(limit_zero=True)
         except psycopg.Error as error:
@@ -196,7 +196,7 @@ class SourceReader:
                 error, psycopg.errors.UndefinedFunction | psycopg.errors.UndefinedObject
             )
             raise BadInput(
-                f"--where {condition!r}: {error.diag.message_primary}",
+                f"[[where]] {condition!r}: {error.diag.message_primary}",
                 remedy="write functions, operators and types with their schema: "
                 f"{self._postgis}.ST_X(geom), a OPERATOR({self._postgis}.&&) b"
                 if unknown

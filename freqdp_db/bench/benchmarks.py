@@ -13,8 +13,7 @@ from freqdp_db.bench.pipeline import PipelineRun, bench_pipeline, growth_exponen
 from freqdp_db.bench.search import SearchRun, bench_search, parse_names, part_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
-from freqdp_db.interface.city_loading import make_city
-from freqdp_db.interface.connecting import Connection, reached, working
+from freqdp_db.load import make_city
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
@@ -60,70 +59,60 @@ class PipelineBench:
 
 
 def bench_searches(
-    connection: Connection,
+    database: Database,
     dataset: str | None,
-    *,
     sizes: str,
     queries: int,
     strategies: str | None,
-    epsilon: str,
-    signature: int,
+    request: Request,
     seed: int,
     picture: str | None,
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> SearchBench:
-    """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
+    """Ask the queries that `request` would ask, of every strategy."""
     wanted = parse_sizes(sizes)
     if queries < 1:
-        raise BadInput(f"--queries {queries} is not positive", remedy="ask at least one")
+        raise BadInput(f"[[queries]] {queries} is not positive", remedy="ask at least one")
     path = None if picture is None else check_picture(picture)
     names = parse_names(strategies)
-    request = Request.parse(method="gl", epsilon=epsilon, signature=signature)
-    with reached(connection) as database:
-        row = None if dataset is None else find_dataset(database, dataset)
-        shown = working(progress, kernels=True)
-        with some_build(database, row, _city(seed, shown), wanted[-1], shown) as (where, number):
-            build = load_build(where, number, shown)
-            known = len(build.trajectories)
-            runs = [
-                bench_search(
-                    where,
-                    part_of(build.trajectories, size, seed),
-                    build.locations,
-                    request,
-                    names,
-                    queries=queries,
-                    seed=seed,
-                    progress=shown,
-                )
-                for size in sorted({min(size, known) for size in wanted})
-            ]
+    row = None if dataset is None else find_dataset(database, dataset)
+    make = _city(seed, progress)
+    with some_build(database, row, make, wanted[-1], progress) as (where, number):
+        build = load_build(where, number, progress)
+        known = len(build.trajectories)
+        runs = [
+            bench_search(
+                where,
+                part_of(build.trajectories, size, seed),
+                build.locations,
+                request,
+                names,
+                queries=queries,
+                seed=seed,
+                progress=progress,
+            )
+            for size in sorted({min(size, known) for size in wanted})
+        ]
     if path is not None:
         draw_search(runs, path)
     return SearchBench(dataset, runs, path)
 
 
 def bench_pipelines(
-    connection: Connection,
+    database: Database,
     dataset: str | None,
-    *,
     sizes: str,
-    method: str,
-    epsilon: str,
-    signature: int,
+    request: Request,
     seed: int,
     picture: str | None,
-    progress: Callable[[], Progress] = Progress,
+    progress: Callable[[], Progress],
 ) -> PipelineBench:
-    """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""
+    """Run the whole job once for each size; `progress` makes one for each run."""
     wanted = parse_sizes(sizes)
     path = None if picture is None else check_picture(picture)
-    request = Request.parse(method=method, epsilon=epsilon, signature=signature, seed=seed)
-    with reached(connection) as database:
-        row = None if dataset is None else find_dataset(database, dataset)
-        make = _city(seed, working(progress(), kernels=True))
-        with workbench(database, row, make) as bench:
-            runs = [bench_pipeline(bench, size, request, seed, progress) for size in wanted]
+    row = None if dataset is None else find_dataset(database, dataset)
+    with workbench(database, row, _city(seed, progress())) as bench:
+        runs = [bench_pipeline(bench, size, request, seed, progress) for size in wanted]
     exponent = growth_exponent(runs)
     if path is not None:
         draw_pipeline(runs, exponent, path)

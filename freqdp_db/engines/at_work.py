@@ -14,13 +14,12 @@ from freqdp_db.engines.dask import Cluster
 from freqdp_db.engines.held import use_workers
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
 
 
 @contextmanager
-def at_work(choice: EngineChoice, database: Database, progress: Progress) -> Iterator[None]:
-    """Have the chosen engine do what the block does."""
-    with choice.opened(database.conninfo) as cluster:
+def at_work(choice: EngineChoice, conninfo: str, progress: Progress) -> Iterator[None]:
+    """Have the chosen engine do what the block does; its workers connect by `conninfo`."""
+    with choice.opened(conninfo) as cluster:
         if cluster is not None:
             _require_same_software(cluster)
             shown = f"; dashboard: {cluster.dashboard}" if cluster.dashboard else ""
