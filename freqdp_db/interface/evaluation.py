@@ -15,17 +15,16 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation import evaluate as evaluating
 from freqdp_db.evaluation.audit import audit as auditing
 from freqdp_db.evaluation.audit.audit import DEFAULT_RUNS, Audit
-from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
-from freqdp_db.evaluation.experiment.paper_files import PaperWishes, paper_on
-from freqdp_db.evaluation.experiment.published import EPSILON
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.public import write_public_report
 from freqdp_db.evaluation.report.report import Reported, write_report
-from freqdp_db.evaluation.report.verdicts import Verdict, verdicts_of
-from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.evaluation.report.words import BESIDE, Verdict, by_group, meaning_of, verdicts_of
 from freqdp_db.interface.connecting import Connection, Value, reached, working
 from freqdp_db.interface.engines import at_work
 from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
+from freqdp_db.paper.published import EPSILON
+from freqdp_db.paper.summary_files import PaperOptions, paper_on
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.request import Request
@@ -147,7 +146,7 @@ def experiment(
     )
     if paper:
         _require_papers_own(method, time_step, signature)
-        asked = PaperWishes(objects, epsilon, seeds, poi, category, table, folder, force)
+        asked = PaperOptions(objects, epsilon, seeds, poi, category, table, folder, force)
         with reached(connection) as database, at_work(chosen, database, shown):
             asked = replace(asked, roads=found_roads(database, table))
             written = paper_on(database, dataset, asked, shown, _search_times)
@@ -156,7 +155,7 @@ def experiment(
             raise BadInput(
                 "--poi and --category are for --paper", remedy="say --paper, or leave them out"
             )
-        wishes = ExperimentWishes(
+        options = ExperimentOptions(
             methods=method,
             epsilons=epsilon,
             sizes=objects,
@@ -170,8 +169,8 @@ def experiment(
             each_trip=each_trip,
         )
         with reached(connection) as database, at_work(chosen, database, shown):
-            wishes = replace(wishes, roads=found_roads(database, table))
-            written = experiment_on(database, dataset, wishes, shown)
+            options = replace(options, roads=found_roads(database, table))
+            written = experiment_on(database, dataset, options, shown)
     return Experiment(
         dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
     )

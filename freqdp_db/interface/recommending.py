@@ -6,9 +6,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from freqdp_db.evaluation.evaluate import DEFAULT_SEED
-from freqdp_db.evaluation.recommendation.document import Recommendation as Recommendation
+from freqdp_db.evaluation.recommendation.choosing import Recommendation as Recommendation
+from freqdp_db.evaluation.recommendation.options import RecommendOptions
 from freqdp_db.evaluation.recommendation.recommend import recommend_on
-from freqdp_db.evaluation.recommendation.wishes import Wishes
 from freqdp_db.interface.connecting import Connection, reached, working
 from freqdp_db.progress import Progress
 
@@ -37,7 +37,7 @@ def recommend(
     roads: a public table of roads, for methods whose made-up trips keep to some.
     out: the folder for the page; None: recommend_DATASET. force: overwrite it.
     """
-    wishes = Wishes.parse(
+    options = RecommendOptions.parse(
         risk=risk,
         purpose=purpose,
         objects=objects,
@@ -48,4 +48,4 @@ def recommend(
         force=force,
     )
     with reached(connection) as database:
-        return recommend_on(database, dataset, wishes, lambda: working(progress, kernels=True))
+        return recommend_on(database, dataset, options, lambda: working(progress, kernels=True))

@@ -6,10 +6,10 @@ import numpy as np
 
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.experiment.aligned import aligned
-from freqdp_db.evaluation.experiment.published import COLUMNS, ROWS
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.methods.contract import State
+from freqdp_db.paper.published import COLUMNS, ROWS
+from freqdp_db.paper.summary_table import aligned
 
 _PLACES = Locations(np.arange(4.0) * 1000, np.zeros(4))
 

@@ -41,12 +41,14 @@ ALLOWED: dict[str, set[str]] = {
     "jobs": BASE | {"methods", "storage", "dataset", "release"},
     "roads": BASE | {"storage", "dataset"},
     "evaluation": BASE | _METHODS | {"storage", "dataset", "release", "roads"},
+    # what reproduces the paper; nothing but the interface may have it
+    "paper": BASE | _METHODS | {"storage", "dataset", "release", "roads", "evaluation"},
     "bench": BASE | _METHODS | {"storage", "dataset", "release"},
     "compiling": BASE | _METHODS | {"storage", "dataset"},
     "doctor": BASE | {"server", "storage"},
     "interface": BASE
     | {"storage", "dataset", "loading", "methods", "release", "roads", "evaluation", "jobs"}
-    | {"bench", "compiling", "doctor"},
+    | {"paper", "bench", "compiling", "doctor"},
     # methods: their declarations make the options; server: `freqdp db` is about nothing else
     "cli": {"errors", "settings", "progress", "documents", "methods", "server", "interface"},
     "__main__": {"cli"},

@@ -18,6 +18,8 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import (
     TRIALS,
     Candidate,
+    LeftOut,
+    Recommendation,
     choose,
     contender,
     frontier,
@@ -30,28 +32,28 @@ from freqdp_db.evaluation.recommendation.choosing import (
     upper_end,
     within,
 )
-from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
 from freqdp_db.evaluation.recommendation.grid import GRID, MethodToTry, grid_for, never_tried
 from freqdp_db.evaluation.recommendation.labels import PictureFrame
-from freqdp_db.evaluation.recommendation.page import write_page
-from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
-from freqdp_db.evaluation.recommendation.purposes import (
+from freqdp_db.evaluation.recommendation.options import (
     PURPOSES,
     Purpose,
+    RecommendOptions,
     find_purpose,
     in_words,
     kept,
+    parse_minutes,
 )
-from freqdp_db.evaluation.recommendation.timing import (
-    Allowance,
+from freqdp_db.evaluation.recommendation.picture import NARROW, SHAPES, WIDE, draw_frontier
+from freqdp_db.evaluation.recommendation.recommend import write_page
+from freqdp_db.evaluation.recommendation.running import (
+    TimeBudget,
     expected,
     how_long,
     objects_of_trial,
     objects_within,
     span,
+    split,
 )
-from freqdp_db.evaluation.recommendation.trying import split
-from freqdp_db.evaluation.recommendation.wishes import Wishes, parse_minutes
 from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import METHODS
@@ -325,16 +327,16 @@ def test_halves_are_disjoint() -> None:
 
 def test_time_is_kept() -> None:
     now = [0.0]
-    allowance = Allowance(10.0, 2.0, clock=lambda: now[0])
+    budget = TimeBudget(10.0, 2.0, clock=lambda: now[0])
     cheap, dear = MethodToTry("lg"), MethodToTry("strict", weight=3.0)
     assert expected([cheap, dear], 2.0) == 8.0
     now[0] = 4.0
-    assert allowance.allows(dear)
+    assert budget.allows(dear)
     now[0] = 4.1
-    assert not allowance.allows(dear) and allowance.allows(cheap)
-    allowance.took(cheap, 10.0)
-    assert allowance.per_weight == 6.0
-    assert not allowance.allows(cheap)
+    assert not budget.allows(dear) and budget.allows(cheap)
+    budget.took(cheap, 10.0)
+    assert budget.per_weight == 6.0
+    assert not budget.allows(cheap)
 
 
 @pytest.mark.parametrize(
@@ -390,19 +392,23 @@ def test_bad_purpose_and_objects() -> None:
         "purpose 'fun' is not known",
     )
 
-    def wishes(objects: int | None) -> Wishes:
-        return Wishes.parse(risk="5%", purpose="density", objects=objects, minutes=1, seed=1, roads=None,
-                            out=None, force=False)  # fmt: skip
+    def options(objects: int | None) -> RecommendOptions:
+        return RecommendOptions.parse(
+            risk="5%", purpose="density", objects=objects, minutes=1, seed=1, roads=None,
+            out=None, force=False,
+        )  # fmt: skip
 
     for objects in (3, 41, 0, -2):
         with pytest.raises(BadInput, match=f"objects {objects} is not possible"):
-            wishes(objects).require_possible(40)
+            options(objects).require_possible(40)
     with pytest.raises(BadInput, match="nobody to hold out"):
-        wishes(None).require_possible(3)
-    wishes(4).require_possible(4)
+        options(None).require_possible(3)
+    options(4).require_possible(4)
 
 
-CROWD = [made_up(f"m{n}, some twist", 0.04 + 0.002 * (n % 3), 0.7 + 0.001 * n) for n in range(12)]
+CROWD = [
+    made_up(f"m{n}, some variant_name", 0.04 + 0.002 * (n % 3), 0.7 + 0.001 * n) for n in range(12)
+]
 
 
 def test_labels_do_not_overlap() -> None:

@@ -15,9 +15,8 @@ from sides import MINUTE, side_of
 from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
-from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
-from freqdp_db.evaluation.pair import CellBox, Pair
+from freqdp_db.evaluation.attacks.exposure import measure_exposure
+from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
 from freqdp_db.evaluation.report.charts import (
     Curve,
     Share,
@@ -29,16 +28,16 @@ from freqdp_db.evaluation.report.charts import (
     ticks,
 )
 from freqdp_db.evaluation.report.contents import (
+    EditedSamples,
     box_of,
     busy_window,
+    edited_samples,
     heat_maps,
     rows_within,
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.drawing import Raster
-from freqdp_db.evaluation.report.edited import EditedSamples, edited_samples
-from freqdp_db.evaluation.report.explained import exchanges, explained
-from freqdp_db.evaluation.report.followed import follow_somebody, followed_map
+from freqdp_db.evaluation.report.examples import exchanges, explained, follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, RoadLines
 from freqdp_db.evaluation.report.public import heats_of
 from freqdp_db.progress import Progress, Stage

@@ -8,7 +8,7 @@ import pytest
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import CellBox
-from freqdp_db.evaluation.utility.seven import Reference, _asked, _passes
+from freqdp_db.paper.synthetic_trip_metrics import Reference, _asked, _passes
 
 BOX = CellBox(0.0, 0.0, 30_000.0, 30_000.0)
 BEST = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from freqdp_db.evaluation.report.exposures import exposures
-from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
-from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.evaluation.report.contents import exposures
+from freqdp_db.evaluation.report.words import BESIDE, Verdict, by_group, meaning_of, verdicts
 
 FOUND = {
     "exposure.x.4": 0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from freqdp_db.evaluation.recommendation.purposes import Purpose
+from freqdp_db.evaluation.recommendation.options import Purpose
 from freqdp_db.methods.registry import find_method
 from freqdp_db.release.request import Request
 
@@ -24,7 +24,7 @@ class MethodToTry:
     """A method with parameters, and a name that a person can tell it by."""
 
     method: str
-    twist: str = ""
+    variant_name: str = ""
     """What is not as by default, in words."""
     given: dict[str, str] = field(default_factory=dict)
     weight: float = 1.0
@@ -32,7 +32,7 @@ class MethodToTry:
 
     @property
     def label(self) -> str:
-        return f"{self.method}, {self.twist}" if self.twist else self.method
+        return f"{self.method}, {self.variant_name}" if self.variant_name else self.method
 
     @property
     def does(self) -> str:

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from typing import Any
 
+from markupsafe import Markup
+
+import freqdp_db
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.evaluation.pages import render
 from freqdp_db.evaluation.recommendation.choosing import (
+    FOR_THE_CURATOR,
     Chosen,
+    LeftOut,
+    Recommendation,
     choose,
     guaranteed,
     percent,
     price_of_histories,
     share,
 )
-from freqdp_db.evaluation.recommendation.document import LeftOut, Recommendation
 from freqdp_db.evaluation.recommendation.grid import MethodToTry, never_tried
-from freqdp_db.evaluation.recommendation.page import write_page
-from freqdp_db.evaluation.recommendation.purposes import Purpose
-from freqdp_db.evaluation.recommendation.running import Tried, try_all
-from freqdp_db.evaluation.recommendation.wishes import Wishes
+from freqdp_db.evaluation.recommendation.options import Purpose, RecommendOptions
+from freqdp_db.evaluation.recommendation.picture import (
+    KIND_WORDS,
+    NARROW,
+    WIDE,
+    draw_frontier,
+    mark,
+)
+from freqdp_db.evaluation.recommendation.running import TrialResults, span, try_all
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import joined_with
@@ -28,11 +40,49 @@ from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
 from freqdp_db.storage.records.requests import published_beside
 
+_LEGEND = 18
+
+
+def write_page(found: Recommendation, purpose: Purpose) -> None:
+    """Write it where the recommendation says."""
+    text = render("recommendation", "recommendation.html", _context(found, purpose))
+    found.file.parent.mkdir(parents=True, exist_ok=True)
+    found.file.write_text(text, "utf-8")
+
+
+def _context(found: Recommendation, purpose: Purpose) -> dict[str, Any]:
+    ordered = found.ordered()
+    title = (
+        f"Risk against usefulness of {len(ordered)} candidates for {found.dataset}; "
+        f"{found.recommended or 'none'} is recommended"
+    )
+
+    def drawn(frame: Any) -> Markup:
+        # drawn here, from numbers; names in it are escaped
+        return Markup(draw_frontier(ordered, found.picked, found.risk, frame, title, purpose.asks))
+
+    kinds = dict.fromkeys(c.kind for c in ordered if c.usefulness is not None)
+    half = _LEGEND / 2
+    return {
+        "found": found,
+        "purpose": purpose,
+        "ordered": ordered,
+        "wide": drawn(WIDE),
+        "narrow": drawn(NARROW),
+        "legend": [(Markup(mark(kind, half, half)), KIND_WORDS[kind]) for kind in kinds],
+        "percent": percent,
+        "share": share,
+        "took": span(found.seconds),
+        "curator": FOR_THE_CURATOR,
+        "software": freqdp_db.__version__,
+    }
+
+
 _FEW_MEMBERS = 100
 
 
 def recommend_on(
-    database: Database, name: str, wishes: Wishes, begin: Callable[[], Progress]
+    database: Database, name: str, options: RecommendOptions, begin: Callable[[], Progress]
 ) -> Recommendation:
     """Try the grid on the current build of a dataset, choose, and write the page.
 
@@ -40,41 +90,41 @@ def recommend_on(
     """
     dataset = find_dataset(database, name)
     row = find_build(database, dataset.require_build())
-    wishes.require_possible(row.trajectories)
-    file = wishes.page(name)
+    options.require_possible(row.trajectories)
+    file = options.page(name)
     progress = begin()
     build = load_build(database, row.build_id, progress)
-    tried = try_all(database, dataset, row, build, wishes, progress)
-    choice = choose(tried.candidates, wishes.risk)
+    tried = try_all(database, dataset, row, build, options, progress)
+    choice = choose(tried.candidates, options.risk)
     picked = choice.picked
     found = Recommendation(
         dataset=name,
-        purpose=wishes.purpose.name,
-        risk=wishes.risk,
+        purpose=options.purpose.name,
+        risk=options.risk,
         objects=len(tried.halves.members),
         objects_in_all=row.trajectories,
-        seed=wishes.seed,
-        minutes=wishes.minutes,
+        seed=options.seed,
+        minutes=options.minutes,
         seconds=round(tried.seconds, 1),
         recommended=choice.recommended.label if choice.recommended else None,
         nearest=choice.nearest.label if choice.nearest else None,
         why=choice.why,
         command=None if picked is None else picked.command,
-        guarantee=_guarantee(tried, wishes.purpose, dataset.protected),
+        guarantee=_guarantee(tried, options.purpose, dataset.protected),
         candidates=tried.candidates,
         left_out=[
             *_by_reason(tried.left_out),
-            *(LeftOut(names, why) for names, why in never_tried(wishes.purpose)),
+            *(LeftOut(names, why) for names, why in never_tried(options.purpose)),
         ],
         notes=_notes(database, dataset, choice, tried),
         file=file,
     )
     with progress.stage("draw"):
-        write_page(found, wishes.purpose)
+        write_page(found, options.purpose)
     return found
 
 
-def _guarantee(tried: Tried, purpose: Purpose, protected: ProtectedUnit) -> str:
+def _guarantee(tried: TrialResults, purpose: Purpose, protected: ProtectedUnit) -> str:
     """What can be had that is proved, and if nothing can, why."""
     best = guaranteed(tried.candidates)
     if best is not None:
@@ -101,7 +151,9 @@ def _by_reason(left_out: list[tuple[MethodToTry, str]]) -> list[LeftOut]:
     return [LeftOut("; ".join(those), why) for why, those in labels.items()]
 
 
-def _notes(database: Database, dataset: DatasetRow, choice: Chosen, tried: Tried) -> list[str]:
+def _notes(
+    database: Database, dataset: DatasetRow, choice: Chosen, tried: TrialResults
+) -> list[str]:
     notes = []
     price = price_of_histories(tried.candidates)
     if price is not None:

@@ -19,25 +19,23 @@ from freqdp_db.columns.edits import Edits
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.pages import render
-from freqdp_db.evaluation.pair import CellBox, Pair
+from freqdp_db.evaluation.pair import Case, CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
+    Exposures,
     box_of,
+    edited_samples,
+    exposures,
     frequency_charts,
     heat_maps,
     loss_chart,
     trajectory_maps,
 )
-from freqdp_db.evaluation.report.edited import edited_samples
-from freqdp_db.evaluation.report.explained import explained
-from freqdp_db.evaluation.report.exposures import Exposures, exposures
-from freqdp_db.evaluation.report.followed import followed_map
+from freqdp_db.evaluation.report.examples import explained, followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
-from freqdp_db.evaluation.report.verdicts import Tone, verdicts_of
-from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.evaluation.report.words import BESIDE, Tone, by_group, meaning_of, verdicts_of
 from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress

@@ -9,13 +9,15 @@ from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import offsets_of, owners
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.claims import NEAR_M, Shares
-from freqdp_db.evaluation.attacks.exposure.likeness import pick_by_cosine
-from freqdp_db.evaluation.attacks.exposure.sightings import Sighted
-from freqdp_db.evaluation.attacks.linking import days_apart, dimensions_of
-from freqdp_db.evaluation.attacks.vectors import tf_idf
-from freqdp_db.evaluation.pair import hours_of_day, share_of
+from freqdp_db.evaluation.attacks.claims import NEAR_M, Shares
+from freqdp_db.evaluation.attacks.known_samples import Sighted
+from freqdp_db.evaluation.attacks.signatures import (
+    days_apart,
+    dimensions_of,
+    pick_by_cosine,
+    tf_idf,
+)
+from freqdp_db.evaluation.pair import Case, hours_of_day, share_of
 from freqdp_db.frequency.counts import count_frequencies
 
 _KINDS = ("s", "st")

@@ -12,9 +12,13 @@ from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.experiment.design import RESULT_FILES, WrittenTables, about_run
-from freqdp_db.evaluation.experiment.figures import draw_efficiency, draw_paper_epsilon
-from freqdp_db.evaluation.experiment.paper import (
+from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.trials import preparing
+from freqdp_db.paper.experiment import RESULT_FILES, WrittenTables, about_run, as_csv
+from freqdp_db.paper.figures import draw_efficiency, draw_paper_epsilon
+from freqdp_db.paper.published import COLUMNS, EPSILON, OBJECTS, ROWS, PaperRow
+from freqdp_db.paper.runs import Run, check_sizes, seeds_of
+from freqdp_db.paper.summary_table import (
     FIGURE_EPSILONS,
     PaperDesign,
     PaperResult,
@@ -23,11 +27,6 @@ from freqdp_db.evaluation.experiment.paper import (
     StepTimes,
     mean_of,
 )
-from freqdp_db.evaluation.experiment.published import COLUMNS, EPSILON, OBJECTS, ROWS, PaperRow
-from freqdp_db.evaluation.experiment.runs import Run, check_sizes, seeds_of
-from freqdp_db.evaluation.experiment.tables import as_csv
-from freqdp_db.evaluation.pages import files_in
-from freqdp_db.evaluation.trials import preparing
 from freqdp_db.progress import Progress
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
@@ -51,7 +50,7 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class PaperWishes:
+class PaperOptions:
     """What the command was asked for; None: the default."""
 
     sizes: Sequence[int] | None
@@ -85,18 +84,18 @@ _Piece: TypeAlias = tuple[PaperRow, str, int] | int
 class _PaperAsked:
     dataset: str
     build_id: int
-    wishes: PaperWishes
+    options: PaperOptions
     searches: Searches
 
 
 def _made(database: Database, asked: _PaperAsked, progress: Progress) -> PaperRuns:
     """What the runs need, read from the database."""
-    wishes, build = asked.wishes, find_build(database, asked.build_id)
-    assert wishes.roads is not None
-    network = wishes.roads.network(database, build.srid, progress)
+    options, build = asked.options, find_build(database, asked.build_id)
+    assert options.roads is not None
+    network = options.roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
     prepared = preparing(database, find_dataset(database, asked.dataset), build, loaded)
-    design = wishes.design(build.trajectories)
+    design = options.design(build.trajectories)
     return PaperRuns(database, loaded, network, design, prepared, asked.searches)
 
 
@@ -123,23 +122,23 @@ def _result(
 
 
 def paper_on(
-    database: Database, name: str, wishes: PaperWishes, progress: Progress, searches: Searches
+    database: Database, name: str, options: PaperOptions, progress: Progress, searches: Searches
 ) -> WrittenTables:
     """Run the paper's comparison on the current build of a dataset and write its files."""
     build = find_build(database, find_dataset(database, name).require_build())
-    design = wishes.design(build.trajectories)
-    if wishes.roads is None:
+    design = options.design(build.trajectories)
+    if options.roads is None:
         raise BadInput(
             "--paper needs --roads: five of its columns are a recovery attack",
             remedy="name an edge table: --roads schema.table (freqdp load roads makes one)",
         )
     files = files_in(
-        wishes.out or file_called(f"experiment_{name}", ""),
+        options.out or file_called(f"experiment_{name}", ""),
         RESULT_FILES,
-        overwrite=wishes.overwrite,
+        overwrite=options.overwrite,
     )
     result = _result(
-        database, build, _PaperAsked(name, build.build_id, wishes, searches), design, progress
+        database, build, _PaperAsked(name, build.build_id, options, searches), design, progress
     )
     about = about_run(name, build, design.seeds, objects=max(design.sizes))
     files[0].parent.mkdir(parents=True, exist_ok=True)

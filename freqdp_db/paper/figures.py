@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from freqdp_db.evaluation.experiment.paper import StepTimes, mean_of
-from freqdp_db.evaluation.experiment.published import FIGURE
-from freqdp_db.evaluation.experiment.runs import Run
+from freqdp_db.paper.published import FIGURE
+from freqdp_db.paper.runs import Run
+from freqdp_db.paper.summary_table import StepTimes, mean_of
 
 # Each panel: a metric and what is good. Markers and dashes tell the methods apart without colour.
 _PANELS = (

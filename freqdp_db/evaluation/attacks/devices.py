@@ -1,7 +1,7 @@
 """Attackers who know a device by what it writes: its instants, and the digits of its coordinates.
 
 From a few known samples the attacker finds the runs that hold them: samples of a released trajectory
-between two joints, which are one object's. They show at which fraction of a second the device sends,
+between two swap points, which are one object's. They show at which fraction of a second the device sends,
 at which second of the minute, at which phase of its own interval, and with how many decimals it writes
 coordinates. All runs of the release that fit are claimed, the best ones first, unless somebody would
 be at two places at once, or have to travel faster than anybody does. Where more fits than a few
@@ -21,17 +21,16 @@ from numpy.typing import NDArray
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
-from freqdp_db.evaluation.attacks.exposure.claims import (
+from freqdp_db.evaluation.attacks.claims import (
     NEAR_M,
-    Worth,
+    AttackScore,
     boxes_of,
+    score_claim,
     until_of,
-    worth_of,
 )
-from freqdp_db.evaluation.attacks.exposure.following import best_at_even_odds
-from freqdp_db.evaluation.attacks.exposure.joints import Joints
-from freqdp_db.evaluation.attacks.exposure.sightings import KnownSamples, Sighted
+from freqdp_db.evaluation.attacks.following import SwapPoints, best_at_even_odds
+from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
+from freqdp_db.evaluation.pair import Case, ReleaseSeen
 
 MARKS = ("fraction", "second", "interval", "digits")
 """What a device may be known by."""
@@ -55,7 +54,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Runs:
-    """Samples of a released trajectory between two joints."""
+    """Samples of a released trajectory between two swap points."""
 
     offsets: Ints
     """Run r has the samples offsets[r] to offsets[r + 1] - 1."""
@@ -70,9 +69,9 @@ class Runs:
         return self.offsets[:-1]
 
 
-def find_runs(release: ReleaseSeen, joints: Joints) -> Runs:
+def find_runs(release: ReleaseSeen, swap_points: SwapPoints) -> Runs:
     """A run ends with its trajectory, and where identities may have been dealt anew."""
-    last = release.ends | (joints.group >= 0)
+    last = release.ends | (swap_points.group >= 0)
     ends = np.flatnonzero(last) + 1
     of: Ints = np.cumsum(last) - last
     return Runs(np.concatenate([[0], ends]).astype(np.int64), of)
@@ -80,13 +79,13 @@ def find_runs(release: ReleaseSeen, joints: Joints) -> Runs:
 
 def device_exposures(
     case: Case,
-    joints: Joints,
+    swap_points: SwapPoints,
     count: int,
     known: KnownSamples,
     sighted: Sighted,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """`exposure.<mark>.<count>` of a release with joints; nothing where trajectories are whole.
+    """`exposure.<mark>.<count>` of a release with swap points; nothing where trajectories are whole.
 
     `done` is called after each of the marks.
     """
@@ -95,39 +94,39 @@ def device_exposures(
         for _ in MARKS:
             done()
         return {}
-    runs = find_runs(release, joints)
+    runs = find_runs(release, swap_points)
     seen = _seen_runs(runs, known, sighted)
     everybody = np.ones(len(case), np.bool_)
     found: dict[str, float] = {}
     for mark in MARKS:
-        worths = [_nothing_found(case) for _ in _FITS]
+        scores = [_nothing_found(case) for _ in _FITS]
         if mark == "interval":
             own = _intervals(case, runs, known, seen)
             there, times = np.unique(own[own > 0], return_counts=True)
             for interval in there[np.argsort(-times, kind="stable")][:_MOST_INTERVALS]:
                 theirs = own == interval
                 some = _claim(case, runs, known, seen, _phases(side.at, int(interval)), theirs)
-                worths = [
-                    Worth(*(np.where(theirs, new, old) for new, old in
+                scores = [
+                    AttackScore(*(np.where(theirs, new, old) for new, old in
                             ((s.found, w.found), (s.right, w.right))))
-                    for s, w in zip(some, worths, strict=True)
+                    for s, w in zip(some, scores, strict=True)
                 ]  # fmt: skip
         elif mark == "digits":
             angle = _digits_as_phases(release.places, runs, side.location)
             if angle is not None:
-                worths = _claim(case, runs, known, seen, angle, everybody)
+                scores = _claim(case, runs, known, seen, angle, everybody)
         else:
             modulus = _SECOND_US if mark == "fraction" else _MINUTE_US
-            worths = _claim(case, runs, known, seen, _phases(side.at, modulus), everybody)
-        found |= best_at_even_odds(f"exposure.{mark}.{count}", worths)
+            scores = _claim(case, runs, known, seen, _phases(side.at, modulus), everybody)
+        found |= best_at_even_odds(f"exposure.{mark}.{count}", scores)
         done()
     return found
 
 
-def _nothing_found(case: Case) -> Worth:
+def _nothing_found(case: Case) -> AttackScore:
     """Of claiming nothing."""
     filled = case.original.lengths > 0
-    return Worth(np.where(filled, 0.0, np.nan), np.full(len(case), np.nan))
+    return AttackScore(np.where(filled, 0.0, np.nan), np.full(len(case), np.nan))
 
 
 def _phases(at: Ints, modulus: int) -> Floats:
@@ -201,7 +200,7 @@ def _median_gaps(first, last, known_offsets, seen, run_offsets, gap):  # type: i
 
 def _claim(
     case: Case, runs: Runs, known: KnownSamples, seen: Ints, angle: Floats, asked: Flags
-) -> list[Worth]:
+) -> list[AttackScore]:
     """What it is worth to claim all runs of an object's phase, for each of the fits."""
     release, side = case.release, case.release.trajectories
     east, north = (np.add.reduceat(f(angle), runs.first) for f in (np.cos, np.sin))
@@ -217,7 +216,7 @@ def _claim(
         np.array(_FITS) * _TURN, _MOST_OBJECTS * side.samples / len(case),
     )  # fmt: skip
     found, right = joined(parts)
-    return [Worth(f, r) for f, r in zip(found.T, right.T, strict=True)]
+    return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]
 
 
 @njit(nogil=True, cache=True)
@@ -236,7 +235,7 @@ def _claim_all(  # type: ignore[no-untyped-def]
                 claim = _fitting(
                     mark, fits[f], most, mine, run_offsets, order, direction, upto, x, y, at
                 )
-            found[u - first, f], right[u - first, f] = worth_of(
+            found[u - first, f], right[u - first, f] = score_claim(
                 u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
             )
     return found, right

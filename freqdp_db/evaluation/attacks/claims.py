@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
+from freqdp_db.evaluation.pair import Case, ReleaseSeen
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000
@@ -28,7 +28,7 @@ Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Worth:
+class AttackScore:
     """Of each object: the share that is found, and the share of the claim that is right."""
 
     found: Shares
@@ -165,7 +165,7 @@ def right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until):  # type: 
 
 
 @njit(nogil=True, cache=True)
-def worth_of(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+def score_claim(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
     """Shares found and right of a claim of positions in order of time."""
     own = slice(offsets[u], offsets[u + 1])
     if len(boxes):
@@ -190,13 +190,13 @@ def _claim_wholes(  # type: ignore[no-untyped-def]
         claim = np.zeros(0, np.int64)
         if pick[u] >= 0:
             claim = np.arange(begins[pick[u]], begins[pick[u] + 1])
-        found[u - first], right[u - first] = worth_of(
+        found[u - first], right[u - first] = score_claim(
             u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
         )
     return found, right
 
 
-def worth_of_picks(case: Case, pick: Ints, known: Flags | None = None) -> Worth:
+def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackScore:
     """Of claiming one whole released trajectory for each object; -1 claims nothing.
 
     `known`: original samples that the attacker had before; they do not count as found.
@@ -208,4 +208,14 @@ def worth_of_picks(case: Case, pick: Ints, known: Flags | None = None) -> Worth:
         pick, release.trajectories.offsets, release.x, release.y, release.trajectories.at,
         boxes_of(release), until_of(release),
     )  # fmt: skip
-    return Worth(*joined(parts))
+    return AttackScore(*joined(parts))
+
+
+def area_under_curve(positive: Shares, negative: Shares) -> float:
+    """Chance that a positive scores above a negative; a tie is half a win."""
+    if not len(positive) or not len(negative):
+        return 0.5
+    ranked = np.sort(negative)
+    below = np.searchsorted(ranked, positive, side="left")
+    not_above = np.searchsorted(ranked, positive, side="right")
+    return float((below + not_above).mean() / (2 * len(negative)))

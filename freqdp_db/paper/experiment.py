@@ -1,12 +1,17 @@
-"""An experiment from a dataset's name to its files."""
+"""`freqdp experiment` from a dataset's name to its files: CSV, Markdown, JSON and two figures."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
@@ -14,9 +19,14 @@ from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
-from freqdp_db.evaluation.experiment.on_trips import OnTrips, pieces_on_trips
-from freqdp_db.evaluation.experiment.runs import (
+from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.trials import preparing
+from freqdp_db.methods.areas import LonLatArea
+from freqdp_db.methods.parameters import RELEASE
+from freqdp_db.methods.places_and_times import TimeStretch
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.paper.figures import draw_epsilon, draw_size
+from freqdp_db.paper.runs import (
     Design,
     OnObjects,
     Run,
@@ -24,18 +34,110 @@ from freqdp_db.evaluation.experiment.runs import (
     check_sizes,
     seeds_of,
 )
-from freqdp_db.evaluation.experiment.tables import as_csv, as_json, as_markdown
-from freqdp_db.evaluation.pages import files_in
-from freqdp_db.evaluation.trials import preparing
-from freqdp_db.methods.areas import LonLatArea
-from freqdp_db.methods.parameters import RELEASE
-from freqdp_db.methods.places_and_times import TimeStretch
-from freqdp_db.methods.registry import METHODS
+from freqdp_db.paper.synthetic_trip_metrics import OnTrips, pieces_on_trips
 from freqdp_db.progress import Progress
 from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
+
+# The paper's table, column by column, then what it does not have.
+COLUMNS = {
+    "LA_s": "la_s.a.10",
+    "LA_s full": "la_s.a.full",
+    "LA_t": "la_t.a",
+    "LA_st": "la_st.a.10",
+    "LA_st full": "la_st.a.full",
+    "LA_sq": "la_sq.a.10",
+    "LA_sq full": "la_sq.a.full",
+    "LA_x 1": "la_x.1",
+    "LA_x 4": "la_x.4",
+    "LA_x 10": "la_x.10",
+    "MI": "mi",
+    "INF": "inf",
+    "INF sym": "inf.sym",
+    "DE": "de",
+    "TE": "te.trip",
+    "FFP": "ffp",
+    "fast": "plausibility.fast",
+    "length": "plausibility.length_ratio",
+    "query": "query_error",
+    "hotspot": "hotspot",
+    "Prec": "recovery.precision",
+    "Rec": "recovery.recall",
+    "F": "recovery.f",
+    "RMF": "recovery.rmf",
+    "Acc": "recovery.accuracy",
+    "TE trips": "trip.te",
+    "DE trips": "trip.de",
+    "length trips": "trip.length",
+    "density trips": "trip.density",
+    "Kendall trips": "trip.kendall",
+    "query trips": "trip.query",
+    "query mean": "trip.query.mean",
+    "FFP trips": "trip.ffp",
+}
+_SETTINGS = ("method", "epsilon", "objects", "time_step_s")
+
+
+def grouped(runs: Sequence[Run]) -> list[tuple[tuple[Any, ...], list[Run]]]:
+    """Runs that differ in their seed only, together."""
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(getattr(run, name) for name in _SETTINGS), []).append(run)
+    return list(groups.items())
+
+
+def as_csv(runs: Sequence[Run]) -> str:
+    """One row a run, all metrics."""
+    names = sorted({name for run in runs for name in run.values})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_SETTINGS, "seed", "seconds", *names])
+    for run in runs:
+        writer.writerow(
+            [
+                *(getattr(run, name) for name in _SETTINGS),
+                run.seed,
+                f"{run.seconds:.3f}",
+                *(run.values.get(name, "") for name in names),
+            ]
+        )
+    return text.getvalue()
+
+
+def as_json(runs: Sequence[Run], about: dict[str, Any]) -> str:
+    return json.dumps({**about, "runs": [asdict(run) for run in runs]}, indent=1) + "\n"
+
+
+def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
+    """Mean and standard deviation over the seeds."""
+    shown = {title: name for title, name in COLUMNS.items() if any(name in r.values for r in runs)}
+    lines = [
+        f"Dataset {about['dataset']} ({about['snap']}), signature {about['signature']}, "
+        f"{len(about['seeds'])} seed(s), freqdp {about['software']}. Mean ± standard deviation over "
+        "the seeds. Seeded noise, nothing published, nothing spent.",
+        "",
+        "| method | epsilon | objects | time step | " + " | ".join(shown) + " | seconds |",
+        "|---" * 4 + "|---:" * (len(shown) + 1) + "|",
+    ]
+    for (method, epsilon, objects, step), same in grouped(runs):
+        cells = [_spread([r.values[n] for r in same if n in r.values]) for n in shown.values()]
+        seconds = _spread([r.seconds for r in same], 1)
+        lines.append(
+            f"| {method} | {epsilon or '-'} | {objects:,} | {'-' if step is None else f'{step:g} s'} | "
+            + " | ".join(cells)
+            + f" | {seconds} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _spread(values: Sequence[float], digits: int = 3) -> str:
+    if not values:
+        return "-"
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"
+
 
 RESULT_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 _MOST_SEEDS = 1_000
@@ -45,7 +147,7 @@ _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
 
 
 @dataclass(frozen=True)
-class ExperimentWishes:
+class ExperimentOptions:
     """What the command was asked for; None: the default."""
 
     methods: Sequence[str] | None
@@ -99,18 +201,18 @@ class WrittenTables:
 class _ExperimentAsked:
     dataset: str
     build_id: int
-    wishes: ExperimentWishes
+    options: ExperimentOptions
 
 
 def _made(database: Database, asked: _ExperimentAsked, progress: Progress) -> OnObjects | OnTrips:
     """What the runs need, read from the database."""
-    wishes, dataset = asked.wishes, find_dataset(database, asked.dataset)
-    build, roads = find_build(database, asked.build_id), wishes.roads
+    options, dataset = asked.options, find_dataset(database, asked.dataset)
+    build, roads = find_build(database, asked.build_id), options.roads
     network = None if roads is None else roads.network(database, build.srid, progress)
     loaded = load_build(database, build.build_id, progress)
     prepared = preparing(database, dataset, build, loaded)
-    design = wishes.design(build.trajectories)
-    if wishes.trips:
+    design = options.design(build.trajectories)
+    if options.trips:
         region, period = _require_facts(dataset)
         known = facts_of(loaded)(LonLatArea().from_text(region), TimeStretch().from_text(period))
         return OnTrips(loaded, known, design, prepared)
@@ -122,25 +224,25 @@ def _run(made: OnObjects | OnTrips, piece: Any, progress: Progress) -> list[Run]
 
 
 def experiment_on(
-    database: Database, name: str, wishes: ExperimentWishes, progress: Progress
+    database: Database, name: str, options: ExperimentOptions, progress: Progress
 ) -> WrittenTables:
     """Run the design on the current build of a dataset and write its files."""
     dataset = find_dataset(database, name)
     build = find_build(database, dataset.require_build())
-    wishes.require_possible()
-    if wishes.trips:
+    options.require_possible()
+    if options.trips:
         _require_facts(dataset)
-    design = wishes.design(build.trajectories)
+    design = options.design(build.trajectories)
     check_sizes(design.sizes, build.trajectories)
     list(design.requests())  # refuses a bad value before anything runs
     files = files_in(
-        wishes.out or file_called(f"experiment_{name}", ""),
+        options.out or file_called(f"experiment_{name}", ""),
         RESULT_FILES,
-        overwrite=wishes.overwrite,
+        overwrite=options.overwrite,
     )
-    pieces: Sequence[Any] = pieces_on_trips(design) if wishes.trips else design.pieces
+    pieces: Sequence[Any] = pieces_on_trips(design) if options.trips else design.pieces
     runs: list[Run] = []
-    asked = _ExperimentAsked(name, build.build_id, wishes)
+    asked = _ExperimentAsked(name, build.build_id, options)
     with progress.stage("experiment", len(pieces), "runs") as stage:
         for found in deal_out(database, build, _made, asked, _run, pieces, progress):
             runs += found

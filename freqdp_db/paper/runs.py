@@ -14,9 +14,9 @@ from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.edits.applying import coarsen_times
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.metrics import measure_release
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.trials import Prepared, run_trial
 from freqdp_db.methods.contract import State
 from freqdp_db.methods.registry import find_method
