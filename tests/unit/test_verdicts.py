@@ -123,7 +123,7 @@ def test_the_command_names_the_release_and_is_not_offered_where_it_does_not_appl
 def test_nothing_is_the_worst_where_nothing_is_learnt(value: float, marked: bool) -> None:
     shown = exposures({**FOUND, "exposure": value, "exposure.follow.10": value})
     assert shown is not None
-    assert any('class="strong"' in svg for _, svg in shown.panels) == marked == shown.marked
+    assert any("font-weight: 700" in svg for _, svg in shown.panels) == marked == shown.marked
 
 
 def test_errors_of_counts_say_their_unit() -> None:
@@ -156,7 +156,7 @@ def test_the_worst_attacker_is_named() -> None:
         "Follows the trace by speed and direction",
         "Compares places",
     ]
-    assert [svg.count("bar worst") for _, svg in shown.panels] == [0, 1, 0]
+    assert [svg.count("fill: var(--accent)") for _, svg in shown.panels] == [0, 1, 0]
     assert exposures({"la": 1.0}) is None
     nothing = exposures({**FOUND, "exposure": 0.0})
     assert nothing is not None and nothing.worst.startswith("None of these attackers")

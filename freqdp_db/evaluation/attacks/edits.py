@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.ragged import owners
+from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
 from freqdp_db.evaluation.pair import Case
@@ -21,30 +24,32 @@ _COUNTED = slice(10, 12)
 
 
 @njit(nogil=True, cache=True)
-def _find_inserted(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, owner, released_location, released_at
-):
-    inserted = np.ones(last - first, np.bool_)
+def _absent(first, last, offsets, location, at, owner, asked_location, asked_at):  # type: ignore[no-untyped-def]
+    absent = np.ones(last - first, np.bool_)
     for i in range(first, last):
         begin, end = offsets[owner[i]], offsets[owner[i] + 1]
-        k = begin + np.searchsorted(at[begin:end], released_at[i])
-        while k < end and at[k] == released_at[i]:
-            if location[k] == released_location[i]:
-                inserted[i - first] = False
+        k = begin + np.searchsorted(at[begin:end], asked_at[i])
+        while k < end and at[k] == asked_at[i]:
+            if location[k] == asked_location[i]:
+                absent[i - first] = False
             k += 1
-    return (inserted,)
+    return (absent,)
+
+
+def absent_from(others: Trajectories, side: Trajectories, owner: Ids) -> Flags:
+    """Samples of `side` that trajectory `owner` of `others` does not have: place or time is new."""
+    parts = map_each(
+        _absent, side.samples, others.offsets, others.location, others.at, owner, side.location,
+        side.at,
+    )  # fmt: skip
+    (absent,) = joined(parts)
+    return absent
 
 
 def inserted_samples(case: Case) -> Flags:
-    """Released samples that their object does not have in the original: place or time is new."""
-    release, original = case.release, case.original
-    parts = map_each(
-        _find_inserted, release.trajectories.samples, original.offsets, original.location,
-        release.coarse(original.at), release.owners, case.pair.released.location,
-        release.trajectories.at,
-    )  # fmt: skip
-    (inserted,) = joined(parts)
-    return inserted
+    """Released samples that their object does not have in the original."""
+    shown = replace(case.original, at=case.release.coarse(case.original.at))
+    return absent_from(shown, case.pair.released, case.release.owners)
 
 
 def visible_features(case: Case, rows: Ints) -> Features:

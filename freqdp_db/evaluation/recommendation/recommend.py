@@ -6,8 +6,6 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from markupsafe import Markup
-
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.evaluation.pages import render
@@ -24,13 +22,7 @@ from freqdp_db.evaluation.recommendation.choosing import (
 )
 from freqdp_db.evaluation.recommendation.grid import MethodToTry, never_tried
 from freqdp_db.evaluation.recommendation.options import Purpose, RecommendOptions
-from freqdp_db.evaluation.recommendation.picture import (
-    KIND_WORDS,
-    NARROW,
-    WIDE,
-    draw_frontier,
-    mark,
-)
+from freqdp_db.evaluation.recommendation.picture import NARROW, WIDE, draw_frontier, legend
 from freqdp_db.evaluation.recommendation.running import TrialResults, span, try_all
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.progress import Progress
@@ -40,7 +32,7 @@ from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
 from freqdp_db.storage.records.requests import published_beside
 
-_LEGEND = 18
+_FEW_MEMBERS = 100
 
 
 def write_page(found: Recommendation, purpose: Purpose) -> None:
@@ -57,28 +49,23 @@ def _context(found: Recommendation, purpose: Purpose) -> dict[str, Any]:
         f"{found.recommended or 'none'} is recommended"
     )
 
-    def drawn(frame: Any) -> Markup:
-        # drawn here, from numbers; names in it are escaped
-        return Markup(draw_frontier(ordered, found.picked, found.risk, frame, title, purpose.asks))
-
-    kinds = dict.fromkeys(c.kind for c in ordered if c.usefulness is not None)
-    half = _LEGEND / 2
+    wide, narrow = (
+        draw_frontier(title, ordered, found.picked, found.risk, frame, purpose.asks)
+        for frame in (WIDE, NARROW)
+    )
     return {
         "found": found,
         "purpose": purpose,
         "ordered": ordered,
-        "wide": drawn(WIDE),
-        "narrow": drawn(NARROW),
-        "legend": [(Markup(mark(kind, half, half)), KIND_WORDS[kind]) for kind in kinds],
+        "wide": wide,
+        "narrow": narrow,
+        "legend": legend(ordered),
         "percent": percent,
         "share": share,
         "took": span(found.seconds),
         "curator": FOR_THE_CURATOR,
         "software": freqdp_db.__version__,
     }
-
-
-_FEW_MEMBERS = 100
 
 
 def recommend_on(

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.evaluation.attacks.edits import absent_from
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.attacks.following import HORIZONS_H
+from freqdp_db.evaluation.figures import Curve, Picture, Share, bar_chart, line_chart, share_panel
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.pair import CellBox, Pair
-from freqdp_db.evaluation.report.charts import Curve, Share, bar_chart, line_chart, share_panel
-from freqdp_db.evaluation.report.drawing import Raster, heat_png
-from freqdp_db.evaluation.report.maps import EditedWay, RoadLines, trajectory_map
+from freqdp_db.evaluation.report.maps import EditedWay, Raster, RoadLines, heat_png, trajectory_map
 from freqdp_db.evaluation.report.words import attack_in_words, strongest
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.methods.frequency.possible import reached_pf
+
+_EDGE_PERCENT = 0.5
+_MOST_PERCENT = (95, 90, 80)
+_MUCH_FARTHER, _AROUND = 8, 1.5
+_MOST_SAMPLES = 600
+_MINUTE_US = 60_000_000
+_SPANS_MIN = (720, 480, 360, 240, 180, 120, 90, 60, 45, 30, 20, 10, 5, 2, 1)
+"""Half of a window, in minutes: as much of a day as can be drawn."""
+_LOSSES_M = (0, 50, 100, 200, 500, 1_000, 2_000)
+_RANKS = 20
 
 
 @dataclass(frozen=True)
@@ -37,50 +45,13 @@ class EditedSamples:
 
 def edited_samples(pair: Pair) -> EditedSamples:
     """What differs, by (object, place, time)."""
-    sides = [
-        (side.offsets, pair.coarse(side.at), side.location)
-        for side in (pair.original, pair.released)
-    ]
-    before, after = sides
-    places = len(pair.locations)
-    return EditedSamples(_missing(*before, *after, places), _missing(*after, *before, places))
-
-
-@njit(nogil=True, cache=True)
-def _missing(offsets, at, place, others, other_at, other_place, places):  # type: ignore[no-untyped-def]
-    """The samples that the same object does not have at their place and time on the other side.
-
-    Both sides are in order of time. `seen`: the last row here at whose time the other side was there.
-    """
-    found = np.ones(len(at), np.bool_)
-    seen = np.full(places, -1, np.int64)
-    for t in range(len(offsets) - 1):
-        q = others[t]
-        first = offsets[t]
-        while first < offsets[t + 1]:
-            last = first
-            while last < offsets[t + 1] and at[last] == at[first]:
-                last += 1
-            while q < others[t + 1] and other_at[q] < at[first]:
-                q += 1
-            while q < others[t + 1] and other_at[q] == at[first]:
-                seen[other_place[q]] = first
-                q += 1
-            for i in range(first, last):
-                found[i] = seen[place[i]] != first
-            first = last
-    return found
-
-
-_EDGE_PERCENT = 0.5
-_MOST_PERCENT = (95, 90, 80)
-_MUCH_FARTHER, _AROUND = 8, 1.5
-_MOST_SAMPLES = 600
-_MINUTE_US = 60_000_000
-_SPANS_MIN = (720, 480, 360, 240, 180, 120, 90, 60, 45, 30, 20, 10, 5, 2, 1)
-"""Half of a window, in minutes: as much of a day as can be drawn."""
-_LOSSES_M = (0, 50, 100, 200, 500, 1_000, 2_000)
-_RANKS = 20
+    before, after = (
+        replace(side, at=pair.coarse(side.at)) for side in (pair.original, pair.released)
+    )
+    return EditedSamples(
+        deleted=absent_from(after, before, before.owner),
+        inserted=absent_from(before, after, after.owner),
+    )
 
 
 @dataclass(frozen=True)
@@ -117,8 +88,7 @@ class Explained:
 
     title: str
     words: str
-    pictures: list[tuple[str, str]]
-    """Caption and SVG of each."""
+    pictures: list[Picture]
 
 
 def heat_maps(
@@ -165,7 +135,7 @@ def box_of(x: Metres, y: Metres) -> CellBox:
     return box
 
 
-def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[tuple[str, str]]:
+def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[Picture]:
     """A busy day of three objects: of the few, middling and many samples."""
     lengths = np.where(pair.on_both_sides, pair.original.lengths, 0)
     order = np.argsort(lengths, kind="stable")
@@ -245,7 +215,7 @@ def rows_within(side: Trajectories, t: int, window: Window, pair: Pair) -> Ints:
     return inside
 
 
-def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
+def frequency_charts(pair: Pair, signature: int) -> list[Picture]:
     """TF by rank of place, and PF of each object's most telling places, before and after."""
     before = count_frequencies(pair.original, len(pair.locations))
     after = count_frequencies(pair.released, len(pair.locations))
@@ -286,7 +256,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
     ]
 
 
-def loss_chart(edits: Sequence[Edits]) -> tuple[str, str]:
+def loss_chart(edits: Sequence[Edits]) -> Picture:
     """How many edits cost how many metres."""
     title = "What the edits cost: distance between the edit and the way that was there"
     sides = []
@@ -341,10 +311,6 @@ _BESIDE = {
     "edits.auc": "Inserted samples are told from true ones with {:.2f} (area under the curve: 0.5 is "
     "chance, 1 is always).",
 }
-
-
-Picture: TypeAlias = tuple[str, str]
-"""Caption and SVG."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from freqdp_db.columns.days import DAY_US, HOUR_US, local_times
 from freqdp_db.evaluation.attacks.claims import boxes_of, right_ones, until_of
 from freqdp_db.evaluation.attacks.following import find_swap_points, follow_one
 from freqdp_db.evaluation.attacks.known_samples import SightingIndex, draw_known
+from freqdp_db.evaluation.figures import ACCENT, INK, TRUTH, Picture, Span, span_chart
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
-from freqdp_db.evaluation.report.charts import Span, span_chart
 from freqdp_db.evaluation.report.contents import Explained, busy_window, clock, rows_within
 from freqdp_db.evaluation.report.maps import SAME_NAME, Map, RoadLines
 
@@ -30,7 +30,10 @@ _TRIED = 400
 _RING, _ROOM = 13.0, 6.0
 """On the paper: the least ring around a meeting, and what it has beyond both."""
 _TRIPS, _PIECES = 5, 12
-_TRIP_LINES = ("way ink", "way accent", "way ink dashed", "way accent dashed", "way ink dotted")
+_TRIP_LINES = (
+    (INK, "solid"), (ACCENT, "solid"), (INK, "dashed"), (ACCENT, "dashed"), (INK, "dotted")
+)  # fmt: skip
+_BROAD = 2.2
 
 
 def explained(case: Case, kind: str, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
@@ -125,16 +128,16 @@ def swap_explained(case: Case, roads: RoadLines) -> Explained | None:
     drawn = Map.around(x[rows], y[rows])
     drawn.roads(roads)
     # the way from a stop to what follows it belongs to who goes on
-    for before, after, line in ((one[0], one[1], ""), (two[0], two[1], " dashed")):
-        person = ("ink", "accent") if not line else ("accent", "ink")
-        drawn.way(x[before], y[before], f"way broad {person[0]}{line}")
+    for (before, after), (first, then), line in (
+        (one, (INK, ACCENT), "solid"), (two, (ACCENT, INK), "dashed")
+    ):  # fmt: skip
+        drawn.way(x[before], y[before], first, line, _BROAD)
         tail = np.concatenate([before[-1:], after])
-        drawn.way(x[tail], y[tail], f"way broad {person[1]}{line}")
+        drawn.way(x[tail], y[tail], then, line, _BROAD)
     stops = np.array([pair.first, pair.second])
     middle_x, middle_y = float(x[stops].mean()), float(y[stops].mean())
     apart = float(np.hypot(np.diff(x[stops]), np.diff(y[stops]))[0])
-    wide = round(max(apart * drawn.scale / 2 + _ROOM, _RING), 1)
-    drawn.rings(np.array([middle_x]), np.array([middle_y]), wide, "meeting")
+    drawn.circle(middle_x, middle_y, max(apart * drawn.scale / 2 + _ROOM, _RING))
     for row, name in ((one[0][0], "1: A"), (one[1][-1], "1: B"),
                       (two[0][0], "2: B"), (two[1][-1], "2: A")):  # fmt: skip
         drawn.rings(x[[row]], y[[row]])
@@ -171,13 +174,13 @@ def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
         return None
     drawn = Map.around(case.x[truth], case.y[truth])
     drawn.roads(roads)
-    drawn.way(case.x[truth], case.y[truth], "truth")
+    drawn.truth(case.x[truth], case.y[truth])
     numbers = np.unique(release.trajectory[mine])
     firsts = sorted((int(mine[release.trajectory[mine] == t][0]), t) for t in numbers)
     for n, (first, t) in enumerate(sorted(firsts, key=lambda f: release.trajectories.at[f[0]])):
         rows = mine[release.trajectory[mine] == t]
-        line = "way ink" if n % 2 == 0 else "way accent dashed"
-        drawn.way(release.x[rows], release.y[rows], line)
+        line = (INK, "solid") if n % 2 == 0 else (ACCENT, "dashed")
+        drawn.way(release.x[rows], release.y[rows], *line)
         drawn.rings(release.x[[first]], release.y[[first]])
         if n < _PIECES:
             drawn.name(release.x[first], release.y[first], str(n + 1))
@@ -216,14 +219,14 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
     if not behind:
         places = np.unique(case.original.location)
         some = places[:: max(1, len(places) // 4_000)]
-        drawn.rings(case.places.x[some], case.places.y[some], 1.1, "backdrop")
+        drawn.dots(case.places.x[some], case.places.y[some], TRUTH, 1.1)
     begun: list[tuple[float, float]] = []
     for n, trip in enumerate(rows):
         x, y = release.x[trip], release.y[trip]
         here = drawn.at(float(x[0]), float(y[0]))
         beside = sum(math.dist(here, other) < SAME_NAME for other in begun)
         begun.append(here)
-        drawn.way(x, y, f"{_TRIP_LINES[n]} broad")
+        drawn.way(x, y, *_TRIP_LINES[n], _BROAD)
         drawn.rings(x[:1], y[:1])
         drawn.name(x[0], y[0], str(n + 1), dx=7.0 + SAME_NAME * beside)
     words = (
@@ -258,7 +261,7 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
     )  # fmt: skip
     drawn.roads(roads)
     inside = _inside(case, rows)
-    drawn.rings(case.x[inside], case.y[inside], 2.2, "dot")
+    drawn.dots(case.x[inside], case.y[inside], ACCENT, 2.2)
     spans = []
     corners: dict[tuple[int, int], tuple[float, float, list[str]]] = {}
     for n, row in enumerate(rows, start=1):
@@ -419,7 +422,7 @@ def _follow_each(case: Case, rng: np.random.Generator) -> list[Followed]:
     return found
 
 
-def followed_map(case: Case, seed: int, roads: RoadLines) -> tuple[str, str] | None:
+def followed_map(case: Case, seed: int, roads: RoadLines) -> Picture | None:
     """A map and its words; None: the follower finds nobody."""
     found = follow_somebody(case, seed)
     if found is None:
@@ -440,7 +443,7 @@ def followed_map(case: Case, seed: int, roads: RoadLines) -> tuple[str, str] | N
         y = np.concatenate([areas.y_min[one.claim], areas.y_max[one.claim]])
     drawn = Map.around(np.concatenate([x, true_x]), np.concatenate([y, true_y]))
     drawn.roads(roads)
-    drawn.way(true_x, true_y, "truth")
+    drawn.truth(true_x, true_y)
     (_draw_areas if release.areas is not None else _draw_ways)(drawn, release, one)
     drawn.star(looked_at.x[one.known], looked_at.y[one.known])
     if release.areas is None:
@@ -466,7 +469,7 @@ def _draw_ways(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
     for begin, end, right in _stretches(one.right):
         # a stretch goes on to where the next one begins: no gap between them
         part = slice(begin, min(end + 1, len(x)))
-        drawn.way(x[part], y[part], "way ink" if right else "way accent dashed")
+        drawn.way(x[part], y[part], *((INK, "solid") if right else (ACCENT, "dashed")))
 
 
 def _draw_areas(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
@@ -474,8 +477,8 @@ def _draw_areas(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
     areas = release.areas
     assert areas is not None
     for row, right in zip(one.claim, one.right, strict=True):
-        named = "area" if right else "area wrong"
-        drawn.box_of(areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row], named)
+        corners = (areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row])
+        drawn.box_of(*corners, wrong=not right)
 
 
 def _stretches(right: Flags) -> list[tuple[int, int, bool]]:
