@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from freqdp_db.evaluation.figures import save_svg
 from freqdp_db.paper.published import FIGURE
 from freqdp_db.paper.runs import Run
 from freqdp_db.paper.summary_table import StepTimes, mean_of
@@ -67,7 +68,7 @@ def draw_epsilon(runs: Sequence[Run], path: Path) -> None:
             axis.plot(*zip(*points, strict=True), **_style(number, method))
         _against_epsilon(axis, title, epsilons)
     _legend(figure, axes[0])
-    figure.savefig(path)
+    save_svg(figure, path)
 
 
 def draw_size(runs: Sequence[Run], path: Path) -> None:
@@ -85,7 +86,7 @@ def draw_size(runs: Sequence[Run], path: Path) -> None:
     axis.set_ylim(bottom=0)
     axis.set_title("Time to draw and edit", fontsize=9, loc="left")
     _legend(figure, axis)
-    figure.savefig(path)
+    save_svg(figure, path)
 
 
 def draw_paper_epsilon(runs: Sequence[Run], path: Path) -> None:
@@ -101,7 +102,7 @@ def draw_paper_epsilon(runs: Sequence[Run], path: Path) -> None:
                 axis.plot(*zip(*points, strict=True), **_style(number, method))
         _against_epsilon(axis, title, [float(e) for e in epsilons])
     _legend(figure, axes[0])
-    figure.savefig(path)
+    save_svg(figure, path)
 
 
 def draw_efficiency(times: Sequence[StepTimes], path: Path) -> None:
@@ -125,18 +126,15 @@ def draw_efficiency(times: Sequence[StepTimes], path: Path) -> None:
         axis.set_xlabel("objects", fontsize=9)
         axis.set_ylabel(f"{unit} (log scale)", fontsize=9)
         axis.legend(frameon=False, fontsize=8)
-    figure.savefig(path)
+    save_svg(figure, path)
 
 
 def _figure(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
-    # the object-oriented way: no display, no global state
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis in axes[panels:]:
         axis.set_visible(False)

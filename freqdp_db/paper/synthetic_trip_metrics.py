@@ -1,4 +1,4 @@
-"""Seven numbers that say how alike two sets of trips are, over a public region.
+"""Metrics of synthetic trips: how alike two sets of trips are, over a public region.
 
 To compare synthetic releases with each other: start and end (TE), diameter (DE), length, how many
 trips pass each cell (density, Kendall), range queries, and frequent patterns (FFP). Between two samples
@@ -124,7 +124,7 @@ class Reference:
         return cls(box, squares, _look(box, squares, trips, places))
 
     def compared_with(self, trips: Trajectories, places: Locations) -> dict[str, float]:
-        """The seven, and the mean beside the median of the queries."""
+        """All metrics, and the mean beside the median of the queries."""
         mine, other = self.seen, _look(self.box, self.squares, trips, places)
         error = np.abs(other.asked - mine.asked) / np.maximum(mine.asked, _QUERY_FLOOR)
         return {
@@ -193,7 +193,7 @@ class _Side:
 
 @dataclass
 class OnTrips:
-    """Runs by the seven numbers on trips."""
+    """Runs by the metrics on trips."""
 
     build: Build
     facts: tuple[Region, Period]

@@ -84,8 +84,8 @@ def test_the_most_useful_that_meets_the_risk() -> None:
     few, more, risky = made_up("a", 0.01, 0.5), made_up("b", 0.05, 0.8), made_up("c", 0.0501, 0.99)
     found = choose([few, more, risky], LIMIT)
     assert found.recommended is more and found.nearest is None
-    assert "within 5 %" in found.why and "most useful of the 2" in found.why
-    assert "More useful would be c (0.99 instead of 0.80)" in found.why
+    assert "within 5 %" in found.why and "most useful of the 2 candidates" in found.why
+    assert "c would be more useful (0.99 instead of 0.80)" in found.why
 
 
 @pytest.mark.parametrize(
@@ -102,31 +102,33 @@ def test_about_as_useful_and_less_risky_wins() -> None:
     best, alike = made_up("a", 0.04, 0.60), made_up("b", 0.03, 0.585)
     found = choose([best, alike], LIMIT)
     assert found.recommended is alike
-    assert "a is about as useful (0.60 beside 0.58) and riskier (4 %)" in found.why
+    assert "a is about as useful (0.60 against 0.58) but riskier (4 %)" in found.why
     # a real difference in use is one
     assert choose([best, replace(alike, usefulness=0.575)], LIMIT).recommended is best
 
 
 def test_how_useful_it_is_stands_beside_the_risk() -> None:
-    assert "Usefulness 0.06 (hardly)." in choose([made_up("a", 0.01, 0.06)], LIMIT).why
+    assert "Usefulness: 0.06 (hardly)." in choose([made_up("a", 0.01, 0.06)], LIMIT).why
 
 
 def test_a_time_that_does_not_suffice_is_said() -> None:
-    assert how_long(30, 120) == "about 30 s, and no more than 2 min"
+    assert how_long(30, 120) == "about 30 s, at most 2 min"
     assert how_long(180, 120).startswith(
-        "about 3 min for all of them; what does not fit into 2 min"
+        "about 3 min for all of them; those that do not fit into 2 min"
     )
 
 
 def test_a_single_one_is_said_to_be() -> None:
-    assert "No other candidate is within it." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
+    assert "No other candidate stays within it." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
 
 
 def test_nothing_meets_the_risk() -> None:
     far, near = made_up("a", 0.6, 0.9), made_up("b", 0.08, 0.4)
     found = choose([far, near], LIMIT)
     assert found.recommended is None and found.nearest is near
-    assert found.why.startswith("Nothing that was tried keeps the risk at 5 % or less. Nearest")
+    assert found.why.startswith(
+        "No method that was tried keeps the risk at 5 % or less. b comes nearest"
+    )
     assert "Do not hand out" in found.why
     # of whom much is learnt counts for nearness as well
     assert choose([made_up("a", 0.06, 0.9, half=0.5), near], LIMIT).nearest is near
@@ -135,7 +137,7 @@ def test_nothing_meets_the_risk() -> None:
 def test_nothing_serves_the_purpose() -> None:
     found = choose([made_up("a", 0.01, None)], LIMIT)
     assert found.picked is None
-    assert found.why == "Nothing could be measured that serves this purpose."
+    assert found.why == "No method that could be measured serves this purpose."
 
 
 def test_the_frontier_is_what_no_other_beats() -> None:
@@ -153,7 +155,7 @@ def test_what_serves_poorly_is_not_recommended_without_a_word(tmp_path: Path) ->
         head = re.search(r"<strong>(Use lg.*?)</strong>", found.file.read_text())
         assert head is not None
         for said in (head[1], found.lines()[0].partition(". ")[0]):
-            assert ("with caution: of what analysts ask for, little is left" in said) == cautious
+            assert ("with caution: little of what analysts need is left" in said) == cautious
             assert (f"usefulness {usefulness:.2f} of 1" in said) == cautious
 
 
@@ -167,11 +169,9 @@ def test_every_method_is_tried_or_said_not_to_be(purpose: Purpose) -> None:
 
 
 def test_more_than_half_of_nobody_is_plain_english() -> None:
-    assert "on average; there is nobody of whom it learns more than half." in learns(
-        made_up("a", 0.01, 0.5)
-    )
+    assert "on average, and more than half of nobody." in learns(made_up("a", 0.01, 0.5))
     some = made_up("a", 0.2, 0.5, half=0.367)
-    assert "; of 36.7 % of the persons it learns more than half." in learns(some)
+    assert ", and more than half for 36.7 % of people." in learns(some)
 
 
 def test_a_guarantee_is_on_a_line_of_its_own() -> None:
@@ -186,7 +186,7 @@ def test_a_guarantee_is_on_a_line_of_its_own() -> None:
 def test_what_histories_cost() -> None:
     words = price_of_histories([made_up("lg", 0.6, 0.8), made_up("lg+cut", 0.04, None)])
     assert words is not None
-    assert "the least risk is 60 % (lg)" in words and "lg+cut is at 4 %" in words
+    assert "the lowest risk is 60 % (lg)" in words and "lg+cut reaches 4 %" in words
     assert price_of_histories([made_up("lg", 0.6, 0.8)]) is None
 
 
@@ -207,7 +207,7 @@ def test_the_upper_end_keeps_the_limit() -> None:
     assert sure.meets and (sure.trials, sure.risk) == (3, pytest.approx(0.046))
     assert unsure.risk < LIMIT < unsure.risk_high and not unsure.meets
     assert (
-        "show 4.7 % at most" in choose([sure], LIMIT).why
+        "Expect at most 4.7 %" in choose([sure], LIMIT).why
         and "by 3 trials" in choose([sure], LIMIT).why
     )
     # the single trial may keep the limit: it is tried again, and what has been tried enough is not
@@ -491,7 +491,7 @@ def test_the_page(tmp_path: Path, met: bool) -> None:
     links = set(re.findall(r'(?:href|src|action)="([^"]*)"', page))
     assert {link for link in links if not link.startswith("#")} == {"data:,"}
     assert set(re.findall(r"https?://[^\"' ]+", page)) <= {"http://www.w3.org/2000/svg"}
-    for words in ("where and when there are many", "For the curator.", "The choice itself reads the data",
+    for words in ("where and when there are many", "For the curator.", "based on the original data",
                   "No measurement replaces a guarantee.", "limit 5 %", "Not tried", "no region",
                   "A note.", "prefers-color-scheme: dark", "@media print"):  # fmt: skip
         assert words in page, words
@@ -514,7 +514,7 @@ def test_the_lines(tmp_path: Path) -> None:
     assert found.rows()[0][1:] == ("1 %, at most 1 % (little)", "0 %", "0.50 (roughly)", "yes")
     lines = found.lines()
     assert lines[0].startswith(
-        "Recommended for ci<ty: cut. The best attacker, one who knows 4 exact"
+        "Recommended for ci<ty: cut. The strongest attacker, one who knows 4 exact"
     )
     assert lines[1] == "  freqdp anonymize city --method cut"
     assert "Not tried: strict: no region" in lines

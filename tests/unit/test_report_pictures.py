@@ -296,7 +296,7 @@ def test_made_up_trips_and_pieces_are_drawn() -> None:
     shown = explained(
         made_up, "synthetic", CellBox(-2_500, -2_500, 2_500, 2_500), RoadLines.none(), 1
     )
-    assert shown is not None and "made-up trip" in shown.words
+    assert shown is not None and "synthetic trip" in shown.words
     pieces = side_of([[(k, float(k)) for k in range(a, a + 4)] for a in range(0, 16, 4)])
     cut = ReleaseSeen(pieces, case.places, np.zeros(16, np.int32), pieces=True)
     shown = explained(Case(case.original, case.places, cut), "unlinked", CellBox(0, 0, 1, 1),

@@ -51,7 +51,7 @@ class PictureFrame:
     labels: float
 
 
-WIDE, NARROW = PictureFrame(860, 500, 320), PictureFrame(360, 400, 44)
+WIDE, NARROW = PictureFrame(860, 500, 330), PictureFrame(360, 400, 44)
 
 
 @in_page_style
@@ -141,7 +141,7 @@ def _draw_labels(
     They are as high as their points if there is room: nothing ever overlaps, however points crowd.
     """
     points = [axes.transData.transform((_use(c), c.risk)) for c in shown]
-    begins = frame.width - frame.labels + 8
+    begins = frame.width - frame.labels + 18
     order = sorted(range(len(shown)), key=lambda n: (points[n][1], points[n][0]))
     line = min(_LINE, (frame.height - 4) / max(len(shown), 1))
     height = 0.0

@@ -117,17 +117,17 @@ def _guarantee(tried: TrialResults, purpose: Purpose, protected: ProtectedUnit) 
     if best is not None:
         return (
             f"With a guarantee for {protected.words}: {best.label}. {best.guarantee} Usefulness "
-            f"{share(best.usefulness)} ({best.use_words}). No measurement replaces a guarantee: the "
-            f"attackers of tomorrow are not in any of these numbers. {best.command}"
+            f"{share(best.usefulness)} ({best.use_words}). No measurement replaces a guarantee: "
+            f"these numbers do not cover future attacks. {best.command}"
         )
     none = (
         f"None of these guarantees anything for {protected.words}, and no measurement replaces a "
         "guarantee."
     )
     if "synthetic" not in purpose.kinds:
-        return f"{none} Methods that do (strict) make trips up: they keep nobody's history."
+        return f"{none} Methods that do (strict) generate synthetic trips, which keep nobody's history."
     reason = next((why for method, why in tried.left_out if method.is_for_an_object), None)
-    return none if reason is None else f"{none} To have that line too: {reason}"
+    return none if reason is None else f"{none} To include such a method: {reason}"
 
 
 def _by_reason(left_out: list[tuple[MethodToTry, str]]) -> list[LeftOut]:
@@ -148,20 +148,21 @@ def _notes(
     members = len(tried.halves.members)
     if members < _FEW_MEMBERS:
         notes.append(
-            f"Measured on {members} objects only: one of them is {percent(1 / max(members, 1))} of "
-            "all, so differences of that size mean nothing."
+            f"Measured on only {members} objects: one object is {percent(1 / max(members, 1))} of them, so "
+            "smaller differences mean nothing."
         )
     notes.append(
-        "Trial releases are made from half of the objects: with all of them, methods that mix people "
-        "(swap) or add noise (strict) do better."
+        "Trial releases use half of the objects. With all of them, methods that mix people (swap) or add "
+        "noise (strict) do better."
     )
     if choice.picked is not None and choice.picked.kind == "unlinked":
         with database.begin() as connection:
             out = joined_with(published_beside(connection, database, dataset.account_id))
         if out:
             notes.append(
-                f"{out[0].name} ({out[0].method}) is a published release of the same source: true "
-                "samples join the two, and whoever has both undoes the unlinking. Withdraw it first: "
+                f"{out[0].name} ({out[0].method}) is a published release of the same source: "
+                "anyone who has both can join them by their true samples and undo the unlinking. Withdraw "
+                "it first: "
                 f"freqdp release withdraw {shlex.quote(out[0].name)}"
             )
     return notes

@@ -101,10 +101,10 @@ def how_long(needed: float, allowed: float) -> str:
     """What to expect: the time it takes, or that what does not fit is left out."""
     if needed > allowed:
         return (
-            f"about {span(needed)} for all of them; what does not fit into {span(allowed)} "
-            "(--minutes) is left out, and said"
+            f"about {span(needed)} for all of them; those that do not fit into {span(allowed)} "
+            "(--minutes) are left out and listed"
         )
-    return f"about {span(needed)}, and no more than {span(allowed)}"
+    return f"about {span(needed)}, at most {span(allowed)}"
 
 
 def span(seconds: float) -> str:
@@ -163,7 +163,7 @@ def _tried(world: World, halves: Halves, request: Request, seed: int) -> dict[st
 
 _AGAIN = 2
 """So many candidates are planned to be tried again."""
-_NO_TIME = "no time was left; give it more --minutes, or fewer --objects"
+_NO_TIME = "no time left; allow more --minutes, or fewer --objects"
 
 
 @dataclass(frozen=True)

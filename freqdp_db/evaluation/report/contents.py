@@ -241,7 +241,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[Picture]:
     old = np.bincount(position, weights=before.pf[listed], minlength=_RANKS) / many
     new = np.bincount(position, weights=kept, minlength=_RANKS) / many
     x = list(range(1, _RANKS + 1))
-    pf_title = f"How often an object visits its {_RANKS} most telling places (PF), mean"
+    pf_title = f"How often an object visits its {_RANKS} most revealing places (PF), mean"
     return [
         (tf_title, line_chart(tf_title, curves, "rank of the place", "objects", log=True)),
         (
@@ -303,13 +303,12 @@ _PANELS = {
 }
 """Of each kind of attacker: its metrics, and what the bar of each is called."""
 _BESIDE = {
-    "home": "Where a person rests at night is told, to within 200 m, for {:.1%} of the persons: by the "
-    "trajectory that 4 known samples find.",
-    "profile": "On average, {:.1%} of a released trajectory is of the person it is taken for by habits "
-    "of other days.",
-    "relink": "A follower gets {:.1%} of the joints (swaps, cuts) right.",
-    "edits.auc": "Inserted samples are told from true ones with {:.2f} (area under the curve: 0.5 is "
-    "chance, 1 is always).",
+    "home": "Homes located to within 200 m: {:.1%} of people, by the trajectory that 4 known samples find.",
+    "profile": "A released trajectory that is matched to a person by habits of other days is, on average, "
+    "{:.1%} that person's.",
+    "relink": "A follower undoes {:.1%} of the swaps and cuts.",
+    "edits.auc": "Inserted samples can be told apart from true ones with an AUC of {:.2f} (0.5 is chance, "
+    "1 is certainty).",
 }
 
 
@@ -354,18 +353,18 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
 def worst_in_words(values: Mapping[str, float], worst: str) -> str:
     """Who it is, what it learns, of how many, and how often it is right."""
     if values[worst] <= 0:
-        return "None of these attackers learns anything of a person's samples."
+        return "None of these attackers learns anything about a person's samples."
     words = (
-        f"The worst is one {attack_in_words(worst)}: it learns {values[worst]:.1%} of a person's "
-        "other samples on average"
+        f"The strongest attacker, one {attack_in_words(worst)}, learns {values[worst]:.1%} of a "
+        "person's other samples on average"
     )
     half = values.get(f"{worst}.half")
     if half is not None and round(half, 3) > 0:
-        words += f", and more than half of {half:.1%} of the persons"
+        words += f", and more than half for {half:.1%} of people"
     elif half is not None:
-        words += ", and of nobody more than half"
+        words += ", and more than half of nobody"
     if f"{worst}.precision" in values:
-        words += f". Of what it claims, {values[f'{worst}.precision']:.1%} is right"
+        words += f". {values[f'{worst}.precision']:.1%} of its claims are right"
     return words + "."
 
 

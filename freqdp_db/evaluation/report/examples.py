@@ -143,9 +143,9 @@ def swap_explained(case: Case, roads: RoadLines) -> Explained | None:
         drawn.rings(x[[row]], y[[row]])
         drawn.name(x[row], y[row], name)
     words = (
-        "Two persons met in the ring, and it was drawn who goes on as whom. The solid line is released "
+        "Two people met in the ring, and chance decided who continues as whom. The solid line is released "
         "trajectory 1, the dashed one is 2; the colour is the person: B is red. Each trajectory "
-        "begins as one and ends as the other; no sample is moved for it."
+        "begins as one person and ends as the other; no sample is moved."
     )
     return Explained("Two that meet and exchange tails", words, [(_CAPTION, drawn.picture(words))])
 
@@ -186,8 +186,8 @@ def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
             drawn.name(release.x[first], release.y[first], str(n + 1))
     words = (
         f"Object A, {window.words}: released as {len(firsts):,} pieces, each with an id of its own "
-        "(numbered by time; now solid, now dashed). Broad grey: the original; where nothing is drawn "
-        "over it, it was left out."
+        "(numbered by time, alternately solid and dashed). Broad grey: the original; parts with nothing "
+        "drawn over them were left out."
     )
     return Explained(
         "A day in pieces", words, [("A ring is where a piece begins", drawn.picture(words))]
@@ -230,11 +230,11 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
         drawn.rings(x[:1], y[:1])
         drawn.name(x[0], y[0], str(n + 1), dx=7.0 + SAME_NAME * beside)
     words = (
-        f"{len(chosen)} made-up trips over the region, each from its ring on. Nobody made them: places, "
-        "ways and lengths were drawn from noisy counts. Behind them, grey: "
-        f"{'the roads' if behind else 'places where somebody really was'}."
+        f"{len(chosen)} synthetic trips over the region, each starting at its ring. Nobody made them: "
+        "places, paths and lengths were drawn from noisy counts. Behind them, grey: "
+        f"{'the roads' if behind else 'places that were really visited'}."
     )
-    return Explained("Made-up trips", words, [("Chosen at random among those of middling length",
+    return Explained("Synthetic trips", words, [("Chosen at random among those of middling length",
                                                 drawn.picture(words))])  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def facts(
 def _released(release: ReleaseRow | Published, trajectories: int) -> str:
     """What the table holds, in words: samples are not always somebody's, nor rows samples."""
     if release.kind == "synthetic":
-        return f"{release.rows:,} samples of {trajectories:,} made-up trips"
+        return f"{release.rows:,} samples of {trajectories:,} synthetic trips"
     k = stands_for(release.guarantee)
     if k is not None:
         return f"{release.rows:,} areas of {trajectories:,} trajectories, each for at least {k} objects,"

@@ -74,11 +74,9 @@ def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdic
     """Those of a release that was made."""
     no_ways = None
     if release.kind == "synthetic":
-        no_ways = "Its trips are made up and nobody's: they have no original."
+        no_ways = "Its trips are synthetic: they have no original."
     elif stands_for(release.guarantee) is not None:
-        no_ways = (
-            "It has areas and intervals for several objects each, no ways that roads could join."
-        )
+        no_ways = "It has areas and intervals that several objects share, not paths that roads could join."
     return verdicts(values, shlex.quote(release.name), no_ways)
 
 
@@ -113,18 +111,19 @@ def _found(values: Mapping[str, float], name: str) -> Verdict:
     learnt = values[EXPOSED]
     best = strongest(values, filter(is_exposure, values))
     answer, tone = _judge(learnt, _FOUND)
-    meaning = "No attacker that was tried learns anything of a person's samples."
+    meaning = "None of the attacks learns anything about a person's samples."
     if learnt > 0:
         meaning = (
-            f"The best of all attackers learns {learnt:.1%} of a person's samples on average: one "
-            f"{attack_in_words(best)}."
+            f"The strongest attacker, one {attack_in_words(best)}, learns {learnt:.1%} of a person's "
+            "samples on average"
         )
         half = values.get(f"{best}.half")
         if half is not None:
-            meaning += f" Of {half:.1%} of the persons it is more than half."
+            meaning += f", and more than half for {half:.1%} of people"
+        meaning += "."
     if LINKED in values:
         by = strongest(values, filter(is_linking, values))
-        meaning += f" {values[LINKED]:.1%} are linked to the right trajectory by one {attack_in_words(by)}."
+        meaning += f" One {attack_in_words(by)} links {values[LINKED]:.1%} to the right trajectory."
     return Verdict(question, answer, best, learnt, meaning, tone)
 
 
@@ -154,8 +153,8 @@ def _useful(values: Mapping[str, float], name: str) -> Verdict:
 
 def _apart(density: float) -> str:
     return (
-        f"Where samples lie by the hour differs from the original by {density:.3f} (0: the same, 0.693: "
-        "nothing in common)"
+        f"The density of samples by place and hour differs from the original by {density:.3f} (0: the "
+        "same, 0.693: nothing in common)"
     )
 
 
@@ -170,7 +169,7 @@ def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
         "density",
         density,
         f"{_apart(density)}; the shares of the 100 largest flows are off by {flow:.1%} on average. "
-        "Trajectories are not the objects': do not count objects by them.",
+        "Trajectories do not correspond to objects: do not count objects by them.",
         tone,
     )
 
@@ -185,7 +184,7 @@ def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) ->
             "not measured",
             "recovery.f",
             None,
-            f"It takes roads (freqdp evaluate {name} --roads schema.table), and a release that has a "
+            f"This needs roads (freqdp evaluate {name} --roads schema.table) and a release with one "
             "trajectory for each object.",
         )
     f, precision, recall = (values[f"recovery.{n}"] for n in ("f", "precision", "recall"))
@@ -195,20 +194,16 @@ def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) ->
         answer,
         "recovery.f",
         f,
-        f"Matched to the roads, the release gives back {recall:.1%} of the road kilometres that were "
-        f"driven, and {precision:.1%} of what it gives were driven (F {f:.3f}).",
+        f"Map matching the release recovers {recall:.1%} of the road kilometres that were driven, and "
+        f"{precision:.1%} of what it recovers is right (F {f:.3f}).",
         tone,
     )
 
 
 _LOWER, _HIGHER = "lower is more private", "higher is more private"
 _CLOSER, _LIKER = "lower is more useful", "higher is more useful"
-LEARNT, WHO_IS_LINKED, OTHERWISE = (
-    "What an attacker learns",
-    "Who is linked",
-    "What else gives away",
-)
-USE, ELSEWHERE, BESIDE = "What analysts keep", "As other work counts it", "Beside them"
+LEARNT, WHO_IS_LINKED, OTHERWISE = "What an attacker learns", "Who is linked", "Other risks"
+USE, ELSEWHERE, BESIDE = "What analysts keep", "As in other publications", "Further metrics"
 GROUPS = (LEARNT, WHO_IS_LINKED, OTHERWISE, USE, ELSEWHERE, BESIDE)
 """In the order in which they are shown."""
 
@@ -227,29 +222,32 @@ _SAID: dict[str, Meaning] = {
     name: Meaning(group, what, good)
     for group, entries in {
         LEARNT: {
-            "exposure": ("learnt of a person by the best of all attackers", _LOWER),
-            "home": ("places of rest at night that are told, within 200 m", _LOWER),
-            "profile": ("of a trajectory, the part that is the person's it is taken for", _LOWER),
-            "relink": ("joints that a follower gets right", _LOWER),
-            "relink.rhythm": ("joints that a follower by rhythm gets right", _LOWER),
-            "edits.auc": ("inserted samples told from true ones (0.5 is chance)", _LOWER),
-            "membership.auc": ("told who is in it (0.5 is chance)", _LOWER),
-            "membership.tpr1": ("found to be in it at 1 % false alarms", _LOWER),
+            "exposure": ("learnt of a person by the strongest attacker", _LOWER),
+            "home": ("homes located to within 200 m", _LOWER),
+            "profile": ("share of a matched trajectory that really is that person's", _LOWER),
+            "relink": ("swaps and cuts that a follower undoes", _LOWER),
+            "relink.rhythm": ("swaps and cuts that a follower by rhythm undoes", _LOWER),
+            "edits.auc": (
+                "inserted samples told apart from true ones (AUC, 0.5 is chance)",
+                _LOWER,
+            ),
+            "membership.auc": ("members told apart from non-members (AUC, 0.5 is chance)", _LOWER),
+            "membership.tpr1": ("members found at 1 % false alarms", _LOWER),
         },
-        WHO_IS_LINKED: {"la": ("linked to the right trajectory by the best attacker", _LOWER)},
+        WHO_IS_LINKED: {"la": ("linked to the right trajectory by the strongest attacker", _LOWER)},
         OTHERWISE: {
             "mi": ("mutual information of positions", _LOWER),
-            "unicity": ("pinned down by 4 samples of the release", _LOWER),
-            "unicity.place": ("has a place of its own left", _LOWER),
+            "unicity": ("identified by 4 samples of the release", _LOWER),
+            "unicity.place": ("still has a place that nobody else visits", _LOWER),
             "recovery.f": ("roads recovered (F)", _LOWER),
-            "recovery.precision": ("of the roads recovered, those really driven", _LOWER),
-            "recovery.recall": ("of the roads driven, those recovered", _LOWER),
+            "recovery.precision": ("share of the recovered roads that were driven", _LOWER),
+            "recovery.recall": ("share of the driven roads that were recovered", _LOWER),
             "recovery.rmf": ("route mismatch fraction", _HIGHER),
-            "recovery.accuracy": ("samples put back on their road", _LOWER),
+            "recovery.accuracy": ("samples matched to their true road", _LOWER),
         },
         USE: {
             "inf": ("samples lost", _CLOSER),
-            "inf.sym": ("samples lost or put in", _CLOSER),
+            "inf.sym": ("samples lost or inserted", _CLOSER),
             "density": ("change of where samples lie by the hour (JSD)", _CLOSER),
             "density.map": ("change of where samples lie (JSD)", _CLOSER),
             "flow": ("error of the 100 largest flows, as shares", _CLOSER),
@@ -281,7 +279,7 @@ _SAID: dict[str, Meaning] = {
             "published.diameters": ("change of diameters of trips (JSD)", _CLOSER),
         },
         BESIDE: {
-            "edits.auc.visits": ("insertions told by how often places occur alone", _LOWER),
+            "edits.auc.visits": ("insertions told apart by visit counts alone (AUC)", _LOWER),
             "mi.nats": ("mutual information of positions, nats", _LOWER),
             "te.trajectory": ("change of where trajectories begin and end (JSD)", _CLOSER),
             "ffp.occurrence": ("frequent patterns kept, by occurrence (F1)", _LIKER),
@@ -301,11 +299,11 @@ _SAID: dict[str, Meaning] = {
 }
 # What stands beside a metric: how its name ends, and how its words go on.
 _ENDINGS = {
-    ".precision": "of what is claimed, the share that is right",
-    ".half": "persons of whom it is more than half",
-    ".p95": "of the most exposed 5 %, at least",
-    ".control": "the same for people who are not in it",
-    ".none": "who have nothing to be linked by",
+    ".precision": "share of the claims that is right",
+    ".half": "people of whom more than half is learnt",
+    ".p95": "95th percentile",
+    ".control": "the same for people who are not in the data",
+    ".none": "share with nothing to link by",
     ".chance": "the same for a resample of the original",
     ".counts": "the same, as counts",
     ".f1": "the same largest ones (F1)",
@@ -313,7 +311,7 @@ _ENDINGS = {
     ".busiest.counts": "error of the 100 busiest, as counts",
     ".swap": "at swaps alone",
     ".cut": "at cuts alone",
-    ".endless": "followed without end",
+    ".endless": "followed to the end",
 }
 _SCORES = {"cosine": "by likeness", "likelihood": "by likelihood"}
 _HABITS = {"s": "by places of other days", "st": "by places and hours of other days"}
@@ -342,7 +340,7 @@ def _of_a_family(name: str) -> Meaning | None:
     if family == "profile" and rest.count(".") == 1:
         habit, score = rest.split(".")
         if habit in _HABITS and score in _SCORES:
-            return Meaning(BESIDE, f"taken for the right person {_HABITS[habit]}, {_SCORES[score]}",
+            return Meaning(BESIDE, f"matched to the right person {_HABITS[habit]}, {_SCORES[score]}",
                            _LOWER)  # fmt: skip
     if family == "membership":
         of = _SAID.get(stem)
