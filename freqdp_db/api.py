@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from freqdp_db.bench.benchmarks import PipelineBench, SearchBench
     from freqdp_db.configuration import Applied
     from freqdp_db.evaluation.audit.audit import Audit
-    from freqdp_db.evaluation.recommendation.document import Recommendation
+    from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Published as CatalogueEntry
@@ -948,10 +948,10 @@ class Freqdp:
 
         Writes a page with a picture and answers with one command to copy. For the curator's eyes.
         """
+        from freqdp_db.evaluation.recommendation.options import RecommendOptions
         from freqdp_db.evaluation.recommendation.recommend import recommend_on
-        from freqdp_db.evaluation.recommendation.wishes import Wishes
 
-        wishes = Wishes.parse(
+        wishes = RecommendOptions.parse(
             risk=risk,
             purpose=purpose,
             objects=objects,
@@ -977,7 +977,7 @@ class Freqdp:
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation.metrics import PUBLISHABLE
-        from freqdp_db.evaluation.report.verdicts import verdicts_of
+        from freqdp_db.evaluation.report.words import verdicts_of
         from freqdp_db.results import Evaluated
         from freqdp_db.roads.tables import found_roads, some_roads
 
@@ -1045,9 +1045,9 @@ class Freqdp:
     ) -> "results.Experiment":
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         from freqdp_db.bench.search import search_times
-        from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
-        from freqdp_db.evaluation.experiment.paper_files import PaperWishes, paper_on
-        from freqdp_db.evaluation.experiment.published import EPSILON
+        from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
+        from freqdp_db.paper.published import EPSILON
+        from freqdp_db.paper.summary_files import PaperOptions, paper_on
         from freqdp_db.results import Experiment
         from freqdp_db.roads.tables import found_roads, some_roads
 
@@ -1069,11 +1069,11 @@ class Freqdp:
         with self._at_work(engine, workers, kernels=False) as progress:
             found = found_roads(database, table)
             if paper:
-                papers = PaperWishes(objects, epsilon, seeds, poi, category, found, folder, force)
+                papers = PaperOptions(objects, epsilon, seeds, poi, category, found, folder, force)
                 searches = partial(search_times, epsilon=EPSILON)
                 written = paper_on(database, dataset, papers, progress, searches)
             else:
-                wishes = ExperimentWishes(
+                wishes = ExperimentOptions(
                     method, epsilon, objects, seeds, signature, time_step, found, folder, force,
                     trips, each_trip,
                 )  # fmt: skip

@@ -28,7 +28,7 @@ from freqdp_db.storage.records.schedules import ScheduleRow
 from freqdp_db.storage.schema.tables import Names
 
 if TYPE_CHECKING:
-    from freqdp_db.evaluation.report.verdicts import Verdict
+    from freqdp_db.evaluation.report.words import Verdict
 
 EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from freqdp_db import results
     from freqdp_db.bench.benchmarks import PipelineBench, SearchBench
     from freqdp_db.evaluation.audit.audit import Audit
-    from freqdp_db.evaluation.recommendation.document import Recommendation
+    from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.export.exporting import Exported

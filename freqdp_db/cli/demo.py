@@ -20,7 +20,7 @@ from freqdp_db.cli.console import Session, command, whole_number
 from freqdp_db.errors import FreqdpError, Interrupted
 
 if TYPE_CHECKING:
-    from freqdp_db.evaluation.recommendation.document import Recommendation
+    from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.release.summary import Anonymized
     from freqdp_db.results import Evaluated
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_piece, pieces_of, with_headlines
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.progress import Progress

@@ -32,7 +32,7 @@ from freqdp_db.engines.held import use_workers
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.evaluate import evaluate
-from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
+from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
@@ -486,11 +486,11 @@ def test_the_same_experiment(
     freqdp(city, "dataset", "set", "city", *facts).succeeded()
     found = []
     for name, workers in (("threads", None), ("dask", cluster)):
-        wishes = ExperimentWishes(
+        options = ExperimentOptions(
             methods, None, [20, 40], 2, 10, None, None, tmp_path / name, False, "dpt" in methods
         )
         with opened(city) as database, use_workers(workers):
-            experiment_on(database, "city", wishes, Progress())
+            experiment_on(database, "city", options, Progress())
         runs = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["runs"]
         found.append([{**run, "seconds": 0.0} for run in runs])
     assert found[0] == found[1] and len(found[0]) >= 6

@@ -88,7 +88,7 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     assert shown.code == 0
     lines = shown.out.splitlines()
     line = next(line for line in lines if line.endswith(" la"))
-    assert line.startswith("linked to the right trajectory by the best attacker ")
+    assert line.startswith("linked to the right trajectory by the strongest attacker ")
     # answers first; a row ends where its words do
     assert [line.partition("?")[0] for line in lines[:3]] == [
         "Could someone be found in it",

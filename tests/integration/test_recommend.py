@@ -61,7 +61,7 @@ def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path)
     ).succeeded()  # fmt: skip
     assert [c["label"] for c in found["candidates"]] == ["lg"]
     assert any(
-        "lg+cut" in left["label"] and left["reason"].startswith("no time was left")
+        "lg+cut" in left["label"] and left["reason"].startswith("no time left")
         for left in found["left_out"]
     )
 

@@ -30,10 +30,9 @@ from freqdp_db.edits.applying import delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import growing_places, insert_globally, insert_locally
 from freqdp_db.engines.ranges import cut, map_ranges, use
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure, measure_membership
+from freqdp_db.evaluation.attacks.exposure import measure_exposure, measure_membership
 from freqdp_db.evaluation.metrics import measure
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.closure import close_signatures

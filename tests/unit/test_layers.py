@@ -41,6 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "jobs": BASE | {"methods", "storage", "dataset", "release"},
     "roads": BASE | {"storage", "dataset"},
     "evaluation": BASE | _METHODS | {"storage", "dataset", "release", "roads"},
+    # what reproduces the paper; nothing but api.py may have it
+    "paper": BASE | _METHODS | {"storage", "dataset", "release", "roads", "evaluation"},
     "bench": BASE | _METHODS | {"storage", "dataset", "release", "load"},
     "compiling": BASE | _METHODS | {"storage", "dataset"},
     "doctor": BASE | {"server", "storage"},
@@ -52,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     # every verb, and freqdp.toml, which is read by their declarations
     "api": BASE
     | {"storage", "dataset", "loading", "methods", "release", "roads", "evaluation", "jobs"}
-    | {"bench", "compiling", "doctor", "load", "results", "commands"},
+    | {"paper", "bench", "compiling", "doctor", "load", "results", "commands"},
     # methods: their declarations make the options; server: `freqdp db` is about nothing else
     "cli": {"errors", "settings", "progress", "documents", "commands", "methods", "server", "api"}
     # what is printed is typed

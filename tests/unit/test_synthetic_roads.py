@@ -12,7 +12,7 @@ from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.streams import derived, key
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.utility.travel import trip_lengths
+from freqdp_db.evaluation.utility.usefulness import trip_lengths
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.driving import driven

@@ -13,20 +13,18 @@ from sides import MINUTE, Rows, side_of
 
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.utility.crowding import (
+from freqdp_db.evaluation.utility.journeys import cut_into_trips, in_trips, side_by_side
+from freqdp_db.evaluation.utility.usefulness import (
+    as_published,
     density_error,
+    extent_errors,
+    flow_error,
     largest_errors,
     speed_error,
     transition_error,
-)
-from freqdp_db.evaluation.utility.journeys import cut_into_trips, in_trips, side_by_side
-from freqdp_db.evaluation.utility.travel import (
-    as_published,
-    extent_errors,
-    flow_error,
     trip_lengths,
+    usefulness,
 )
-from freqdp_db.evaluation.utility.usefulness import usefulness
 
 HOUR = 60 * MINUTE
 GRID = Locations(300.0 * (np.arange(144) % 12), 300.0 * (np.arange(144) // 12))
