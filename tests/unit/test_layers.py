@@ -19,7 +19,7 @@ ARRAYS = {"errors", "columns", "engines"}
 BASE = ARRAYS | {"settings", "progress", "documents"}
 # What each layer may import. Search and frequency are pure: whoever needs segments filed or
 # places counted may use them. Evaluation reads originals: only the interface may have it.
-_METHODS = {"frequency", "mechanisms", "search", "edits", "methods"}
+_METHODS = {"trips", "frequency", "mechanisms", "search", "edits", "methods"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "progress": set(),
@@ -31,11 +31,12 @@ ALLOWED: dict[str, set[str]] = {
     # its schema installs what the methods declare
     "storage": BASE | {"server", "methods"},
     "loading": {"errors", "columns"},
+    "trips": ARRAYS,
     "frequency": ARRAYS,
     "search": ARRAYS,
     "mechanisms": ARRAYS | {"frequency"},
     "edits": ARRAYS | {"frequency", "search"},
-    "methods": ARRAYS | {"progress", "frequency", "mechanisms", "edits", "search"},
+    "methods": ARRAYS | {"progress", "trips", "frequency", "mechanisms", "edits", "search"},
     "dataset": BASE | {"storage", "frequency", "search", "methods"},
     "release": BASE | _METHODS | {"storage", "dataset", "roads"},
     "jobs": BASE | {"methods", "storage", "dataset", "release"},

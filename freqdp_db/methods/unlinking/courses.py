@@ -13,10 +13,10 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.methods.unlinking.trips import StayRule, find_stays
+from freqdp_db.trips import MINUTE_US, TripRule, find_stays
 
-_MINUTE_US = 60_000_000
-_RULE = StayRule(stay_us=20 * _MINUTE_US, gap_us=20 * _MINUTE_US)
+_RULE = TripRule(gap_us=20 * MINUTE_US)
+"""After so long without a sample where one came from says little: a shorter gap than that of trips."""
 AT_REST = 0
 _SETTING_OUT = 1
 COURSES_BESIDE = 2

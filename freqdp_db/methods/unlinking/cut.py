@@ -20,7 +20,7 @@ from freqdp_db.methods.unlinking.clock import hide_devices
 from freqdp_db.methods.unlinking.grain import put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
-from freqdp_db.methods.unlinking.trips import TripRuns, find_trips, samples_of
+from freqdp_db.trips import TripRuns, find_trips, samples_of
 
 
 def pieces_on_clock(world: World, state: State, options: CutOptions) -> TripRuns:

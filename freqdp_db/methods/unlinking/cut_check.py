@@ -7,7 +7,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import State
-from freqdp_db.methods.unlinking.trips import StayRule
+from freqdp_db.trips import TripRule
 
 _PER_MILLE = 1000
 
@@ -17,7 +17,7 @@ def check_cut(
     after: State,
     visits: State,
     *,
-    rule: StayRule,
+    rule: TripRule,
     longest_us: int,
     quiet_us: int,
     ends: int,
@@ -100,7 +100,7 @@ def _visited_by(before: State, objects: int) -> Flags:
     return enough
 
 
-def _stays_inside(after: State, rule: StayRule) -> int:
+def _stays_inside(after: State, rule: TripRule) -> int:
     """Samples from which a piece remains near for as long as a stay: all looked ahead together."""
     side = after.trajectories
     piece = side.owner

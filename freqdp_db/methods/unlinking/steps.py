@@ -217,7 +217,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         self, world: World, state: State, drawn: CutDraw, logged: CutLog, options: CutOptions
     ) -> State:
         from freqdp_db.methods.unlinking.cut import groups_after
-        from freqdp_db.methods.unlinking.trips import samples_of
+        from freqdp_db.trips import samples_of
 
         state = hide_devices(state, options)
         offsets, rows = samples_of(logged.first, logged.last)
