@@ -20,6 +20,7 @@ from freqdp_db.dataset.registration import (
     declare_time_unit,
     register,
 )
+from freqdp_db.dataset.road_tables import MatchReport, RoadTable, match_dataset
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.documents import Document
 from freqdp_db.engines.choice import choose_engine
@@ -30,7 +31,6 @@ from freqdp_db.progress import Progress
 from freqdp_db.release import finding
 from freqdp_db.release.finding import Whereabouts
 from freqdp_db.release.persons import open_for_persons
-from freqdp_db.roads.tables import MatchReport, RoadTable, match_dataset
 from freqdp_db.storage.connection.names import parse_relation
 from freqdp_db.storage.records.accounts import name_population
 from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects

@@ -9,6 +9,7 @@ from pathlib import Path
 from freqdp_db.bench.search import GIST, bench_search, parse_names
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.file_names import file_called
+from freqdp_db.dataset.road_tables import found_roads, some_roads
 from freqdp_db.documents import Document, aside
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
@@ -29,7 +30,6 @@ from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.request import Request
-from freqdp_db.roads.tables import found_roads, some_roads
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import find_release

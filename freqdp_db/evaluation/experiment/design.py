@@ -12,6 +12,7 @@ import freqdp_db
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
@@ -32,7 +33,6 @@ from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.places_and_times import TimeStretch
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.progress import Progress
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, within
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.public import Region
+from freqdp_db.roads.graph import RoadGraph, largest_part, make_graph
+from freqdp_db.roads.network import Network
 
 STEP_M = 10.0
-_BUCKET_M = 500.0
+_SQUARE_M = 500.0
 _LEAST_JUNCTIONS = 10
 _LEAST_COVER = 0.5
 _DIGEST_WORDS = 4
@@ -33,52 +33,26 @@ _NEAREST = 12
 _ON_ROAD_M = 0.01
 
 
-class RoadNetwork(Protocol):
-    """A road network, as `roads.network.Network` has it."""
+class JunctionSquares(NamedTuple):
+    """Junctions by squares of a grid over the region, to find the nearest."""
 
-    @property
-    def source(self) -> Ids: ...
-    @property
-    def target(self) -> Ids: ...
-    @property
-    def oneway(self) -> Flags: ...
-    @property
-    def length(self) -> Metres: ...
-    @property
-    def x(self) -> Metres: ...
-    @property
-    def y(self) -> Metres: ...
-    @property
-    def piece_road(self) -> Ids: ...
-    @property
-    def piece(self) -> NDArray[np.float64]: ...
-
-
-class Graph(NamedTuple):
-    """What routes are searched in. Arcs lie in order of the junctions that they leave."""
-
-    leaving: Ints
-    """Arcs that leave junction n are leaving[n] to leaving[n + 1] - 1."""
-    begin: Ints
-    """Junction that an arc leaves."""
-    end: Ints
-    metres: Metres
-    road: Ints
-    forward: Flags
-    """Whether an arc follows its road from source to target."""
-    x: Metres
-    y: Metres
-    bucket: Ints
-    """Junctions of square b are by_bucket[bucket[b]] to by_bucket[bucket[b + 1] - 1]."""
-    by_bucket: Ints
-    shape: tuple[int, int, float, float, float, float]
-    """Columns and rows of squares, their sides, and the corner that they begin at."""
+    offsets: Ints
+    """Junctions of square b are junction[offsets[b]] to junction[offsets[b + 1] - 1]."""
+    junction: Ints
+    columns: int
+    rows: int
+    dx: float
+    dy: float
+    """Sides of a square."""
+    x_min: float
+    y_min: float
 
 
 class RoadNet(NamedTuple):
     """Roads to drive on, and where samples may lie on them."""
 
-    graph: Graph
+    graph: RoadGraph
+    squares: JunctionSquares
     steps: Ints
     """Into so many parts a road is cut; its places lie between them."""
     first: Ints
@@ -90,7 +64,10 @@ class RoadNet(NamedTuple):
     def digest(self) -> Ints:
         """Tells networks apart: what was sampled on one cannot be replayed on another."""
         told = hashlib.blake2b(digest_size=8 * _DIGEST_WORDS)
-        for column in (self.graph.begin, self.graph.end, self.graph.metres, self.piece):
+        graph = self.graph
+        for ends in (graph.arc_from, graph.arc_to):
+            told.update(ends.astype(np.int64).tobytes())
+        for column in (graph.length[graph.arc_road], self.piece):
             told.update(np.ascontiguousarray(column).tobytes())
         words: Ints = np.frombuffer(told.digest(), "<i8").astype(np.int64)
         return words
@@ -142,34 +119,35 @@ class RoadNet(NamedTuple):
         return int((least > _ON_ROAD_M).sum())
 
 
-def road_net(roads: RoadNetwork, region: Region, every_us: int) -> RoadNet:
+def road_net(roads: Network, region: Region, every_us: int) -> RoadNet:
     """The part of the roads inside the region in which every junction reaches every other."""
-    inside = region.holds(roads.x, roads.y)
+    graph = roads.graph
+    inside = region.holds(graph.x, graph.y)
     # a road that leaves the region between its ends is none of it
     outside = ~(
         region.holds(roads.piece[:, 0], roads.piece[:, 1])
         & region.holds(roads.piece[:, 2], roads.piece[:, 3])
     )
-    usable = np.bincount(roads.piece_road[outside], minlength=len(roads.source)) == 0
+    usable = np.bincount(roads.piece_road[outside], minlength=len(roads)) == 0
     usable &= _held(roads, region)
-    usable &= inside[roads.source] & inside[roads.target] & (roads.source != roads.target)
-    source, target = roads.source.astype(np.int64), roads.target.astype(np.int64)
-    both = usable & ~roads.oneway
-    begin = np.concatenate([source[usable], target[both]])
-    end = np.concatenate([target[usable], source[both]])
-    joined = _largest_part(begin, end, len(roads.x))
-    _require_cover(roads, joined, region)
-    usable &= joined[roads.source] & joined[roads.target]
+    usable &= inside[graph.source] & inside[graph.target] & (graph.source != graph.target)
+    joined = largest_part(
+        graph.source[usable], graph.target[usable], graph.oneway[usable], len(graph.x)
+    )
+    _require_cover(graph, joined, region)
+    usable &= joined[graph.source] & joined[graph.target]
     kept = np.flatnonzero(usable)
     new = np.cumsum(joined) - 1
     piece_kept = usable[roads.piece_road]
     number = np.cumsum(usable) - 1
-    steps = _steps(roads.length[kept], every_us)
+    steps = _steps(graph.length[kept], every_us)
+    x, y = graph.x[joined], graph.y[joined]
     return RoadNet(
-        _graph(
-            new[source[kept]], new[target[kept]], roads.length[kept], roads.oneway[kept],
-            roads.x[joined], roads.y[joined], region,
+        make_graph(
+            x, y, new[graph.source[kept]], new[graph.target[kept]], graph.oneway[kept],
+            graph.length[kept],
         ),
+        _squares(x, y, region),
         steps,
         offsets_from(steps - 1)[:-1],
         offsets_of(number[roads.piece_road[piece_kept]], len(kept)),
@@ -177,9 +155,9 @@ def road_net(roads: RoadNetwork, region: Region, every_us: int) -> RoadNet:
     )  # fmt: skip
 
 
-def _held(roads: RoadNetwork, region: Region) -> Flags:
+def _held(roads: Network, region: Region) -> Flags:
     """Roads that lie in the region all along: between two corners of theirs an outline may be crossed."""
-    held = np.ones(len(roads.source), np.bool_)
+    held = np.ones(len(roads), np.bool_)
     if region.outline is None:
         return held
     parts = np.maximum(np.ceil(roads.piece[:, 5] / _DENSE_M), 1).astype(np.int64) + 1
@@ -200,22 +178,15 @@ def _steps(length: Metres, every_us: int) -> Ints:
     return np.maximum(np.floor(length / step_m(every_us) + 0.5), 1.0).astype(np.int64)
 
 
-def _largest_part(begin: Ints, end: Ints, junctions: int) -> Flags:
-    matrix = coo_array((np.ones(len(begin)), (begin, end)), shape=(junctions, junctions))
-    _, part = connected_components(matrix, directed=True, connection="strong")
-    largest: Flags = part == np.bincount(part).argmax()
-    if int(largest.sum()) < _LEAST_JUNCTIONS:
+def _require_cover(graph: RoadGraph, joined: Flags, region: Region) -> None:
+    """Trips of all the region would crowd where its only roads are."""
+    if int(joined.sum()) < _LEAST_JUNCTIONS:
         raise BadInput(
             "--roads: the roads do not connect inside the region",
             remedy="give a road table that covers the region, with the junctions of its roads in "
             "source and target; or leave --roads out",
         )
-    return largest
-
-
-def _require_cover(roads: RoadNetwork, joined: Flags, region: Region) -> None:
-    """Trips of all the region would crowd where its only roads are."""
-    x, y = roads.x[joined], roads.y[joined]
+    x, y = graph.x[joined], graph.y[joined]
     cover = float(np.ptp(x) * np.ptp(y)) / (region.width * region.height)
     if cover < _LEAST_COVER:
         raise BadInput(
@@ -224,23 +195,14 @@ def _require_cover(roads: RoadNetwork, joined: Flags, region: Region) -> None:
         )
 
 
-def _graph(
-    source: Ints, target: Ints, length: Metres, oneway: Flags, x: Metres, y: Metres, region: Region
-) -> Graph:
-    number = np.arange(len(source))
-    begin = np.concatenate([source, target[~oneway]])
-    order = np.argsort(begin, kind="stable")
-    end = np.concatenate([target, source[~oneway]])[order]
-    road = np.concatenate([number, number[~oneway]])[order]
-    columns = max(1, math.ceil(region.width / _BUCKET_M))
-    rows = max(1, math.ceil(region.height / _BUCKET_M))
+def _squares(x: Metres, y: Metres, region: Region) -> JunctionSquares:
+    columns = max(1, math.ceil(region.width / _SQUARE_M))
+    rows = max(1, math.ceil(region.height / _SQUARE_M))
     column = np.minimum((x - region.x_min) / region.width * columns, columns - 1).astype(np.int64)
     row = np.minimum((y - region.y_min) / region.height * rows, rows - 1).astype(np.int64)
-    bucket = row * columns + column
-    by_bucket = np.argsort(bucket, kind="stable").astype(np.int64)
-    return Graph(
-        offsets_of(begin[order], len(x)), begin[order], end, length[road], road,
-        order < len(source), x, y,
-        offsets_of(bucket[by_bucket], columns * rows), by_bucket,
-        (columns, rows, region.width / columns, region.height / rows, region.x_min, region.y_min),
+    square = row * columns + column
+    order = np.argsort(square, kind="stable").astype(np.int64)
+    return JunctionSquares(
+        offsets_of(square[order], columns * rows), order,
+        columns, rows, region.width / columns, region.height / rows, region.x_min, region.y_min,
     )  # fmt: skip
