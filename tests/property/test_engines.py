@@ -45,8 +45,8 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import dpt, strict
-from freqdp_db.methods.synthesis.measuring import measured
 from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import RoadRows, find_candidates, make_network

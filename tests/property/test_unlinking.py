@@ -26,19 +26,19 @@ from freqdp_db.methods.unlinking.clock import (
     clock_warnings,
     put_on_clock,
 )
-from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.methods.unlinking.cut import find_pieces
-from freqdp_db.methods.unlinking.dealing import deal
 from freqdp_db.methods.unlinking.meetings import (
+    AT_REST,
     FASTEST_M_PER_US,
     RESTING,
     Meeting,
+    find_courses,
     find_groups,
     lonely_trajectories,
 )
 from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
 from freqdp_db.methods.unlinking.steps import CutStep, SwapDraw, SwapStep
-from freqdp_db.methods.unlinking.swap import summary
+from freqdp_db.methods.unlinking.swap import deal, summary
 from freqdp_db.release.request import Request
 from freqdp_db.trips import TripRule, find_stays
 

@@ -15,12 +15,11 @@ from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.utility.travel import trip_lengths
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.synthesis import strict
-from freqdp_db.methods.synthesis.driving import driven
-from freqdp_db.methods.synthesis.measuring import measured
-from freqdp_db.methods.synthesis.noisy import Draw, plan_of
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.roads import road_net
+from freqdp_db.methods.synthesis.plan import Draw, plan_of
+from freqdp_db.methods.synthesis.roads import driven, road_net
 from freqdp_db.methods.synthesis.sampling import walks_of
+from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network

@@ -38,7 +38,7 @@ _CLOCK = (
 
 
 def _grain_of(build: KnownOfBuild) -> Decimal | None:
-    from freqdp_db.methods.unlinking.grain import grain_for
+    from freqdp_db.methods.unlinking.clock import grain_for
 
     return grain_for(build.snap)
 
