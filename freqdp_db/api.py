@@ -869,10 +869,10 @@ class Freqdp:
     ) -> "Reported":
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
         from freqdp_db.dataset.file_names import file_called
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation.report.public import write_public_report
         from freqdp_db.evaluation.report.report import write_report
         from freqdp_db.release.catalogue import require_readable
-        from freqdp_db.roads.tables import found_roads, some_roads
 
         table, progress = some_roads(roads, map), self._progress()
         suffix = ".public.html" if public else ".report.html"
@@ -975,11 +975,11 @@ class Freqdp:
         workers: Workers = None,
     ) -> "results.Evaluated":
         """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation.metrics import PUBLISHABLE
         from freqdp_db.evaluation.report.words import verdicts_of
         from freqdp_db.results import Evaluated
-        from freqdp_db.roads.tables import found_roads, some_roads
 
         evaluating.check_seed(seed)
         table = some_roads(roads, map)
@@ -1045,11 +1045,11 @@ class Freqdp:
     ) -> "results.Experiment":
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         from freqdp_db.bench.search import search_times
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
         from freqdp_db.paper.published import EPSILON
         from freqdp_db.paper.summary_files import PaperOptions, paper_on
         from freqdp_db.results import Experiment
-        from freqdp_db.roads.tables import found_roads, some_roads
 
         table, folder = some_roads(roads, map), None if out is None else Path(out)
         if paper:
@@ -1115,9 +1115,9 @@ class Freqdp:
         replace: Replace = False,
     ) -> "results.MatchedDataset":
         """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
+        from freqdp_db.dataset.road_tables import RoadTable, match_dataset
         from freqdp_db.load import mode_of
         from freqdp_db.results import MatchedDataset
-        from freqdp_db.roads.tables import RoadTable, match_dataset
         from freqdp_db.storage.connection.names import parse_relation
 
         table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from freqdp_db.dataset.coverage import Coverage
 from freqdp_db.dataset.findings import Findings
 from freqdp_db.dataset.limits import in_percent
+from freqdp_db.dataset.road_tables import MatchReport
 from freqdp_db.dataset.summary import describe_build
 from freqdp_db.doctor import Finding
 from freqdp_db.documents import Document, aside
@@ -20,7 +21,6 @@ from freqdp_db.jobs.schedule import Planned
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.release.publishing import Handed
 from freqdp_db.release.summary import not_protected_lines
-from freqdp_db.roads.tables import MatchReport
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import Budget

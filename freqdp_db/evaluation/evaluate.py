@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.dealing import deal_out
@@ -15,7 +16,6 @@ from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import released_relations, replay, require_published
 from freqdp_db.roads.network import Network
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.metrics import store_metrics

@@ -24,8 +24,7 @@ from freqdp_db.columns.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.methods.contract import State
-from freqdp_db.methods.unlinking.clock import nearest_tick
-from freqdp_db.methods.unlinking.grain import in_grains
+from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
 
 
 @dataclass(frozen=True)

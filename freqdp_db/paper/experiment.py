@@ -17,6 +17,7 @@ import freqdp_db
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.pages import files_in
@@ -36,7 +37,6 @@ from freqdp_db.paper.runs import (
 )
 from freqdp_db.paper.synthetic_trip_metrics import OnTrips, pieces_on_trips
 from freqdp_db.progress import Progress
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import DatasetRow, find_dataset

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.pages import files_in
@@ -28,7 +29,6 @@ from freqdp_db.paper.summary_table import (
     mean_of,
 )
 from freqdp_db.progress import Progress
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow, find_build
 from freqdp_db.storage.records.datasets import find_dataset

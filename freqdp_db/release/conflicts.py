@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method
 from freqdp_db.methods.registry import find_method
-from freqdp_db.methods.unlinking.guarantee import accepted_beside
+from freqdp_db.methods.unlinking.family import accepted_beside
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import requests

@@ -12,9 +12,11 @@ DECLARE
     item record;
     points regclass;
     srid int;
+    metric_srid int;
 BEGIN
     -- the name that was asked for, and no other
-    SELECT r.name INTO name FROM ${private}.release AS r
+    SELECT r.name, b.srid INTO name, metric_srid
+    FROM ${private}.release AS r JOIN ${private}.build AS b ON b.build_id = r.build_id
     WHERE r.release_id = publish_tables.release AND r.state = 'running';
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no release number % to publish', publish_tables.release USING ERRCODE = 'QF002';
@@ -45,7 +47,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = points AND a.attname = 'area') THEN
         SELECT ${postgis}.postgis_typmod_srid(a.atttypmod::int) INTO srid
         FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = points AND a.attname = 'geom';
-        PERFORM ${private}.create_trip_view(name::text, srid::int, (publish_tables.comments ->> 'trip')::text);
+        PERFORM ${private}.create_trip_view(name::text, srid::int, metric_srid::int, (publish_tables.comments ->> 'trip')::text);
         IF EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name}) THEN
             EXECUTE format('GRANT SELECT ON %I.%I TO %I', ${release:name}, name || '_trip', ${runner:name});
         END IF;

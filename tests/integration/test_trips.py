@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 
-import numpy as np
 import psycopg
 import pytest
-from library import opened
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
@@ -17,86 +14,7 @@ from world import city_template, freqdp, query, value, written
 
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.statements import call
 from freqdp_db.storage.published.staging import columns_to_come
-
-REST_S = 20 * 60
-Sample = tuple[int, int]
-"""Seconds, and a place on a line, in hundreds of metres."""
-Trip = tuple[int, int, list[int]]
-"""Begin and end, in seconds, and its places."""
-
-
-def naive_trips(samples: list[Sample]) -> list[Trip]:
-    """Trips as the comment of the view has them, sample by sample."""
-    visits: list[list[int]] = []  # place, first and last second
-    for second, place in samples:
-        if visits and visits[-1][0] == place:
-            visits[-1][2] = second
-        else:
-            visits.append([place, second, second])
-    trips: list[Trip] = []
-    way: list[tuple[int, int]] = []
-
-    def end() -> None:
-        if len(way) > 1:
-            trips.append((way[0][0], way[-1][0], [place for _, place in way]))
-        way.clear()
-
-    for number, (place, first, last) in enumerate(visits):
-        if number and first - visits[number - 1][2] > REST_S:
-            end()
-        way.append((first, place))
-        if last - first >= REST_S:
-            end()
-            way.append((last, place))
-    end()
-    return trips
-
-
-def _table(url: str, samples: dict[int, list[Sample]]) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "CREATE TABLE freqdp_release.r (trajectory_id bigint, seq int, at timestamptz, "
-            "geom public.geometry(Point, 32631))"
-        )
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO freqdp_release.r VALUES (%s, %s, to_timestamp(%s), "
-                "public.ST_SetSRID(public.ST_MakePoint(500000 + 100 * %s::float8, 5600000), 32631))",
-                [
-                    (t, seq, second, place)
-                    for t, ways in samples.items()
-                    for seq, (second, place) in enumerate(ways, start=1)
-                ],
-            )
-    with opened(url) as database, database.begin() as connection:
-        call(connection, database, "create_trip_view", "r", 32631, "A release.")
-
-
-def test_trips_are_those_of_a_plain_loop(db: Database, database_url: str) -> None:
-    rng = np.random.default_rng(5)
-    worlds: dict[int, list[Sample]] = {1: [(0, 0)], 2: [(0, 0), (5, 0)], 3: [(0, 0), (9, 1)]}
-    for t in range(4, 60):
-        gaps = rng.choice([60, 300, 600, 1199, 1200, 1201, 4000], size=40)
-        moves = rng.choice([-1, 0, 0, 1], size=40)
-        ways = zip(np.cumsum(gaps), np.cumsum(moves), strict=True)
-        worlds[t] = [(int(second), int(place)) for second, place in ways]
-    _table(database_url, worlds)
-    found: dict[int, list[Trip]] = {t: [] for t in worlds}
-    for t, number, begin, end, metres, places, xs in query(
-        database_url,
-        "SELECT trajectory_id, trip, extract(epoch FROM start_at)::int, "
-        "extract(epoch FROM end_at)::int, length_m, places, ARRAY(SELECT "
-        "round(ST_X(d.geom) / 100 - 5000)::int FROM ST_DumpPoints(geom) d) "
-        "FROM freqdp_release.r_trip ORDER BY 1, 2",
-    ):
-        found[t].append((begin, end, xs))
-        assert (number, places) == (len(found[t]), len(xs))
-        assert metres == pytest.approx(sum(abs(a - b) for a, b in pairwise(xs)) * 100, rel=1e-3)
-    assert found == {t: naive_trips(samples) for t, samples in worlds.items()}
-    assert sum(map(len, found.values())) > 100
 
 
 @pytest.fixture

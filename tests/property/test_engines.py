@@ -44,17 +44,16 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import dpt, strict
-from freqdp_db.methods.synthesis.measuring import measured
 from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
-from freqdp_db.roads.network import find_candidates, make_network
+from freqdp_db.roads.network import RoadRows, find_candidates, make_network
 from freqdp_db.search.comparison.local import SegmentQueries
 from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.paging import PagedSearch
-from freqdp_db.storage.source.roads import RoadRows
 from tests.synthetic_world import PERIOD, REGION, small_trips
 
 few = settings(quick, max_examples=20)

@@ -79,7 +79,7 @@ PLANTED = [
     "INSERT INTO freqdp.sample_1 SELECT * FROM freqdp.sample_1",
     "CREATE OR REPLACE VIEW freqdp_release.d_current AS SELECT 1 AS x",
     # functions that only ours may call
-    "SELECT freqdp.create_trip_view('d_1', 32631, 'x')",
+    "SELECT freqdp.create_trip_view('d_1', 32631, 32631, 'x')",
     "SELECT freqdp.let_runners_fill('spend')",
 ]
 

@@ -17,8 +17,7 @@ from freqdp_db.evaluation.attacks.exposure import measure_exposure
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.trials import run_trial
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.unlinking.clock import clock_for
-from freqdp_db.methods.unlinking.grain import check_grains, grain_for, put_in_grains
+from freqdp_db.methods.unlinking.clock import check_grains, clock_for, grain_for, put_in_grains
 from freqdp_db.release.request import Request
 
 SECOND = 1_000_000

@@ -19,7 +19,7 @@ ARRAYS = {"errors", "columns", "engines"}
 BASE = ARRAYS | {"settings", "progress", "documents"}
 # What each layer may import. Search and frequency are pure: whoever needs segments filed or
 # places counted may use them. Evaluation reads originals: only the verbs may have it.
-_METHODS = {"frequency", "mechanisms", "search", "edits", "methods"}
+_METHODS = {"trips", "frequency", "mechanisms", "search", "edits", "methods"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "progress": set(),
@@ -29,17 +29,19 @@ ALLOWED: dict[str, set[str]] = {
     "engines": {"columns", "errors", "progress"},
     "server": {"errors", "settings"},
     # its schema installs what the methods declare
-    "storage": BASE | {"server", "methods"},
-    "loading": {"errors", "columns"},
+    "storage": BASE | {"server", "methods", "roads"},
+    "loading": {"errors", "columns", "roads"},
+    "trips": ARRAYS,
+    "roads": ARRAYS | {"progress"},
     "frequency": ARRAYS,
     "search": ARRAYS,
     "mechanisms": ARRAYS | {"frequency"},
     "edits": ARRAYS | {"frequency", "search"},
-    "methods": ARRAYS | {"progress", "frequency", "mechanisms", "edits", "search"},
-    "dataset": BASE | {"storage", "frequency", "search", "methods"},
+    "methods": ARRAYS
+    | {"progress", "trips", "roads", "frequency", "mechanisms", "edits", "search"},
+    "dataset": BASE | {"storage", "frequency", "search", "methods", "roads"},
     "release": BASE | _METHODS | {"storage", "dataset", "roads"},
     "jobs": BASE | {"methods", "storage", "dataset", "release"},
-    "roads": BASE | {"storage", "dataset"},
     "evaluation": BASE | _METHODS | {"storage", "dataset", "release", "roads"},
     # what reproduces the paper; nothing but api.py may have it
     "paper": BASE | _METHODS | {"storage", "dataset", "release", "roads", "evaluation"},

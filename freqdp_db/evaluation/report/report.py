@@ -14,6 +14,7 @@ from typing import Any
 
 import freqdp_db
 from freqdp_db.columns.edits import Edits
+from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
@@ -39,7 +40,6 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import find_build

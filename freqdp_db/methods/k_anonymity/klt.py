@@ -48,8 +48,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
     def replay(
         self, world: World, state: State, drawn: GloveDraw, logged: KltLog, options: KltOptions
     ) -> State:
-        from freqdp_db.methods.k_anonymity.diversity import fingerprint
-        from freqdp_db.methods.k_anonymity.klt_check import grow_as_shown
+        from freqdp_db.methods.k_anonymity.diversity import fingerprint, grow_as_shown
 
         if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
             raise VerificationFailed("the points of interest are not what they were")
@@ -67,7 +66,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         after: State,
         options: KltOptions,
     ) -> dict[str, int]:
-        from freqdp_db.methods.k_anonymity.klt_check import check_areas
+        from freqdp_db.methods.k_anonymity.diversity import check_areas
 
         found = super().check(world, before, drawn, logged, after, options)
         assert after.areas is not None

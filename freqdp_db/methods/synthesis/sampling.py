@@ -28,9 +28,8 @@ from freqdp_db.methods.synthesis.layout import (
     PACES,
     Grids,
 )
-from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Runs
-from freqdp_db.methods.synthesis.walks import walk
+from freqdp_db.methods.synthesis.walks import MOST_POINTS, in_order, line, walk
 
 FASTEST_M_PER_S = 110 / 3.6
 SLOWEST_M_PER_S = 0.5

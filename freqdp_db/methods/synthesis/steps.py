@@ -142,7 +142,7 @@ class StrictStep(SyntheticStep):
 
     @property
     def draws(self) -> type:  # type: ignore[override]
-        from freqdp_db.methods.synthesis.noisy import Draw
+        from freqdp_db.methods.synthesis.plan import Draw
 
         return Draw
 
@@ -158,7 +158,7 @@ class StrictStep(SyntheticStep):
         return int(drawn.objects[0]) // SCALE
 
     def draw(self, world: World, state: State, options: StrictOptions, source: RandomSource) -> Any:
-        from freqdp_db.methods.synthesis.measuring import draw
+        from freqdp_db.methods.synthesis.vectors import draw
 
         facts = world.public_facts(options.region, options.period)
         return draw(state.trajectories, state.places, *facts, options.parameters, source)

@@ -139,6 +139,6 @@ def match_dataset(
         side.samples,
         len(side),
         found.breaks,
-        float(network.length[found.driven].sum()) / 1_000,
+        float(network.graph.length[found.driven].sum()) / 1_000,
         found.beta_m,
     )
