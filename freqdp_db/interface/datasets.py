@@ -25,7 +25,7 @@ from freqdp_db.documents import Document
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, mode_of, reached, working
-from freqdp_db.interface.engines import at_work
+from freqdp_db.interface.engines import use_engine
 from freqdp_db.progress import Progress
 from freqdp_db.release import finding
 from freqdp_db.release.finding import Whereabouts
@@ -251,8 +251,8 @@ def build_dataset(
     with reached(connection) as database:
         wanted = find_dataset(database, name)
         shown = working(progress, kernels=True)
-        with at_work(chosen, database, shown):
-            row, findings = build_and_look(database, wanted, shown)
+        with use_engine(chosen, database, shown) as running:
+            row, findings = build_and_look(database, wanted, shown, running)
         choices = choosing_warnings(database, wanted)
         covered = declared_coverage(database, wanted, row)
         sparse = sparse_objects(database, row.build_id, 10)

@@ -24,7 +24,7 @@ from freqdp_db.evaluation.report.report import Reported, write_report
 from freqdp_db.evaluation.report.verdicts import Verdict, verdicts_of
 from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
 from freqdp_db.interface.connecting import Connection, Value, reached, working
-from freqdp_db.interface.engines import at_work
+from freqdp_db.interface.engines import use_engine
 from freqdp_db.methods.registry import DEFAULT_METHOD
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import require_readable
@@ -98,9 +98,11 @@ def evaluate(
     chosen = choose_engine(engine, workers)
     evaluating.check_seed(seed)
     table, shown = some_roads(roads, map), working(progress)
-    with reached(connection) as database, at_work(chosen, database, shown):
+    with reached(connection) as database, use_engine(chosen, database, shown) as running:
         row = find_release(database, release)
-        values = evaluating.evaluate(database, row, shown, seed, found_roads(database, table))
+        values = evaluating.evaluate(
+            database, row, shown, seed, found_roads(database, table), running
+        )
     public = sorted(PUBLISHABLE & values.keys())
     return Evaluated(release, values, public, verdicts_of(row, values), seed, shown.seconds)
 
@@ -148,9 +150,9 @@ def experiment(
     if paper:
         _require_papers_own(method, time_step, signature)
         asked = PaperWishes(objects, epsilon, seeds, poi, category, table, folder, force)
-        with reached(connection) as database, at_work(chosen, database, shown):
+        with reached(connection) as database, use_engine(chosen, database, shown) as running:
             asked = replace(asked, roads=found_roads(database, table))
-            written = paper_on(database, dataset, asked, shown, _search_times)
+            written = paper_on(database, dataset, asked, shown, _search_times, running)
     else:
         if poi is not None or category is not None:
             raise BadInput(
@@ -169,9 +171,9 @@ def experiment(
             trips=trips,
             each_trip=each_trip,
         )
-        with reached(connection) as database, at_work(chosen, database, shown):
+        with reached(connection) as database, use_engine(chosen, database, shown) as running:
             wishes = replace(wishes, roads=found_roads(database, table))
-            written = experiment_on(database, dataset, wishes, shown)
+            written = experiment_on(database, dataset, wishes, shown, running)
     return Experiment(
         dataset, written.files, written.runs, shown.seconds, markdown=written.markdown
     )

@@ -10,7 +10,7 @@ from freqdp_db.documents import Document, aside
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.interface.connecting import Connection, Value, reached
-from freqdp_db.interface.engines import at_work
+from freqdp_db.interface.engines import use_engine
 from freqdp_db.jobs import schedule as scheduling
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.health import living_workers, require_worker_here
@@ -204,7 +204,7 @@ def work(
     from freqdp_db.jobs.metrics import exposed
 
     lease_s, grace_s = _seconds("--lease", lease), _seconds("--grace", grace)
-    chosen = partial(at_work, choose_engine(engine, workers))
+    chosen = partial(use_engine, choose_engine(engine, workers))
     with reached(connection) as database, ExitStack() as around:
         worker = Worker(
             database, approve_within_limit, lease_s=lease_s, grace_s=grace_s, engine=chosen

@@ -12,8 +12,8 @@ from freqdp_db.documents import Document, aside
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.errors import BadInput
 from freqdp_db.interface.connecting import Connection, Value, reached, working
-from freqdp_db.interface.engines import at_work
-from freqdp_db.methods.registry import DEFAULT_METHOD, require_spread
+from freqdp_db.interface.engines import use_engine
+from freqdp_db.methods.registry import DEFAULT_METHOD, require_partitioned
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline, publishing, verification, withdrawing
 from freqdp_db.release.catalogue import Published, find_published, published
@@ -87,8 +87,8 @@ def plan(
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         shown = working(progress, kernels=True)
-        with at_work(chosen, database, shown):
-            return make_plan(database, row, request, shown)
+        with use_engine(chosen, database, shown) as running:
+            return make_plan(database, row, request, shown, running)
 
 
 def anonymize(
@@ -123,7 +123,7 @@ def anonymize(
     with reached(connection) as database:
         row = find_dataset(database, dataset)
         shown = working(progress, kernels=True)
-        with at_work(chosen, database, shown):
+        with use_engine(chosen, database, shown) as running:
             outcome = pipeline.anonymize(
                 database,
                 row,
@@ -133,6 +133,7 @@ def anonymize(
                 new_draw=new_draw,
                 hold_back=hold,
                 memory=limit,
+                engine=running,
             )
         return Anonymized.by(database, outcome, shown, name)
 
@@ -159,8 +160,8 @@ def resume(
                 remedy="`freqdp release list` shows which are running",
             )
         shown = working(progress, kernels=True)
-        with at_work(chosen, database, shown):
-            verified = pipeline.run(database, row, shown, limit)
+        with use_engine(chosen, database, shown) as running:
+            verified = pipeline.run(database, row, shown, limit, engine=running)
         outcome = Outcome(get_release(database, row.release_id), False, True, verified)
         return Anonymized.by(database, outcome, shown)
 
@@ -206,9 +207,9 @@ def verify(
         shown = working(progress, kernels=True)
         request = Request.of(row)
         relations = verification.released_relations(database, name)
-        with at_work(chosen, database, shown):
-            require_spread(request.method)
-            build = load_build(database, row.build_id, shown)
+        with use_engine(chosen, database, shown) as running:
+            require_partitioned(request.method, running)
+            build = load_build(database, row.build_id, shown, running)
             world = make_world(database, build, request.method, request.values, release=name)
             found = verification.verify(database, row, relations, world, shown)
     words = found.words(request)

@@ -12,6 +12,7 @@ import freqdp_db
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.experiment.figures import draw_epsilon, draw_size
@@ -122,7 +123,11 @@ def _run(made: OnObjects | OnTrips, piece: Any, progress: Progress) -> list[Run]
 
 
 def experiment_on(
-    database: Database, name: str, wishes: ExperimentWishes, progress: Progress
+    database: Database,
+    name: str,
+    wishes: ExperimentWishes,
+    progress: Progress,
+    engine: Engine = LOCAL,
 ) -> WrittenTables:
     """Run the design on the current build of a dataset and write its files."""
     dataset = find_dataset(database, name)
@@ -142,7 +147,7 @@ def experiment_on(
     runs: list[Run] = []
     asked = _ExperimentAsked(name, build.build_id, wishes)
     with progress.stage("experiment", len(pieces), "runs") as stage:
-        for found in deal_out(database, build, _made, asked, _run, pieces, progress):
+        for found in deal_out(engine, database, build, _made, asked, _run, pieces, progress):
             runs += found
             stage.advance(1)
     about = about_run(name, build, design.seeds, signature=design.signature)
