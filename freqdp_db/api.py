@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from freqdp_db import load, results
     from freqdp_db.bench.benchmarks import PipelineBench, SearchBench
     from freqdp_db.configuration import Applied
+    from freqdp_db.engines.partitions import Engine as RunningEngine
     from freqdp_db.evaluation.audit.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
@@ -194,17 +195,17 @@ class Freqdp:
         return database, find_release(database, name)
 
     @contextmanager
-    def _at_work(
+    def _started(
         self, engine: str | None, workers: int | None, *, kernels: bool = True
-    ) -> Iterator[Progress]:
-        """Have the chosen engine do what the block does."""
-        from freqdp_db.engines.at_work import at_work
+    ) -> "Iterator[tuple[Progress, RunningEngine]]":
+        """What tells the block's progress, and the chosen engine, started."""
+        from freqdp_db.engines.at_work import use_engine
         from freqdp_db.engines.choice import choose_engine
 
         chosen = choose_engine(engine, workers)
         progress = self._compiled() if kernels else self._progress()
-        with at_work(chosen, self._connected().conninfo, progress):
-            yield progress
+        with use_engine(chosen, self._connected().conninfo, progress) as running:
+            yield progress, running
 
     # Installation
 
@@ -558,8 +559,8 @@ class Freqdp:
         from freqdp_db.storage.records.datasets import choosing_warnings
 
         database, wanted = self._dataset(name)
-        with self._at_work(engine, workers) as progress:
-            row, findings = build_and_look(database, wanted, progress)
+        with self._started(engine, workers) as (progress, running):
+            row, findings = build_and_look(database, wanted, progress, running)
         choices = [f"{choice}." for choice in choosing_warnings(database, wanted)]
         return BuiltDataset(
             **vars(row),
@@ -628,8 +629,8 @@ class Freqdp:
 
         request = Request.parse(method, **parameters)
         database, row = self._dataset(dataset)
-        with self._at_work(engine, workers) as progress:
-            return make_plan(database, row, request, progress)
+        with self._started(engine, workers) as (progress, running):
+            return make_plan(database, row, request, progress, running)
 
     @command("anonymize")
     def anonymize(
@@ -661,7 +662,7 @@ class Freqdp:
 
         request, limit = Request.parse(method, **parameters), parse_memory(memory)
         database, row = self._dataset(dataset)
-        with self._at_work(engine, workers) as progress:
+        with self._started(engine, workers) as (progress, running):
             outcome = pipeline.anonymize(
                 database,
                 row,
@@ -671,6 +672,7 @@ class Freqdp:
                 new_draw=new_draw,
                 hold_back=hold,
                 memory=limit,
+                engine=running,
             )
         return Anonymized.by(database, outcome, progress, name)
 
@@ -709,7 +711,7 @@ class Freqdp:
     ) -> "results.Verification":
         """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
         from freqdp_db.dataset.memory import load_build
-        from freqdp_db.methods.registry import require_spread
+        from freqdp_db.methods.registry import require_partitioned
         from freqdp_db.release import verification
         from freqdp_db.release.inputs import make_world
         from freqdp_db.release.request import Request
@@ -718,10 +720,10 @@ class Freqdp:
         database, row = self._release(name)
         verification.require_published(row, "verified")
         request = Request.of(row)
-        with self._at_work(engine, workers) as progress:
+        with self._started(engine, workers) as (progress, running):
             relations = verification.released_relations(database, name)
-            require_spread(request.method)
-            build = load_build(database, row.build_id, progress)
+            require_partitioned(request.method, running)
+            build = load_build(database, row.build_id, progress, running)
             world = make_world(database, build, request.method, request.values, release=name)
             found = verification.verify(database, row, relations, world, progress)
         words = found.words(request)
@@ -749,8 +751,8 @@ class Freqdp:
                 f"release {name!r} is {row.state}: there is nothing to resume",
                 remedy="`freqdp release list` shows which are running",
             )
-        with self._at_work(engine, workers) as progress:
-            verified = pipeline.run(database, row, progress, limit)
+        with self._started(engine, workers) as (progress, running):
+            verified = pipeline.run(database, row, progress, limit, engine=running)
         done = get_release(database, row.release_id)
         outcome = pipeline.Outcome(done, False, True, verified)
         return Anonymized.by(database, outcome, progress)
@@ -984,9 +986,9 @@ class Freqdp:
         evaluating.check_seed(seed)
         table = some_roads(roads, map)
         database, row = self._release(release)
-        with self._at_work(engine, workers, kernels=False) as progress:
+        with self._started(engine, workers, kernels=False) as (progress, running):
             found = found_roads(database, table)
-            values = evaluating.evaluate(database, row, progress, seed, found)
+            values = evaluating.evaluate(database, row, progress, seed, found, running)
         public = sorted(PUBLISHABLE & values.keys())
         verdicts = verdicts_of(row, values)
         return Evaluated(release, values, public, verdicts, seed, progress.seconds)
@@ -1066,18 +1068,18 @@ class Freqdp:
                 remedy="say [[paper]], or leave them out",
             )
         database = self._installed()
-        with self._at_work(engine, workers, kernels=False) as progress:
+        with self._started(engine, workers, kernels=False) as (progress, running):
             found = found_roads(database, table)
             if paper:
                 papers = PaperOptions(objects, epsilon, seeds, poi, category, found, folder, force)
                 searches = partial(search_times, epsilon=EPSILON)
-                written = paper_on(database, dataset, papers, progress, searches)
+                written = paper_on(database, dataset, papers, progress, searches, running)
             else:
-                wishes = ExperimentOptions(
+                options = ExperimentOptions(
                     method, epsilon, objects, seeds, signature, time_step, found, folder, force,
                     trips, each_trip,
                 )  # fmt: skip
-                written = experiment_on(database, dataset, wishes, progress)
+                written = experiment_on(database, dataset, options, progress, running)
         return Experiment(
             dataset, written.files, written.runs, progress.seconds, markdown=written.markdown
         )
@@ -1266,7 +1268,7 @@ class Freqdp:
         log: bool = True,
     ) -> "results.Worked":
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.engines.at_work import at_work
+        from freqdp_db.engines.at_work import use_engine
         from freqdp_db.engines.choice import choose_engine
         from freqdp_db.evaluation.gate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
@@ -1282,7 +1284,7 @@ class Freqdp:
                 approve_within_limit,
                 lease_s=lease_s,
                 grace_s=grace_s,
-                engine=lambda own, progress: at_work(chosen, own.conninfo, progress),
+                engine=lambda own, progress: use_engine(chosen, own.conninfo, progress),
             )
             if log:
                 around.enter_context(json_lines())

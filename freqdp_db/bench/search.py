@@ -19,12 +19,12 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from, rows_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.edits.applying import delete
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import growing_places
 from freqdp_db.engines.threads import one_core
 from freqdp_db.errors import BadInput
 from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.frequency.partition import partitions_of
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
@@ -203,11 +203,11 @@ def _global_workload(
     frequencies = count_frequencies(trajectories, len(locations))
     candidates = rank_places(frequencies, request.values["signature"]).candidates
     epsilon = Fraction(request.values["epsilon_global"])
-    targets = perturb_tf(frequencies, candidates, epsilon, SeededSource(seed, 1))
-    runs = delete_globally(trajectories, locations, frequencies, targets, rank)
-    thinned = delete(trajectories, runs).trajectories
-    _, asked = growing_places(thinned, locations, targets)
-    return Workload(thinned, asked.take(_sample(len(asked), queries, seed)), rank)
+    source = SeededSource(seed, 1)
+    targets = perturb_tf(frequencies.tf, len(trajectories), candidates, epsilon, source)
+    (thinned,) = delete_globally(partitions_of(trajectories, locations), targets, rank)
+    left, asked = thinned.partition, growing_places(thinned.partition, targets)
+    return Workload(left.trajectories, asked.take(_sample(len(asked), queries, seed)), rank)
 
 
 def _local_workload(
@@ -217,13 +217,13 @@ def _local_workload(
     signatures = rank_places(frequencies, request.values["signature"])
     epsilon = Fraction(request.values["epsilon_local"])
     targets = perturb_pf(frequencies, signatures, epsilon, SeededSource(seed, 2))
-    thinned = delete(trajectories, delete_locally(trajectories, locations, targets)).trajectories
+    (thinned,) = delete_locally(partitions_of(trajectories, locations), targets)
     growing = np.flatnonzero(targets.target > targets.pf)
     chosen = growing[_sample(len(growing), queries, seed)]
     place = targets.location[chosen]
     wanted = (targets.target[chosen] - targets.pf[chosen]).astype(np.int64)
     return LocalWorkload(
-        thinned,
+        thinned.partition.trajectories,
         SegmentQueries(targets.trajectory[chosen], locations.x[place], locations.y[place], wanted),
     )
 

@@ -11,21 +11,20 @@ import numpy as np
 import freqdp_db
 from freqdp_db.engines.choice import EngineChoice
 from freqdp_db.engines.dask import Cluster
-from freqdp_db.engines.held import use_workers
+from freqdp_db.engines.partitions import Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress
 
 
 @contextmanager
-def at_work(choice: EngineChoice, conninfo: str, progress: Progress) -> Iterator[None]:
-    """Have the chosen engine do what the block does; its workers connect by `conninfo`."""
-    with choice.opened(conninfo) as cluster:
-        if cluster is not None:
-            _require_same_software(cluster)
-            shown = f"; dashboard: {cluster.dashboard}" if cluster.dashboard else ""
-            progress.note(f"Dask: {cluster.count} workers{shown}")
-        with use_workers(cluster):
-            yield
+def use_engine(choice: EngineChoice, conninfo: str, progress: Progress) -> Iterator[Engine]:
+    """The chosen engine, started for the block; its workers connect by `conninfo`."""
+    with choice.opened(conninfo) as engine:
+        if isinstance(engine, Cluster):
+            _require_same_software(engine)
+            shown = f"; dashboard: {engine.dashboard}" if engine.dashboard else ""
+            progress.note(f"Dask: {engine.count} workers{shown}")
+        yield engine
 
 
 def _versions() -> tuple[str, str, str]:

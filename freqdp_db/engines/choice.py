@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from freqdp_db.engines.dask import Cluster, cluster_at, local_cluster, require_dask
+from freqdp_db.engines.dask import cluster_at, local_cluster, require_dask
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadInput
 
@@ -29,8 +30,8 @@ class EngineChoice:
     """Of a scheduler of the user's."""
 
     @contextmanager
-    def opened(self, database: str) -> Iterator[Cluster | None]:
-        """The workers; None: threads. `database`: what workers of our own connect to."""
+    def opened(self, database: str) -> Iterator[Engine]:
+        """The engine. `database`: what workers of our own connect to."""
         if self.workers:
             with local_cluster(self.workers, {"DATABASE_URL": database} if database else {}) as own:
                 yield own
@@ -38,7 +39,7 @@ class EngineChoice:
             with cluster_at(self.address) as theirs:
                 yield theirs
         else:
-            yield None
+            yield LOCAL
 
 
 def choose_engine(

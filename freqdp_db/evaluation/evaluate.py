@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.dealing import deal_out
@@ -47,6 +48,7 @@ def evaluate(
     progress: Progress,
     seed: int = DEFAULT_SEED,
     roads: RoadTable | None = None,
+    engine: Engine = LOCAL,
 ) -> dict[str, float]:
     """Measure a published release against the build it was made from, and store the numbers.
 
@@ -58,7 +60,7 @@ def evaluate(
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for values in deal_out(database, build, _read, asked, _measure, pieces, progress):
+        for values in deal_out(engine, database, build, _read, asked, _measure, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.evaluation.metrics import EXPOSED
@@ -30,7 +31,11 @@ def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | Non
 
 
 def approve_within_limit(
-    database: Database, release: ReleaseRow, progress: Progress, replaces: Collection[str] = ()
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    replaces: Collection[str] = (),
+    engine: Engine = LOCAL,
 ) -> tuple[ReleaseRow, Exposure | None]:
     """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
 
@@ -39,5 +44,5 @@ def approve_within_limit(
     require_held(release)
     measured = measured_exposure(database, release)
     if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
-        measured = exposure_in(evaluate(database, release, progress))
+        measured = exposure_in(evaluate(database, release, progress, engine=engine))
     return approve(database, release, measured, replaces), measured

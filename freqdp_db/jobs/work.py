@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from freqdp_db.dataset.building import build
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import Busy, FreqdpError, NotFound, TooExposed
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
@@ -21,10 +22,10 @@ from freqdp_db.storage.records.jobs import JobRow
 from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
-Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress, Collection[str]], object]
+Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress, Collection[str], Engine], object]
 """Grants a release that is held because its dataset has a limit, or raises why not.
 
-Last: the releases that are withdrawn as soon as it is granted.
+The collection: the releases that are withdrawn as soon as it is granted.
 """
 
 
@@ -37,17 +38,21 @@ class Done:
     note: str | None
 
 
-def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> Done:
+def perform(
+    database: Database, job: JobRow, progress: Progress, gate: Gate, engine: Engine = LOCAL
+) -> Done:
     """Do a job, from wherever an earlier attempt left it."""
     asked = parse(job.wanted)
     require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is not None:
-        release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
+        begun = get_release(database, job.release_id)
+        release, resumed = _go_on(database, begun, progress, engine), True
     else:
-        release, resumed = _begin(database, job, asked, progress)
+        release, resumed = _begin(database, job, asked, progress, engine)
     try:
         if release.held and not asked.hold:
-            gate(database, release, progress, _replaced(database, release.dataset_id, asked.keep))
+            replaced = _replaced(database, release.dataset_id, asked.keep)
+            gate(database, release, progress, replaced, engine)
     except TooExposed:
         if asked.keep is not None:
             _retire(database, release.dataset_id, asked.keep)
@@ -56,9 +61,11 @@ def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> 
     return Done(get_release(database, release.release_id), resumed, note)
 
 
-def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> ReleaseRow:
+def _go_on(
+    database: Database, release: ReleaseRow, progress: Progress, engine: Engine
+) -> ReleaseRow:
     if release.state == "running":
-        run(database, release, progress)
+        run(database, release, progress, engine=engine)
         release = get_release(database, release.release_id)
     if release.state != "published":
         raise NotFound(
@@ -69,11 +76,11 @@ def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> Relea
 
 
 def _begin(
-    database: Database, job: JobRow, asked: JobRequest, progress: Progress
+    database: Database, job: JobRow, asked: JobRequest, progress: Progress, engine: Engine
 ) -> tuple[ReleaseRow, bool]:
     dataset = _dataset(database, job.dataset_id)
     if asked.rebuild and job.build_id is None:
-        made = build(database, dataset, progress)
+        made = build(database, dataset, progress, engine)
         jobs.record_build(database, job, made.build_id)
         dataset = _dataset(database, job.dataset_id)
 
@@ -90,6 +97,7 @@ def _begin(
         hold_back=asked.hold,
         recorded=recorded,
         replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
+        engine=engine,
     )
     return outcome.release, outcome.resumed
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 import freqdp_db
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, BudgetExceeded, Busy, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
 from freqdp_db.jobs.log import LOG, place_of
@@ -71,9 +72,9 @@ class _Stop(KeyboardInterrupt):
     """Ends the wait of a worker that has nothing to do."""
 
 
-def _threads(database: Database, progress: Progress) -> AbstractContextManager[None]:
-    """Nothing has to be made for threads."""
-    return nullcontext()
+def _local(database: Database, progress: Progress) -> AbstractContextManager[Engine]:
+    """Nothing has to be started for threads of this process."""
+    return nullcontext(LOCAL)
 
 
 @dataclass
@@ -84,7 +85,7 @@ class Worker:
     gate: work.Gate
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
-    engine: Callable[[Database, Progress], AbstractContextManager[None]] = _threads
+    engine: Callable[[Database, Progress], AbstractContextManager[Engine]] = _local
     """Around the work of a job: what does it."""
     served: Served = field(default_factory=Served)
     _stopping: bool = False
@@ -238,8 +239,8 @@ class Worker:
                 self._pulse = pulse
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
-                with self.engine(own, progress):
-                    done = work.perform(own, job, progress, self.gate)
+                with self.engine(own, progress) as engine:
+                    done = work.perform(own, job, progress, self.gate, engine)
         except WorkInterrupted:
             return self._interrupted(job, pulse.reason)
         except FreqdpError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from freqdp_db.engines.held import workers_in_use
+from freqdp_db.engines.partitions import Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
@@ -91,10 +91,10 @@ def _before(first: Method) -> str:
     return _EDITED_BEFORE if first.kind == "edited" else ""
 
 
-def require_spread(method: Method) -> None:
-    """Refuse a method whose work cannot be done by workers, where workers are to do it."""
-    if workers_in_use() is not None and not method.spread:
-        able = ", ".join(name for name, known in METHODS.items() if known.spread)
+def require_partitioned(method: Method, engine: Engine) -> None:
+    """Refuse a method that needs all trajectories at once, where an engine keeps them apart."""
+    if engine.remote and not method.partitioned:
+        able = ", ".join(name for name, known in METHODS.items() if known.partitioned)
         raise BadInput(
             f"[[engine]] dask cannot run [[method]] {method.name}: it looks at all trajectories at once, "
             "and no worker has them",

@@ -18,6 +18,7 @@ from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.pages import files_in
@@ -224,7 +225,11 @@ def _run(made: OnObjects | OnTrips, piece: Any, progress: Progress) -> list[Run]
 
 
 def experiment_on(
-    database: Database, name: str, options: ExperimentOptions, progress: Progress
+    database: Database,
+    name: str,
+    options: ExperimentOptions,
+    progress: Progress,
+    engine: Engine = LOCAL,
 ) -> WrittenTables:
     """Run the design on the current build of a dataset and write its files."""
     dataset = find_dataset(database, name)
@@ -244,7 +249,7 @@ def experiment_on(
     runs: list[Run] = []
     asked = _ExperimentAsked(name, build.build_id, options)
     with progress.stage("experiment", len(pieces), "runs") as stage:
-        for found in deal_out(database, build, _made, asked, _run, pieces, progress):
+        for found in deal_out(engine, database, build, _made, asked, _run, pieces, progress):
             runs += found
             stage.advance(1)
     about = about_run(name, build, design.seeds, signature=design.signature)

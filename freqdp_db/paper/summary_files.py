@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.pages import files_in
@@ -106,12 +107,17 @@ def _run(runs: PaperRuns, piece: _Piece, _: Progress) -> Run | StepTimes | str:
 
 
 def _result(
-    database: Database, build: BuildRow, asked: _PaperAsked, design: PaperDesign, progress: Progress
+    engine: Engine,
+    database: Database,
+    build: BuildRow,
+    asked: _PaperAsked,
+    design: PaperDesign,
+    progress: Progress,
 ) -> PaperResult:
     result = PaperResult([])
     pieces: list[_Piece] = [*design.asked(), *sorted(design.sizes)]
     with progress.stage("paper", len(pieces), "runs") as stage:
-        dealt = deal_out(database, build, _made, asked, _run, pieces, progress)
+        dealt = deal_out(engine, database, build, _made, asked, _run, pieces, progress)
         for piece, found in zip(pieces, dealt, strict=True):
             if isinstance(found, Run):
                 result.runs.append(found)
@@ -124,7 +130,12 @@ def _result(
 
 
 def paper_on(
-    database: Database, name: str, options: PaperOptions, progress: Progress, searches: Searches
+    database: Database,
+    name: str,
+    options: PaperOptions,
+    progress: Progress,
+    searches: Searches,
+    engine: Engine = LOCAL,
 ) -> WrittenTables:
     """Run the paper's comparison on the current build of a dataset and write its files."""
     build = find_build(database, find_dataset(database, name).require_build())
@@ -139,9 +150,8 @@ def paper_on(
         RESULT_FILES,
         overwrite=options.overwrite,
     )
-    result = _result(
-        database, build, _PaperAsked(name, build.build_id, options, searches), design, progress
-    )
+    asked = _PaperAsked(name, build.build_id, options, searches)
+    result = _result(engine, database, build, asked, design, progress)
     about = about_run(name, build, design.seeds, objects=max(design.sizes))
     files[0].parent.mkdir(parents=True, exist_ok=True)
     markdown = paper_markdown(result, about)

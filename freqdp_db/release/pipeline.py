@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.engines.held import workers_in_use
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
-from freqdp_db.methods.registry import require_spread
+from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world, read_inputs
@@ -26,7 +26,7 @@ from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
 from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request, check_release_name
-from freqdp_db.release.spreading import SpreadTable, table_of
+from freqdp_db.release.spreading import DistributedTable, table_of
 from freqdp_db.release.table import ReleasedTable, comments
 from freqdp_db.release.verification import (
     Replayed,
@@ -75,6 +75,7 @@ def anonymize(
     memory: int = DEFAULT_MEMORY,
     recorded: Recorded | None = None,
     replaces: Collection[str] = (),
+    engine: Engine = LOCAL,
 ) -> Outcome:
     """Publish a release, or return, join or go on with the one that answers the same request.
 
@@ -83,7 +84,7 @@ def anonymize(
     """
     if name is not None:
         check_release_name(name)
-    require_spread(request.method)
+    require_partitioned(request.method, engine)
     require_declared(database)
     release, fresh = _ask(
         database, dataset, request, name, new_draw, hold_back, recorded, replaces, progress
@@ -91,7 +92,7 @@ def anonymize(
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
-    verified = run(database, release, progress, memory, join=True)
+    verified = run(database, release, progress, memory, join=True, engine=engine)
     return Outcome(
         releases.get_release(database, release.release_id),
         existed=verified is None,
@@ -196,13 +197,14 @@ def run(
     memory: int = DEFAULT_MEMORY,
     *,
     join: bool = False,
+    engine: Engine = LOCAL,
 ) -> Verified | None:
     """Carry a recorded release to its end, from wherever it stands.
 
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
     join: if another session is at work on it, wait. None: that one has published it meanwhile.
     """
-    require_spread(Request.of(release).method)
+    require_partitioned(Request.of(release).method, engine)
     with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
         state = releases.get_release(database, release.release_id).state
@@ -213,14 +215,14 @@ def run(
                 f"release {release.name!r} was finished by another session",
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
-        verified = _carry_out(database, release, progress, memory)
+        verified = _carry_out(database, release, progress, memory, engine)
     finish_late(database)
     sweep_builds(database)
     return verified
 
 
 def _carry_out(
-    database: Database, release: ReleaseRow, progress: Progress, memory: int
+    database: Database, release: ReleaseRow, progress: Progress, memory: int, engine: Engine
 ) -> Verified:
     """For the holder of the release's lock."""
     # what the ledger has booked is compared with what SQL knows of the method
@@ -229,10 +231,9 @@ def _carry_out(
     staging.sweep_staging(database)
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
-    build = load_build(database, release.build_id, progress)
-    # workers hold the segments of their ranges: how many that are is a matter of how ranges are cut
-    spread = workers_in_use() is not None
-    search = None if spread else search_within(database, release.build_id, build, memory)
+    build = load_build(database, release.build_id, progress, engine)
+    # workers hold the segments of their partitions: how many that are depends on how these are cut
+    search = None if engine.remote else search_within(database, release.build_id, build, memory)
     world = make_world(
         database, build, request.method, request.values, search, release=release.name
     )
@@ -266,7 +267,10 @@ def _carry_out(
 
 
 def _write_points(
-    database: Database, release: ReleaseRow, table: ReleasedTable | SpreadTable, progress: Progress
+    database: Database,
+    release: ReleaseRow,
+    table: ReleasedTable | DistributedTable,
+    progress: Progress,
 ) -> None:
     with progress.stage("write release", table.rows) as stage:
         table.write_points(database, release.release_id, stage)
@@ -275,7 +279,7 @@ def _write_points(
 def _index_and_compare(
     database: Database,
     release: ReleaseRow,
-    table: ReleasedTable | SpreadTable,
+    table: ReleasedTable | DistributedTable,
     replayed: Replayed,
     progress: Progress,
     start: Callable[..., Future[None]],
@@ -300,7 +304,7 @@ def _publish(
     database: Database,
     release: ReleaseRow,
     request: Request,
-    table: ReleasedTable | SpreadTable,
+    table: ReleasedTable | DistributedTable,
 ) -> None:
     origin = requests.provenance(database, release)
     with database.begin() as connection:

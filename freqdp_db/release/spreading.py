@@ -16,10 +16,9 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.held import Held, PerRange
+from freqdp_db.engines.partitions import Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
-from freqdp_db.engines.spread import Spread
-from freqdp_db.frequency.parts import Part
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.methods.contract import State
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.comparing import Ids, Relations, compare_tables
@@ -44,13 +43,14 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class SpreadTable:
+class DistributedTable:
     """A released table whose rows are with the workers."""
 
-    pieces: Held
+    pieces: Partitions[Piece]
     ids: list[Ids]
     """The released ids of each piece. The first and the last have no limit: a row too many shows."""
-    places: object
+    places: Partitions[Locations]
+    """The build's, as workers have them: the same for every piece."""
     srid: int
     timezone: str
     rows: int
@@ -62,34 +62,32 @@ class SpreadTable:
     """Pages of several writers are mixed: rows are compared by their index."""
 
     @classmethod
-    def of(cls, state: State, build: Build) -> SpreadTable:
-        spread = state.trajectories
-        assert isinstance(spread, Spread)
-        lengths = spread.lengths
+    def of(cls, state: State, build: Build) -> DistributedTable:
+        partitions, lengths = state.partitions, state.trajectories.lengths
         order = np.argsort(state.key)
         order = order[lengths[order] > 0]
-        ranges = cut(offsets_from(lengths[order]), len(spread.parts.ranges))
+        ranges = cut(offsets_from(lengths[order]), len(partitions.ranges))
         wanted = [
-            [_of_part(order[begin:end], part, state.key) for part in spread.parts.ranges]
+            [_of_range(order[begin:end], own, state.key) for own in partitions.ranges]
             for begin, end in ranges
         ]
         limits = [None, *(int(state.key[order[begin]]) for begin, _ in ranges[1:]), None]
         return cls(
-            spread.parts.exchange(_take, wanted, _join, ranges),
+            partitions.shuffle(_take, wanted, _join, ranges),
             list(pairwise(limits)),
-            spread.places,
+            partitions.map(_places_of),
             build.source_srid,
             build.timezone,
-            spread.samples,
+            state.samples,
             len(order),
         )
 
     def write_points(self, database: Database, release_id: int, stage: Stage) -> None:
         """Each worker writes its pieces, samples and lines."""
         run = staged_parts.create_staging(database, release_id, self.srid)
-        numbers = PerRange(range(len(self.ids)))
+        numbers = PerPartition(range(len(self.ids)))
         reach = Reach.of(database)
-        written = self.pieces.each(
+        written = self.pieces.map(
             _write, self.places, self.srid, self.timezone, reach, release_id, run, numbers
         )
         for rows in written:
@@ -101,25 +99,29 @@ class SpreadTable:
 
     def compare(self, database: Database, relations: Relations, stage: Stage) -> None:
         """Each worker compares its pieces with the stored tables."""
-        reach, ids = Reach.of(database), PerRange(self.ids)
+        reach, ids = Reach.of(database), PerPartition(self.ids)
         relations.lines_written()
         named = (relations.points, relations.lines)
-        compared = self.pieces.each(
+        compared = self.pieces.map(
             _compare, self.places, self.srid, self.timezone, reach, named, ids
         )
         for rows in compared:
             stage.advance(rows)
 
 
-def _of_part(chosen: Ints, part: tuple[int, int], key: Ints) -> tuple[Ints, Ints]:
-    """Which trajectories of a part are wanted, by their numbers there, and their released ids."""
-    mine = chosen[(chosen >= part[0]) & (chosen < part[1])]
-    return mine - part[0], key[mine]
+def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
+    """Which trajectories of a range are wanted, by their numbers there, and their released ids."""
+    mine = chosen[(chosen >= own[0]) & (chosen < own[1])]
+    return mine - own[0], key[mine]
 
 
-def _take(part: Part, wanted: tuple[Ints, Ints]) -> Piece:
+def _places_of(partition: Partition) -> Locations:
+    return partition.places
+
+
+def _take(partition: Partition, wanted: tuple[Ints, Ints]) -> Piece:
     chosen, key = wanted
-    return Piece(key, part.trajectories.take(chosen))
+    return Piece(key, partition.trajectories.take(chosen))
 
 
 def _join(pieces: list[Piece]) -> Piece:
@@ -175,7 +177,7 @@ def _compare(
     return piece.rows
 
 
-def table_of(state: State, build: Build) -> ReleasedTable | SpreadTable:
+def table_of(state: State, build: Build) -> ReleasedTable | DistributedTable:
     """The rows that a state is released as."""
-    of = SpreadTable.of if isinstance(state.trajectories, Spread) else ReleasedTable.of
+    of = DistributedTable.of if state.partitions.remote else ReleasedTable.of
     return of(state, build)

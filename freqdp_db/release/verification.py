@@ -14,7 +14,7 @@ from freqdp_db.progress import Progress, Within
 from freqdp_db.release.comparing import Relations
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
-from freqdp_db.release.spreading import SpreadTable, table_of
+from freqdp_db.release.spreading import DistributedTable, table_of
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.staging import staging_names
@@ -84,7 +84,7 @@ class Replayed:
     """What the stored draws and logs give, each step checked on the way."""
 
     state: State
-    table: ReleasedTable | SpreadTable
+    table: ReleasedTable | DistributedTable
     checked: dict[str, int]
 
 

@@ -11,15 +11,16 @@ from library import opened
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query
 
-from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
+from freqdp_db.columns.edits import PfTargets, TfTargets
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.methods.frequency.editing import key_of
 from freqdp_db.progress import Progress
-from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.draws import load_columns, load_edits
 from freqdp_db.storage.records.releases import find_release
 
 _STEP = "5min"
@@ -48,18 +49,18 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
         release = find_release(database, "r")
         pair = load_case(database, release, Progress()).pair
         loaded = load_build(database, release.build_id, Progress())
-        state = loaded.trajectories
+        state = Partition(0, loaded.trajectories, loaded.locations)
         with database.begin() as connection:
             for step, drawn in ((1, PfTargets), (2, TfTargets)):
                 of = (connection, database, release.release_id, step)
-                edits = load_columns(*of, "log", Edits)
+                edits = load_edits(*of)
                 key = key_of(load_columns(*of, "draw", drawn))
-                state = apply_edits(state, edits, loaded.locations, loaded.clock, key)
-        state = coarsen_times(state, _STEP_US)
+                state = apply_edits(state, edits, loaded.clock, key)
+        expected_side = coarsen_times(state.trajectories, _STEP_US)
     for found, expected in (
-        (pair.released.offsets, state.offsets),
-        (pair.released.location, state.location),
-        (pair.released.at, state.at),
+        (pair.released.offsets, expected_side.offsets),
+        (pair.released.location, expected_side.location),
+        (pair.released.at, expected_side.at),
     ):
         assert np.array_equal(found, expected)
     assert pair.time_step_us == _STEP_US

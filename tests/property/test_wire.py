@@ -17,7 +17,7 @@ from small_worlds import (
 )
 
 from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
-from freqdp_db.edits.applying import apply_edits, delete
+from freqdp_db.edits.applying import apply_edits
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
 from freqdp_db.storage.copy.wire import RUN_EDITS, decode_runs, encode_runs
@@ -83,31 +83,27 @@ def _assert_replays(world: SmallWorld, edits: Edits) -> None:
     again = Edits(_stored(edits.deletions), _stored(edits.insertions))
     _assert_same(again.deletions, edits.deletions)
     _assert_same(again.insertions, edits.insertions)
-    left = apply_edits(world.trajectories, edits, world.locations, world.clock, np.uint64(1))
-    right = apply_edits(world.trajectories, again, world.locations, world.clock, np.uint64(1))
-    assert as_lists(left) == as_lists(right)
+    (whole,) = world.partitions
+    left, right = (apply_edits(whole, log, world.clock, np.uint64(1)) for log in (edits, again))
+    assert as_lists(left.trajectories) == as_lists(right.trajectories)
 
 
 @quick
 @given(world_with_tf_targets())
 def test_global_log(given_: tuple[SmallWorld, TfTargets]) -> None:
     world, targets = given_
-    deletions = delete_globally(
-        world.trajectories, world.locations, world.frequencies, targets, world.rank
-    )
-    thinned = delete(world.trajectories, deletions)
-    insertions = insert_globally(thinned, world.locations, targets, world.rank, world.clock)
-    _assert_replays(world, Edits(deletions, insertions))
+    deleted = delete_globally(world.partitions, targets, world.rank)
+    (edited,) = insert_globally(deleted, targets, world.rank, world.clock, np.uint64(1))
+    _assert_replays(world, edited.edits)
 
 
 @quick
 @given(world_with_pf_targets(), st.sampled_from([PAPER_SPREAD_MM, 0, 500_000]))
 def test_local_log(given_: tuple[SmallWorld, PfTargets], spread_mm: int) -> None:
     world, targets = given_
-    deletions = delete_locally(world.trajectories, world.locations, targets)
-    thinned = delete(world.trajectories, deletions)
-    insertions = insert_locally(thinned, world.locations, targets, world.clock, spread_mm)
-    _assert_replays(world, Edits(deletions, insertions))
+    deleted = delete_locally(world.partitions, targets)
+    (edited,) = insert_locally(deleted, targets, spread_mm, world.clock, np.uint64(1))
+    _assert_replays(world, edited.edits)
 
 
 @thorough

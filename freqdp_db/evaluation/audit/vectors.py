@@ -123,7 +123,8 @@ def _held_tf(
 
     def targets(count: int) -> Observed:
         vector, listed = copied_tf(frequencies, count, runs)
-        return Observed(perturb_tf(vector, listed, epsilon, source).target.astype(np.int64))
+        drawn = perturb_tf(vector.tf, len(vector.offsets) - 1, listed, epsilon, source)
+        return Observed(drawn.target.astype(np.int64))
 
     claim = float(tf_mechanism(epsilon).epsilon)
     yield "- 1 incidence", claim, bound_from(targets(tf), targets(tf - 1), alpha)

@@ -17,8 +17,8 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.dataset.facts import facts_of
-from freqdp_db.engines.alone import Alone
 from freqdp_db.engines.ranges import use
+from freqdp_db.engines.threads import SingleThread
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import (
     measure_exposure,
@@ -145,7 +145,7 @@ def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
 def try_out(world: World, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     """Run a method on the members, and measure what attackers learn and what analysts keep."""
     few = halves.members.samples <= _FEW_SAMPLES
-    with use(Alone()) if few else nullcontext():
+    with use(SingleThread()) if few else nullcontext():
         return _tried(world, halves, request, seed)
 
 

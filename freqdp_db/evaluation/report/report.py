@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import freqdp_db
-from freqdp_db.columns.edits import Edits
+from freqdp_db.columns.edits import EditLog
 from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
@@ -44,7 +44,7 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.draws import load_edits
 from freqdp_db.storage.records.ledger import entries
 from freqdp_db.storage.records.metrics import load_metrics
 from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_steps
@@ -268,9 +268,9 @@ def _edit_pictures(
     request = Request.of(release)
     with database.begin() as connection:
         logs = [
-            load_columns(connection, database, release.release_id, number, "log", Edits)
+            load_edits(connection, database, release.release_id, number)
             for number, step in enumerate(request.method.steps, start=1)
-            if step.logs is Edits
+            if step.logs is EditLog
         ]
     charts = frequency_charts(pair, request.values.get("signature", _SIGNATURE))
     if logs:

@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.edits import Edits, PfTargets
+from freqdp_db.columns.edits import EditLog, PfTargets
 from freqdp_db.engines.ranges import joined
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import Method, State, World
-from freqdp_db.methods.frequency.editing import EditingStep, carry_out_locally, reached_pf
+from freqdp_db.methods.frequency.editing import EditingStep, edit_locally, reached_pf
 from freqdp_db.methods.frequency.guarantee import ASSUMED_PUBLIC, NOT_PROTECTED, PAPER, TABLE
 from freqdp_db.methods.frequency.shared import SIGNATURE
 from freqdp_db.methods.guarantee import NOTHING_CLAIMED, TABLE_NOT_DP, Guarantee
@@ -56,20 +56,19 @@ class ClosureStep(EditingStep[ClosureOptions, PfTargets]):
     def draw(
         self, world: World, state: State, options: ClosureOptions, source: RandomSource
     ) -> PfTargets:
-        from freqdp_db.methods.frequency.parts import closed_of, rank
+        from freqdp_db.methods.frequency.ranking import closed_of, rank_signatures
 
-        ranked = state.parts.then(rank, state.parts.share(state.known), options.signature)
-        targets = ranked.each(closed_of, state.shared_places, options.radius_m)
+        targets = rank_signatures(state, options.signature).map(closed_of, options.radius_m)
         columns = joined([[getattr(t, f.name) for f in fields(PfTargets)] for t in targets])
         return PfTargets(*columns)
 
     def carry_out(
         self, world: World, state: State, drawn: PfTargets, options: ClosureOptions
-    ) -> tuple[Edits, State]:
+    ) -> tuple[EditLog, State]:
         from freqdp_db.edits.insertion import PAPER_SPREAD_MM
 
         # every target is 0: nothing is inserted
-        return carry_out_locally(world, state, drawn, PAPER_SPREAD_MM)
+        return edit_locally(world, state, drawn, PAPER_SPREAD_MM)
 
     def reached(self, state: State, drawn: PfTargets) -> Ints:
         return reached_pf(state, drawn)

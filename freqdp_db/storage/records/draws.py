@@ -12,9 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from psycopg import sql
 
-from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
-from freqdp_db.engines.held import as_kept
-from freqdp_db.engines.spread import SpreadEdits
+from freqdp_db.columns.edits import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
 from freqdp_db.errors import BadData, VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.statements import own, select_own
@@ -54,16 +52,15 @@ def save_columns(
 ) -> None:
     """Keep a draw or a log, inside the caller's transaction."""
     schema, raw = database.settings.schema, driver(connection)
-    if isinstance(columns, Edits):
+    if isinstance(columns, EditLog):
         # those of workers come one range after the other: they are never here all at once
-        parts = columns.parts.each(as_kept) if isinstance(columns, SpreadEdits) else [columns]
         write_records(
             raw,
             sql.Identifier(schema, "edit_run"),
             ["release_id", "step", "operation", *_RUN_COLUMNS],
             (
                 rows
-                for edits in parts
+                for edits in columns.partitions
                 for runs in (edits.deletions, edits.insertions)
                 for rows in encode_runs(runs, release_id, step)
             ),
@@ -95,10 +92,8 @@ def save_columns(
 def load_columns(
     connection: Connection, database: Database, release_id: int, step: int, part: Part, kind: type
 ) -> Any:
-    """A draw or a log of this kind, as it was kept."""
+    """A draw or a log of this kind, as it was kept; the log of edits: see `load_edits`."""
     raw = driver(connection)
-    if kind is Edits:
-        return load_edits(connection, database, release_id, step)
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
         query = select_own(database, name, layout.names, *order, release_id=release_id, step=step)
