@@ -6,7 +6,7 @@ import shlex
 
 from freqdp_db.dataset.coverage import coverage_of
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.errors import BadInput, named
+from freqdp_db.errors import BadInput, in_options, named
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records.builds import BuildRow
@@ -80,7 +80,8 @@ def notes_for_persons(
     warnings = choosing_warnings(database, dataset)
     with database.begin() as connection:
         warnings += [
-            f"what {what} reads, which {option} names, cannot be traced: it must not be made from the data"
+            f"what {what} reads, which {in_options(option)} names, cannot be traced: it must not be made "
+            "from the data"
             for option, relation in _public_tables(connection, build, request)
             for what in untraced(connection, database, *relation)
         ]
