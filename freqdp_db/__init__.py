@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from freqdp_db.progress import Progress as Progress
     from freqdp_db.storage.connection.engine import Database as Database
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _HOMES = {
     "errors": "FreqdpError",

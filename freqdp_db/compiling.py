@@ -105,8 +105,8 @@ def _run(part: str) -> None:
     released = run_steps(method, values, World(build), trial, Progress()).trajectories
     if part == "build":
         encode_lines(
-            np.arange(objects, dtype=np.int64), None, released.offsets[:-1], released.lengths,
-            released.location, places.x, places.y, released.at / 1e6, 4326,
+            np.arange(objects, dtype=np.int64), np.zeros(objects, np.int64), released.offsets[:-1],
+            released.lengths, released.location, places.x, places.y, released.at / 1e6, 4326,
         )  # fmt: skip
 
 

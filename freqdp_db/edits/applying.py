@@ -14,7 +14,7 @@ from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.sorting import sortable, stable_order
 from freqdp_db.columns.streams import stream
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.timing import fill_times, own_gaps, time_at_share
+from freqdp_db.edits.timing import fill_times, own_gaps
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.search.distance import projection
 
@@ -63,7 +63,7 @@ def delete(trajectories: Trajectories, deletions: EditRuns) -> Thinned:
 @njit(nogil=True, cache=True)
 def _insert_range(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, start, kept, x, y, step, gap,
-    run_offsets, run_place, slots, position, drawn, key, numbered_from, out_offsets,
+    run_offsets, run_place, slots, position, key, numbered_from, out_offsets,
 ):  # fmt: skip
     size = out_offsets[last] - out_offsets[first]
     out_location, out_at = np.empty(size, np.int32), np.empty(size, np.int64)
@@ -123,10 +123,6 @@ def _insert_range(  # type: ignore[no-untyped-def]
             if hi - lo == 1:
                 for j in range(count):
                     out_at[k + j] = at[lo] + (j + 1) * gap
-            elif count and not drawn:
-                for j in range(count):
-                    fraction = (share[order[e + j]] + (j + 1) / (count + 1)) / 2
-                    out_at[k + j] = time_at_share(at[lo + i], at[lo + i + 1], fraction, step)
             elif count:
                 ways = np.empty(count + 1, np.float64)
                 a = location[lo + i]
@@ -148,10 +144,10 @@ def insert(
     insertions: EditRuns,
     locations: Locations,
     clock: Clock,
-    key: np.uint64 | None,
+    key: np.uint64,
     first: int = 0,
 ) -> Trajectories:
-    """Put the inserted samples in, with their times: drawn by the key, or as up to 0.2.0 spread them.
+    """Put the inserted samples in, with times that the key draws.
 
     first: the number that the first of the trajectories has among all.
     """
@@ -174,8 +170,7 @@ def insert(
         insertions.location,
         insertions.offsets,
         insertions.position,
-        key is not None,
-        np.uint64(0) if key is None else key,
+        key,
         first,
         offsets,
     )
@@ -195,7 +190,7 @@ def apply_edits(
     edits: Edits,
     locations: Locations,
     clock: Clock,
-    key: np.uint64 | None,
+    key: np.uint64,
     first: int = 0,
 ) -> Trajectories:
     """The trajectories after one mechanism."""

@@ -27,9 +27,6 @@ from freqdp_db.methods.contract import (
     require_none_falling,
 )
 
-_EVEN_TIMES = frozenset({"0.1.0", "0.2.0"})
-"""Software that spread inserted samples evenly: its releases are replayed so."""
-
 
 def edited(state: State, parts: Held) -> State:
     """The state with other samples in the same trajectories."""
@@ -107,8 +104,7 @@ class EditingStep(Step[Options, Drawn, Edits]):
         from freqdp_db.methods.frequency.parts import replay
 
         edits: Held = logged.parts if isinstance(logged, SpreadEdits) else Here([], [logged])
-        key = None if world.drawn_by in _EVEN_TIMES else key_of(drawn)
-        parts = state.parts.then(replay, edits, state.shared_places, world.clock, key)
+        parts = state.parts.then(replay, edits, state.shared_places, world.clock, key_of(drawn))
         return edited(state, parts)
 
     def check(

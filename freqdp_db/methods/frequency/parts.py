@@ -222,9 +222,7 @@ def totals_of(edits: Edits) -> list[tuple[int, int]]:
     return [(r.edits, int(r.loss_mm.sum())) for r in (edits.deletions, edits.insertions)]
 
 
-def replay(
-    part: Part, edits: Edits, places: Locations, clock: Clock, key: np.uint64 | None
-) -> Part:
+def replay(part: Part, edits: Edits, places: Locations, clock: Clock, key: np.uint64) -> Part:
     """The part after edits that were stored; raises VerificationFailed if they cannot be."""
     own = Edits(_shifted(edits.deletions, -part.first), _shifted(edits.insertions, -part.first))
     require_possible(part.trajectories, own, len(places))
