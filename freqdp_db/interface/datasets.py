@@ -36,10 +36,10 @@ from freqdp_db.storage.records.accounts import name_population
 from freqdp_db.storage.records.builds import BuildRow, find_build, sparse_objects
 from freqdp_db.storage.records.datasets import (
     DatasetRow,
+    change_dataset,
     choosing_warnings,
     find_dataset,
     list_datasets,
-    set_limit,
     untraced_sources,
 )
 from freqdp_db.storage.records.ledger import Budget, budgets, find_budget
@@ -229,7 +229,7 @@ def set_dataset(
             change_facts(database, row, region, period)
             open_for_persons(database, find_dataset(database, name))
         if max_exposure is not None:
-            set_limit(database, row.dataset_id, limit)
+            change_dataset(database, row.dataset_id, max_exposure=limit)
         if persons is not None:
             name_population(database, row.dataset_id, persons)
         return dataset(database, name)
