@@ -446,12 +446,13 @@ def _made_by(database: Database, asked: Path, progress: Progress) -> tuple[int, 
 
 
 def _who(made: tuple[int, Path], piece: int, progress: Progress) -> tuple[int, int]:
-    """Waits a while for another worker to have a piece as well: the scheduler moves pieces to idle ones."""
+    """Ends when another worker has a piece as well: the scheduler moves pieces to idle ones."""
     maker, seen = made
     assert maker == os.getpid(), "what was made stays where it was made"
     (seen / str(maker)).touch()
-    until = time.monotonic() + 5
-    while len(list(seen.iterdir())) < 2 and time.monotonic() < until:
+    until = time.monotonic() + 120
+    while len(list(seen.iterdir())) < 2:
+        assert time.monotonic() < until, "no other worker was given a piece"
         time.sleep(0.05)
     return maker, piece
 
