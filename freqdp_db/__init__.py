@@ -16,7 +16,7 @@ from freqdp_db.api import Freqdp, connect
 from freqdp_db.errors import FreqdpError
 from freqdp_db.progress import Progress
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = ["Freqdp", "FreqdpError", "Progress", "__version__", "connect"]
 
 

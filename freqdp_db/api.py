@@ -525,7 +525,7 @@ class Freqdp:
         from freqdp_db.dataset.registration import check_name, declare_time_unit
         from freqdp_db.release.persons import open_for_persons
         from freqdp_db.storage.records.accounts import name_population
-        from freqdp_db.storage.records.datasets import find_dataset, set_limit
+        from freqdp_db.storage.records.datasets import change_dataset, find_dataset
 
         if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
             raise BadInput(
@@ -542,7 +542,7 @@ class Freqdp:
             change_facts(database, row, region, period)
             open_for_persons(database, find_dataset(database, name))
         if max_exposure is not None:
-            set_limit(database, row.dataset_id, limit)
+            change_dataset(database, row.dataset_id, max_exposure=limit)
         if persons is not None:
             name_population(database, row.dataset_id, persons)
         return self.dataset(name)

@@ -181,6 +181,10 @@ class Interrupted(FreqdpError):
         super().__init__(remedy="the same command again goes on where it stopped, or starts anew")
 
 
+class NotReplayable(FreqdpError):
+    """The release was drawn by a version whose draws this one cannot carry out again."""
+
+
 class VerificationFailed(FreqdpError):
     """The release is not what its edit log says."""
 

@@ -129,9 +129,12 @@ class PlainProgress(Progress):
     def _tell(self, ended: threading.Event) -> None:
         """Say how far the innermost stage is, until the last one has ended."""
         while not ended.wait(_SECONDS_BETWEEN_LINES):
-            with self._telling:
-                for line in self._open[-1:]:
-                    line.tell()
+            self.tell_innermost()
+
+    def tell_innermost(self) -> None:
+        with self._telling:
+            for line in self._open[-1:]:
+                line.tell()
 
     def note(self, text: str) -> None:
         self._console.print(printable(text), markup=False, soft_wrap=True)

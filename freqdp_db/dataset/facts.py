@@ -22,7 +22,7 @@ from freqdp_db.methods.contract import Facts
 from freqdp_db.methods.kinds import NotAcceptable
 from freqdp_db.methods.places_and_times import Box, Stretch, TimeStretch
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.datasets import DatasetRow, set_facts
+from freqdp_db.storage.records.datasets import DatasetRow, change_dataset
 from freqdp_db.storage.source.areas import read_area
 from freqdp_db.storage.source.lineage import require_not_from
 from freqdp_db.storage.source.relations import read_name
@@ -127,7 +127,7 @@ def change_facts(
     srid = dataset.srid
     if srid is None and known is not None:
         srid = srid_of(known)
-    set_facts(database, dataset.dataset_id, known, when, srid)
+    change_dataset(database, dataset.dataset_id, region=known, period=when, srid=srid)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records.accounts import Claimed
-from freqdp_db.storage.records.datasets import DatasetRow, insert_dataset, set_time_unit
+from freqdp_db.storage.records.datasets import DatasetRow, change_dataset, insert_dataset
 from freqdp_db.storage.source.reference import definition_of
 from freqdp_db.storage.source.relations import (
     NUMBERS,
@@ -113,7 +113,7 @@ def declare_time_unit(database: Database, dataset: DatasetRow, text: str) -> Non
     with database.begin() as connection:
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
     check_time_unit(relation, replace(dataset.mapping, time_unit=unit))
-    set_time_unit(database, dataset.dataset_id, unit)
+    change_dataset(database, dataset.dataset_id, time_unit=unit)
 
 
 def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str:

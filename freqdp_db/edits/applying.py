@@ -15,7 +15,7 @@ from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.streams import stream
 from freqdp_db.columns.trajectories import Clock, Trajectories
-from freqdp_db.edits.timing import fill_times, own_gaps, time_at_share
+from freqdp_db.edits.timing import fill_times, own_gaps
 from freqdp_db.engines.partitions import PerPartition, Range
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.partition import Partition
@@ -85,7 +85,7 @@ def delete(partition: Partition, deletions: EditRuns) -> Thinned:
 @njit(nogil=True, cache=True)
 def _insert_range(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, start, kept, x, y, step, gap,
-    run_offsets, run_place, slots, position, drawn, key, numbered_from, out_offsets,
+    run_offsets, run_place, slots, position, key, numbered_from, out_offsets,
 ):  # fmt: skip
     size = out_offsets[last] - out_offsets[first]
     out_location, out_at = np.empty(size, np.int32), np.empty(size, np.int64)
@@ -145,10 +145,6 @@ def _insert_range(  # type: ignore[no-untyped-def]
             if hi - lo == 1:
                 for j in range(count):
                     out_at[k + j] = at[lo] + (j + 1) * gap
-            elif count and not drawn:
-                for j in range(count):
-                    fraction = (share[order[e + j]] + (j + 1) / (count + 1)) / 2
-                    out_at[k + j] = time_at_share(at[lo + i], at[lo + i + 1], fraction, step)
             elif count:
                 ways = np.empty(count + 1, np.float64)
                 a = location[lo + i]
@@ -165,10 +161,8 @@ def _insert_range(  # type: ignore[no-untyped-def]
     return out_location, out_at
 
 
-def insert(
-    thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64 | None
-) -> Partition:
-    """Put the inserted samples in, with their times: drawn by the key, or as up to 0.2.0 spread them."""
+def insert(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Partition:
+    """Put the inserted samples in, with times that the key draws."""
     first, places = thinned.partition.first, thinned.partition.places
     left = thinned.partition.trajectories
     run_offsets = insertions.by_trajectory(len(left))
@@ -189,8 +183,7 @@ def insert(
         insertions.location,
         insertions.offsets,
         insertions.position,
-        key is not None,
-        np.uint64(0) if key is None else key,
+        key,
         first,
         offsets,
     )
@@ -212,9 +205,7 @@ def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
     return start
 
 
-def apply_edits(
-    partition: Partition, edits: Edits, clock: Clock, key: np.uint64 | None
-) -> Partition:
+def apply_edits(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) -> Partition:
     """The partition after one mechanism."""
     return insert(delete(partition, edits.deletions), edits.insertions, clock, key)
 

@@ -14,17 +14,6 @@ _DRIVING_M_PER_S = 15
 
 
 @njit(cache=True)
-def time_at_share(a, b, share, step):  # type: ignore[no-untyped-def]
-    """As up to version 0.2.0: at this share of the gap, whoever else is there."""
-    exact = a + np.int64(math.floor((b - a) * share + 0.5))
-    if free_steps(a, b, step) > 0:
-        low, high = (a // step + 1) * step, ((b - 1) // step) * step
-        return min(max((exact + step // 2) // step * step, low), high)
-    # finer than the step: a gap of one microsecond or none leaves no time between its ends
-    return min(max(exact, a + 1), max(b - 1, a))
-
-
-@njit(cache=True)
 def free_steps(a, b, step):  # type: ignore[no-untyped-def]
     """How many multiples of the time step lie strictly between two times."""
     return max((b - 1) // step - a // step, 0)
@@ -85,6 +74,7 @@ def fill_times(out, a, b, ways, own, step, state):  # type: ignore[no-untyped-de
         elif free > 0:
             out[j] = min(max((exact + step // 2) // step * step, first), last)
         else:
+            # finer than the step: a gap of one microsecond or none leaves no time between its ends
             out[j] = min(max(exact, a + 1), max(b - 1, a))
 
 

@@ -87,8 +87,6 @@ class World:
 
     facts: Facts | None = None
     """What is public of the data, in the build's metres; None: nothing was said."""
-    drawn_by: str | None = None
-    """The version of the software that made the draw of the step that is replayed."""
     shown: Shown | None = None
     """How areas and points look in the release; None: as they are here."""
     told: Told = nobody
@@ -202,6 +200,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     """Whether a sample is somewhere in an area afterwards."""
     checked: ClassVar[Mapping[str, str]] = {}
     """The counts of `check`, in words."""
+    not_replayable: ClassVar[frozenset[str]] = frozenset()
+    """Versions of the software whose draws this one can no longer carry out."""
 
     @abstractmethod
     def draw(self, world: World, state: State, options: Options, source: RandomSource) -> Drawn:

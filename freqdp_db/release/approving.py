@@ -12,11 +12,12 @@ from freqdp_db.errors import BadInput, TooExposed
 from freqdp_db.release.conflicts import refuse_conflicting_releases
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import require_published
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published.granting import approve_release
 from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.releases import ReleaseRow, get_release
+from freqdp_db.storage.records.requests import queue_up
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,13 @@ def approve(
                     remedy=f"freqdp evaluate {shlex.quote(release.name)}",
                 )
             measured.require_within(release.name, dataset.max_exposure, dataset.name)
-        with database.begin() as connection:
+
+        def require_no_conflict(connection: Connection) -> None:
+            queue_up(connection, database, dataset.account_id)
             refuse_conflicting_releases(
                 connection, database, dataset, Request.of(release), None,
                 build_id=release.build_id, replaces=replaces,
             )  # fmt: skip
-        approve_release(database, release)
+
+        approve_release(database, release, require_no_conflict)
     return get_release(database, release.release_id)

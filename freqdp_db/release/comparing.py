@@ -11,8 +11,8 @@ import numpy as np
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.progress import Stage
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.published.relations import columns_of, table_bytes
-from freqdp_db.storage.published.staging import KEY, LINE_KEY
+from freqdp_db.storage.published.relations import table_bytes
+from freqdp_db.storage.published.staging import KEY, LINE_COLUMNS, LINE_KEY
 
 Ids = tuple[int | None, int | None]
 """Released ids from one on, and before another; None: no limit."""
@@ -39,12 +39,7 @@ def compare_tables(
     for size in _compare(database, relations.points, table.layout.names, order, rows, ids):
         stage.advance(size // table.layout.dtype.itemsize)
     relations.lines_written()
-    with database.begin() as connection:
-        # releases of version 0.2.0 and before have lines over all days
-        by_day = "day" in columns_of(connection, relations.lines)
-    key = LINE_KEY if by_day else LINE_KEY[:1]
-    lines = table.lines(by_day=by_day)
-    for _ in _compare(database, relations.lines, [*key, "geom"], key, lines, ids):
+    for _ in _compare(database, relations.lines, LINE_COLUMNS, LINE_KEY, table.lines(), ids):
         pass
 
 

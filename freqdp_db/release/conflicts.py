@@ -34,16 +34,21 @@ def refuse_conflicting_releases(
     """Refuse to publish two releases with true samples of the same objects where one unlinks.
 
     True samples join them: who goes on as whom in the one is told by the other. Which of the two was
-    first makes no difference to who has both. `held`: analysts will not have it yet; it is looked at
-    again when it is approved, which is now if it is None. `build_id`: what it is made from.
-    `replaces`: releases that are withdrawn as soon as this one is published.
+    first makes no difference to who has both. Inside the transaction that records or grants it, after
+    `requests.queue_up`: one that is being made is found, too.
+
+    held: analysts will not have it yet; it is looked at again when it is approved, which is now if it is
+    None. build_id: what it is made from. replaces: releases that are withdrawn as soon as this one is
+    published.
     """
     method = request.method
     if held or not request.grantable:
         return
     beside = [
         other
-        for other in requests.published_beside(connection, database, dataset.account_id)
+        for other in requests.published_beside(
+            connection, database, dataset.account_id, running=True
+        )
         if other.name not in replaces
     ]
     if method.kind == "unlinked":
@@ -139,7 +144,7 @@ def _refuse_unlinking(
         names = [*accepted, *dict.fromkeys(f"{other.dataset}_current" for other in others)]
     accept = f"accept that with [[beside]] {shlex.quote(','.join(names))}, or {_HOLD}"
     raise BadInput(
-        f"{first.name} is a published release of the same source in which {what}",
+        f"{first.name} is a {first.state} release of the same source in which {what}",
         remedy=f"withdraw it (freqdp release withdraw {shlex.quote(first.name)}), or "
         + (_LEAVE if approving else accept),
     )
@@ -148,7 +153,7 @@ def _refuse_unlinking(
 def _refuse_linking(other: PublishedBeside, *, approving: bool) -> None:
     way = _LEAVE if approving else _HOLD
     raise BadInput(
-        f"{other.name} is a published release of the same source in which trajectories are "
+        f"{other.name} is a {other.state} release of the same source in which trajectories are "
         "unlinked: whoever has this one, where each is one object's, as well undoes that",
         remedy=f"withdraw it (freqdp release withdraw {shlex.quote(other.name)}), or {way}",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 import freqdp_db
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.edits import EditLog, Edits
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.partitions import PerPartition, Range
-from freqdp_db.errors import BadInput, ResumeRefused, VerificationFailed
+from freqdp_db.errors import ResumeRefused, VerificationFailed
 from freqdp_db.frequency.partition import Partition
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.methods.contract import AnyStep, Counts, State, World
@@ -31,6 +30,7 @@ from freqdp_db.storage.records.ledger import require_booked
 from freqdp_db.storage.records.releases import ReleaseRow, StepRow
 
 _BY_TRAJECTORY = "2:"
+"""What a digest begins with: which rule it was computed by."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ class StoredJournal:
         known = self._committed.get(number)
         if known is None or known.digest is None:
             self.meanwhile(self._write_log, number, step, logged, counts, after)
-        elif known.counts != counts or not same_digest(known.digest, after):
+        elif known.counts != counts or known.digest != digest(after):
             raise self._refused(
                 f"step {number}: the edits recomputed from the stored targets are not the "
                 "recorded ones"
@@ -180,16 +180,15 @@ class ReplayJournal:
     ) -> State:
         logged = self._log(number, step, state)
         recorded = self._steps[number]
-        then = replace(world, drawn_by=recorded.software)
         try:
-            after: State = step.replay(then, state, drawn, logged, options)
+            after: State = step.replay(world, state, drawn, logged, options)
             found = step.check(world, state, drawn, logged, after, options)
         except VerificationFailed as error:
             raise VerificationFailed(f"step {number}: {error.message}") from None
         counts = step.counts(drawn, logged, state, after, options)
         later = step.later_counts(options)
         same = _same_counts(recorded.counts, counts, later)
-        if not same or not same_digest(recorded.digest, after):
+        if not same or recorded.digest != digest(after):
             raise VerificationFailed(f"step {number}: the log is not the one that was recorded")
         for name, count in found.items():
             self.checked[name] = self.checked.get(name, 0) + count
@@ -266,22 +265,3 @@ def _hashes(offsets: Ints, columns: list[NDArray[Any]]) -> bytes:
             one.update(data[begin * width : end * width])
         found += one.digest()
     return bytes(found)
-
-
-def same_digest(recorded: str | None, state: State) -> bool:
-    if recorded is not None and not recorded.startswith(_BY_TRAJECTORY):
-        if state.partitions.remote:
-            raise BadInput(
-                "[[engine]] dask cannot check what version 0.1.0 recorded: one hash of all samples",
-                remedy="leave [[engine]] out",
-            )
-        return recorded == _digest_by_column(state.trajectories)
-    return recorded == digest(state)
-
-
-def _digest_by_column(trajectories: Trajectories) -> str:
-    """What version 0.1.0 recorded: one hash over whole columns."""
-    result = hashlib.sha256()
-    for column in (trajectories.offsets, trajectories.location, trajectories.at):
-        result.update(np.ascontiguousarray(column).view(np.uint8).data)
-    return result.hexdigest()

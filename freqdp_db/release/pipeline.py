@@ -121,7 +121,7 @@ def _ask(
         request_hash = requests.request_hash(
             connection, database, build.build_id, method, parameters
         )
-        requests.queue_up(connection, database, dataset.dataset_id)
+        requests.queue_up(connection, database, dataset.account_id)
         if not new_draw:
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
@@ -327,7 +327,7 @@ def _publish(
             "method": release.method,
             "kind": release.kind,
             "parameters": request.published(),
-            "guarantee": release.guarantee,
+            "guarantee": release.guarantee | ({"errors": errors} if errors else {}),
             "granted": release.granted,
             "rows": table.rows,
             "ledger_head": origin.ledger_head,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection import engine
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.names import did_you_mean
 from freqdp_db.storage.published import copying
 
@@ -39,7 +39,7 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
     """Copy a release that analysts may read; None: all of them, and remove what is there besides.
 
     Again, it changes nothing. A release is copied in one transaction, and all that is read is of one
-    moment.
+    moment. One session at a time: another one is refused.
     """
     with source.begin(snapshot=True) as connection:
         wanted = copying.entries(connection, source, granted=True)
@@ -50,34 +50,45 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
             _require_granted(name, known)
             wanted = [entry for entry in wanted if entry.name == name]
         copying.prepare(connection, target)
-        with target.begin() as there:
-            present = {entry.name: entry for entry in copying.entries(there, target, granted=False)}
-        ours = {entry.identity for entry in wanted}
-        stale = [
-            entry
-            for entry in present.values()
-            if entry.identity not in ours and name in (None, entry.name)
-        ]
-        for entry in stale:
-            copying.take_back(target, entry)
-        waiting = copying.finish(target, [])
-        kept = {entry.identity: entry for entry in present.values()}
-        copied, unchanged = [], []
-        for entry in wanted:
-            if entry.identity in kept:
-                unchanged.append(entry.name)
-                if entry != kept[entry.identity]:
-                    copying.update_entry(target, entry)
-                continue
-            try:
-                with progress.stage(f"copy {entry.name}", entry.row["rows"]) as stage:
-                    copying.copy_release(connection, target, entry)
-                    stage.advance(entry.row["rows"])
-                copied.append(entry.name)
-            except Busy as error:
-                waiting.append(error.message)
-        datasets = {str(e.row["dataset"]) for e in (*wanted, *stale)}
-        waiting += copying.finish(target, sorted(datasets))
+        with copying.alone(target):
+            return _hand_over(connection, target, wanted, name, progress)
+
+
+def _hand_over(
+    connection: Connection,
+    target: Database,
+    wanted: list[copying.CatalogEntry],
+    name: str | None,
+    progress: Progress,
+) -> Handed:
+    with target.begin() as there:
+        present = {entry.name: entry for entry in copying.entries(there, target, granted=False)}
+    ours = {entry.identity for entry in wanted}
+    stale = [
+        entry
+        for entry in present.values()
+        if entry.identity not in ours and name in (None, entry.name)
+    ]
+    for entry in stale:
+        copying.take_back(target, entry)
+    waiting = copying.finish(target, [])
+    kept = {entry.identity: entry for entry in present.values()}
+    copied, unchanged = [], []
+    for entry in wanted:
+        if entry.identity in kept:
+            unchanged.append(entry.name)
+            if entry != kept[entry.identity]:
+                copying.update_entry(target, entry)
+            continue
+        try:
+            with progress.stage(f"copy {entry.name}", entry.row["rows"]) as stage:
+                copying.copy_release(connection, target, entry)
+                stage.advance(entry.row["rows"])
+            copied.append(entry.name)
+        except Busy as error:
+            waiting.append(error.message)
+    datasets = {str(e.row["dataset"]) for e in (*wanted, *stale)}
+    waiting += copying.finish(target, sorted(datasets))
     return Handed(copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting)))
 
 

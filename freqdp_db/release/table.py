@@ -124,21 +124,15 @@ class ReleasedTable:
                 columns["during"] = range_bytes(self.trajectories.at[source], a.until[source])
             yield self.layout.pack(**columns)
 
-    def lines(self, *, by_day: bool = True) -> Iterator[NDArray[np.uint8]]:
-        """Rows (trajectory_id, day, LineStringM) of the days with at least two samples.
-
-        by_day: False for releases of version 0.2.0 and before: (trajectory_id, LineStringM), over all days.
-        """
+    def lines(self) -> Iterator[NDArray[np.uint8]]:
+        """Rows (trajectory_id, day, LineStringM) of the days with at least two samples."""
         seconds = (self.trajectories.at + POSTGRES_EPOCH_US) / 1e6
         for batch in self._batches(_LINE_ROWS):
-            first, count = self.trajectories.offsets[batch], self.trajectories.lengths[batch]
-            days = None
-            if by_day:
-                batch, days, first, count = self._days(batch)
+            owner, days, first, count = self._days(batch)
             whole = count >= 2
             yield encode_lines(
-                self.key[batch[whole]],
-                None if days is None else days[whole],
+                self.key[owner[whole]],
+                days[whole],
                 first[whole],
                 count[whole],
                 self.trajectories.location,

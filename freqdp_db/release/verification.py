@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.progress import Progress, Within
@@ -17,8 +17,9 @@ from freqdp_db.release.request import Request
 from freqdp_db.release.spreading import DistributedTable, table_of
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.published.relations import count_rows
 from freqdp_db.storage.published.staging import staging_names
-from freqdp_db.storage.records.releases import ReleaseRow
+from freqdp_db.storage.records.releases import ReleaseRow, list_steps
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,32 @@ def replay(
     progress: Progress,
 ) -> tuple[Verified, State]:
     """Verify, and return what was released: with whose each sample is."""
+    _require_replayable(database, release, relations)
     replayed = replay_steps(database, release, world, progress)
     return compare_rows(database, replayed, relations, progress), replayed.state
+
+
+def _require_replayable(database: Database, release: ReleaseRow, relations: Relations) -> None:
+    """Refuse a release of an earlier version that this one cannot replay; count its rows at least."""
+    steps = Request.of(release).method.steps
+    with database.begin(snapshot=True) as connection:
+        drawn_by = {step.software for step in list_steps(connection, database, release.release_id)}
+        earlier = sorted(drawn_by & {v for step in steps for v in step.not_replayable})
+        if not earlier:
+            return
+        rows = count_rows(connection, relations.points)
+    if rows != release.rows:
+        raise VerificationFailed(
+            f"release {release.name!r} has {rows:,} rows, and {release.rows or 0:,} are on record",
+            remedy="withdraw it: its table was changed",
+        )
+    raise NotReplayable(
+        f"release {release.name!r} was drawn by freqdp {', '.join(earlier)}, and this version can no "
+        f"longer replay its method {release.method}. Its table has the {rows:,} rows that are on record; "
+        "its guarantee stays as it is",
+        remedy=f"verify it with freqdp {earlier[0]}, on a restored backup; or withdraw it and ask for "
+        "a new draw, which spends again",
+    )
 
 
 @dataclass(frozen=True)

@@ -477,8 +477,9 @@ def _who(made: tuple[int, Path], piece: int, progress: Progress) -> tuple[int, i
     maker, seen = made
     assert maker == os.getpid(), "what was made stays where it was made"
     (seen / str(maker)).touch()
-    until = time.monotonic() + _PATIENCE_S
-    while len(list(seen.iterdir())) < 2 and time.monotonic() < until:
+    until = time.monotonic() + 120
+    while len(list(seen.iterdir())) < 2:
+        assert time.monotonic() < until, "no other worker was given a piece"
         time.sleep(0.05)
     return maker, piece
 

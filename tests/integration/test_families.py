@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,10 +15,14 @@ from servers import SharedServer, cloned
 from synthetic_world import rough_fits
 from world import freqdp, query, value
 
+import freqdp_db
+from freqdp_db.errors import FreqdpError
 from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.methods.unlinking.clock import clock_for
+from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
+from freqdp_db.storage.records import requests
 
 _REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
 
@@ -211,6 +217,46 @@ def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> Non
     freqdp(url, "release", "approve", "kept").succeeded()
 
 
+@pytest.mark.parametrize("where", ["in its transaction", "while it is made"])
+def test_of_two_conflicting_requests_at_once_one_is_refused(
+    url: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes while the first is being recorded, or has been and is not published yet."""
+    module, name = {
+        "in its transaction": (requests, "keep_build"),
+        "while it is made": (pipeline, "run"),
+    }[where]
+    real, first = getattr(module, name), threading.current_thread()
+    arrived, ended = threading.Event(), threading.Event()
+
+    def held_up(*args: Any, **options: Any) -> Any:
+        if threading.current_thread() is first and not arrived.is_set():
+            arrived.set()
+            # who queues behind the transaction cannot end before it
+            assert ended.wait(1 if where == "in its transaction" else 60) == (
+                where == "while it is made"
+            )
+        return real(*args, **options)
+
+    monkeypatch.setattr(module, name, held_up)
+    refusals: list[FreqdpError] = []
+
+    def second() -> None:
+        arrived.wait(60)
+        try:
+            freqdp_db.anonymize(url, "city", "cut", name="second")
+        except FreqdpError as error:
+            refusals.append(error)
+        ended.set()
+
+    other = threading.Thread(target=second)
+    other.start()
+    freqdp_db.anonymize(url, "city", "lg+swap+cut", name="first")
+    other.join()
+    assert "true samples of the same times join both" in refusals[0].message
+    assert query(url, "SELECT name, state FROM freqdp.release") == [("first", "published")]
+
+
 def test_unlinked_releases_of_other_days_are_not_joined(url: str) -> None:
     """True samples join what has the same times; an edited release links by habits as well."""
     query(url, "CREATE VIEW demo.first AS SELECT * FROM demo.city WHERE at < '2024-03-05'")
@@ -345,7 +391,7 @@ def _words(out: str) -> str:
     return " ".join(out.split())
 
 
-def test_one_object_is_protected(url: str) -> None:
+def test_one_object_is_protected(url: str, tmp_path: Path) -> None:
     made = freqdp(
         url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
     ).succeeded()
@@ -354,6 +400,12 @@ def test_one_object_is_protected(url: str) -> None:
     assert f"differentially private for {one} with all its data" in made["guarantee"]["plain"]
     comment = value(url, "SELECT obj_description(%s::regclass)", f"freqdp_release.{made['name']}")
     assert made["guarantee"]["plain"] in comment
+    # how large errors are is said where analysts look
+    (errors,) = value(url, "SELECT guarantee -> 'errors' FROM freqdp_release.catalog")
+    assert errors.startswith("With 95 % confidence noise moves ") and errors in comment
+    page = tmp_path / "r.html"
+    freqdp(url, "release", "report", made["name"], "--public", "--out", str(page)).succeeded()
+    assert errors in page.read_text("utf-8")
     assert freqdp(url, "release", "verify", made["name"]).succeeded()["checked"]["trips"] == 200
     budget = freqdp(url, "budget", "city").succeeded()
     assert budget["unit"] == "occurrence" and float(budget["spent"]) == 0

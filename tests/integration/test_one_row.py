@@ -75,9 +75,23 @@ def _add_hostile(url: str) -> None:
     )
 
 
-@pytest.mark.parametrize("snap", ["grid:100", "grid:0.01", "exact", "anchors:public.anchor"])
 @pytest.mark.parametrize(
-    ("srid", "region"), [(4326, True), (2154, False), (2154, True), (3857, True), (32631, False)]
+    ("srid", "region", "snap"),
+    [
+        # every system with two ways to snap at least, every way with three systems at least
+        (4326, True, "grid:100"),
+        (4326, True, "exact"),
+        (4326, True, "anchors:public.anchor"),
+        (2154, False, "grid:0.01"),
+        (2154, False, "anchors:public.anchor"),
+        (2154, True, "grid:100"),
+        (2154, True, "exact"),
+        (3857, True, "grid:0.01"),
+        (3857, True, "anchors:public.anchor"),
+        (32631, False, "grid:100"),
+        (32631, False, "grid:0.01"),
+        (32631, False, "exact"),
+    ],
 )
 def test_others_are_built_to_the_bit(database_url: str, srid: int, region: bool, snap: str) -> None:
     url = database_url
@@ -97,9 +111,8 @@ def test_others_are_built_to_the_bit(database_url: str, srid: int, region: bool,
     assert _others(url) == before
 
 
-@pytest.mark.parametrize("srid", [4326, 2154])
-def test_others_are_built_to_the_bit_by_workers(database_url: str, srid: int) -> None:
-    url = database_url
+def test_others_are_built_to_the_bit_by_workers(database_url: str) -> None:
+    url, srid = database_url, 2154
     _table(url, srid)
     _add(url, srid, "grid:0.01", "--region", _REGION)
     freqdp(url, "dataset", "build", "d").succeeded()

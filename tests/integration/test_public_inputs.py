@@ -153,7 +153,7 @@ _MADE_FROM_DATA = {
 }
 
 
-def test_public_inputs_are_not_made_from_the_data(database_url: str) -> None:
+def test_public_inputs_are_not_made_from_the_data(database_url: str, tmp_path: Path) -> None:
     url = database_url
     _persons(url)
     for statement in _MADE_FROM_DATA.values():
@@ -169,6 +169,20 @@ def test_public_inputs_are_not_made_from_the_data(database_url: str) -> None:
     _add(url, *_FACTS).succeeded()
     freqdp(url, "dataset", "build", "d").succeeded()
     freqdp(url, *_STRICT, "--roads", "public.road").refused("--roads", "public.road", "public.w")
+    audited = ("audit", "d", "--method", "strict", "--runs", "1000", "--roads", "public.road")
+    freqdp(url, *audited).refused("--roads", "public.road", "public.w")
+    tried = (
+        "recommend",
+        "d",
+        "--roads",
+        "public.road",
+        "--minutes",
+        "0.01",
+        "--out",
+        str(tmp_path),
+    )
+    left_out = freqdp(url, *tried).succeeded()["left_out"]
+    assert "public.road" in str(left_out)
     assert _spends(url) == 0
     # a copy of the polygons cannot be traced, and a table of its own is fine
     query(url, "CREATE TABLE town AS SELECT geom FROM area")

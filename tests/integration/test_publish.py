@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value, written
@@ -17,8 +20,9 @@ from freqdp_db.storage.published import copying
 PARTS = ("", "_line", "_trip")
 
 
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def released(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    """The name of a database with releases of all kinds of readers, to be cloned."""
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         query(url, "SELECT freqdp.grant_budget(1, 100, 'tests')")
         for name, signature in (("r", "3"), ("s", "4")):
@@ -31,6 +35,12 @@ def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[s
         freqdp(
             url, "anonymize", "city", "--method", "lg", "--seed", "7", "--as", "seeded"
         ).succeeded()
+        yield str(value(url, "SELECT current_database()::text"))
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, released: str) -> Iterator[str]:
+    with cloned(shared_server.get(), released) as url:
         yield url
 
 
@@ -219,3 +229,30 @@ def test_databases_that_are_refused(city: str, other: str) -> None:
     query(other, "DROP EXTENSION postgis CASCADE")
     freqdp(city, "release", "publish", "r", "--to", other).refused("no PostGIS")
     freqdp(city, "release", "publish", "r", "--to", "my secret").refused("--to is not a connection")
+
+
+def test_one_session_at_a_time(city: str, other: str) -> None:
+    """The second is refused in words, whether the other database is new or known."""
+    schema = "CREATE SCHEMA freqdp_release"
+    with psycopg.connect(other) as first, ThreadPoolExecutor(1) as pool:
+        first.execute(schema)
+        second = pool.submit(freqdp, city, "release", "publish", "--to", other, "--all")
+        until_waiting(other)
+        first.commit()
+        second.result().refused("another session is publishing")
+    query(other, "DROP SCHEMA freqdp_release")
+    _publish(city, other, "r")
+    with opened(other) as target, copying.alone(target):
+        freqdp(city, "release", "publish", "--to", other, "--all").refused(
+            "another session is publishing"
+        )
+    assert _publish(city, other, "--all")["copied"] == ["s", "areas"]
+
+
+def until_waiting(url: str) -> None:
+    """Until a session waits for another one's transaction."""
+    for _ in range(600):
+        if value(url, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            return
+        time.sleep(0.1)
+    raise AssertionError("nobody waits")

@@ -75,7 +75,7 @@ def test_global(given_: tuple[SmallWorld, TfTargets]) -> None:
     (edited,) = insert_globally(deleted, targets, world.rank, world.clock, _KEY)
     insertions, left = edited.edits.insertions, naive.thin(world, deletions)
     assert naive.as_edits(insertions) == naive.insert_globally(world, left, targets)
-    assert_both(world, thinned, left, edited, lambda after: assert_tf(after, targets))
+    assert_edited(world, thinned, left, edited, lambda after: assert_tf(after, targets))
 
 
 @thorough
@@ -90,24 +90,20 @@ def test_local(given_: tuple[SmallWorld, PfTargets], spread_mm: int | None) -> N
     (edited,) = insert_locally(deleted, targets, spread, world.clock, _KEY)
     insertions, left = edited.edits.insertions, naive.thin(world, deletions)
     assert naive.as_edits(insertions) == naive.insert_locally(world, left, targets, spread_mm)
-    assert_both(world, thinned, left, edited, lambda after: assert_pf(after, targets))
+    assert_edited(world, thinned, left, edited, lambda after: assert_pf(after, targets))
 
 
-def assert_both(
+def assert_edited(
     world: SmallWorld,
     thinned: Thinned,
     left: naive.Thinned,
     edited: Edited,
     assert_targets: Callable[[Trajectories], None],
 ) -> None:
-    """Places and order are the same whether times are drawn or even, as 0.1.0 had them."""
-    insertions = edited.edits.insertions
-    even = insert(thinned, insertions, world.clock, None)
-    for key, partition in ((_KEY, edited.after), (None, even)):
-        after = partition.trajectories
-        assert_targets(after)
-        assert_ordered(after)
-        assert_inserted(world, left, naive.as_edits(insertions), after, even=key is None)
+    after = edited.after.trajectories
+    assert_targets(after)
+    assert_ordered(after)
+    assert_inserted(world, left, naive.as_edits(edited.edits.insertions), after)
 
 
 def assert_inserted(
@@ -115,8 +111,6 @@ def assert_inserted(
     left: naive.Thinned,
     insertions: naive.Edits,
     after: Trajectories,
-    *,
-    even: bool,
 ) -> None:
     """What stayed keeps its place and time; between, the insertions by (projection, location)."""
     rows = as_lists(after)
@@ -137,13 +131,15 @@ def assert_inserted(
             )
             begin = len(expected)
             expected += [(place, None) for _, place in there]
-            gaps.append((begin, [share for share, _ in there], at, following and following[2]))
+            gaps.append((begin, len(there), at, following and following[2]))
         assert [place for place, _ in rows[t]] == [place for place, _ in expected]
         assert all(at in (None, row[1]) for (_, at), row in zip(expected, rows[t], strict=True))
-        for begin, shares, a, b in gaps:
-            times = [at for _, at in rows[t][begin : begin + len(shares)]]
-            if even or b is None:
-                _assert_times(world, times, shares, a, b, alone=len(samples) == 1)
+        for begin, count, a, b in gaps:
+            times = [at for _, at in rows[t][begin : begin + count]]
+            if b is None:
+                # after a lone sample, and in an empty trajectory
+                gap, lone = world.clock.median_gap_us, len(samples) == 1
+                assert times == [a + (i + lone) * gap for i in range(count)]
             else:
                 _assert_drawn_times(world, times, a, b)
 
@@ -152,28 +148,6 @@ def _projection(world: SmallWorld, place: int, a: int, b: int) -> Fraction:
     if a < 0:
         return Fraction(1, 2)
     return naive.projection(*(naive.point(world, p) for p in (place, a, b)))
-
-
-def _assert_times(
-    world: SmallWorld, times: list[int], shares: list[Fraction], a: int, b: int | None, alone: bool
-) -> None:
-    """Insertions into the gap from a to b; b is None after a lone sample and in an empty one."""
-    step, gap = world.clock.step_us, world.clock.median_gap_us
-    if b is None:
-        assert times == [a + (i + alone) * gap for i in range(len(times))]
-        return
-    low, high = (a // step + 1) * step, -(-b // step) * step - step
-    for i, (at, share) in enumerate(zip(times, shares, strict=True), start=1):
-        exact = a + (b - a) * (share + Fraction(i, len(times) + 1)) / 2
-        if low <= high:
-            assert at % step == 0 and a < at < b
-            # the nearest step; at most a microsecond off where two are as near
-            assert abs(at - min(max(exact, low), high)) <= Fraction(step, 2) + 1
-        elif b - a > 1:
-            assert a < at < b
-            assert abs(at - exact) <= 1
-        else:
-            assert a <= at <= b
 
 
 def _assert_drawn_times(world: SmallWorld, times: list[int], a: int, b: int) -> None:

@@ -1,62 +1,113 @@
-"""Databases of versions 0.1.0 and 0.2.0, from dumps of them: releases, ledger, jobs, schedules go on."""
+"""A database of version 0.3.0, from a dump of one: releases, ledger, jobs and schedules go on.
+
+It was made by that version: 60 objects, releases by lg, gl (seeded), swap and cut (held), strict (two), one
+by a job, one withdrawn; a raised budget, a waiting job, a schedule that keeps two.
+"""
 
 from __future__ import annotations
 
-import gzip
+import lzma
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from library import opened
-from world import freqdp, query
+from servers import SharedServer, cloned
+from world import freqdp, query, value
 
 from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.server.binaries import find_binaries
+from freqdp_db.storage.schema.upgrade import check
 
-_DUMPS = Path(__file__).parent
-_RELEASES = ("vans_1", "seeded", "coarse", "pure_g", "pure_l", "closed", "radius", "vans_2")
+_DUMP = Path(__file__).parent / "installed_0_3_0.sql.xz"
+_LEDGER = "SELECT account_id, entry, kind, amount, hash FROM freqdp.spend ORDER BY spend_id"
 
 
-def _upgraded(url: str, dump: str) -> str:
+@pytest.fixture(scope="module")
+def upgraded_template(shared_server: SharedServer, template_db: str) -> Iterator[str]:
     """The dump restored and upgraded; the template has made the roles that it grants rights to."""
+    with cloned(shared_server.get(), shared_server.template(schema=False)) as url:
+        restore(url)
+        before = query(url, _LEDGER)
+        first = freqdp(url, "init").succeeded()
+        assert (first["changed"], first["created"]) == (True, False)
+        assert query(url, _LEDGER) == before
+        with opened(url) as database:
+            check(database)  # the tables are those of a new installation
+        assert freqdp(url, "init").succeeded()["changed"] is False
+        yield str(value(url, "SELECT current_database()::text"))
+
+
+def restore(url: str) -> None:
     done = subprocess.run(
         [find_binaries().program("psql"), "-q", "-v", "ON_ERROR_STOP=1", url],
-        input=gzip.decompress((_DUMPS / dump).read_bytes()).decode(),
+        input=lzma.decompress(_DUMP.read_bytes()).decode(),
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, **find_binaries().relocation()},
     )
     assert done.returncode == 0, done.stderr
-    heads = query(url, "SELECT account_id, entry, hash FROM freqdp.spend ORDER BY spend_id")
-    freqdp(url, "init").succeeded()
-    assert query(url, "SELECT account_id, entry, hash FROM freqdp.spend ORDER BY spend_id") == heads
-    return url
 
 
 @pytest.fixture
-def upgraded(empty_database_url: str, template_db: str) -> str:
-    return _upgraded(empty_database_url, "installed_0_1_0.sql.gz")
+def upgraded(shared_server: SharedServer, upgraded_template: str) -> Iterator[str]:
+    with cloned(shared_server.get(), upgraded_template) as url:
+        yield url
 
 
-def test_everything_goes_on(upgraded: str) -> None:
-    for name in _RELEASES:
+def test_releases_verify(upgraded: str) -> None:
+    for name in ("frequencies", "swapped", "pieces", "seeded", "by_job"):
         freqdp(upgraded, "release", "verify", name).succeeded()
         freqdp(upgraded, "release", "show", name).succeeded()
     freqdp(upgraded, "ledger", "verify").succeeded()
-    assert freqdp(upgraded, "init").succeeded()["changed"] is False
-    granted = query(upgraded, "SELECT name FROM freqdp_release.catalog WHERE granted ORDER BY 1")
-    assert [name for (name,) in granted] == ["coarse", "pure_g", "pure_l", "vans_1", "vans_2"]
+    assert query(upgraded, "SELECT name FROM freqdp_release.catalog WHERE granted ORDER BY 1") == [
+        ("by_job",),
+        ("frequencies",),
+        ("made_up",),
+        ("made_up_more",),
+    ]
+    assert query(upgraded, "SELECT name FROM freqdp.release WHERE state = 'withdrawn'") == [
+        ("gone",)
+    ]
 
 
-def test_budgets_know_their_tables(upgraded: str) -> None:
-    """By OID, where the table is still there: it may be renamed afterwards."""
-    query(upgraded, "ALTER TABLE fleet.ping RENAME TO pong")
+def test_tampering_shows_as_before(upgraded: str) -> None:
+    query(upgraded, "UPDATE freqdp_release.frequencies SET at = at + interval '1 s' WHERE seq = 1")
+    assert freqdp(upgraded, "release", "verify", "frequencies").code == 3
+
+
+def test_synthetic_releases_can_no_longer_be_replayed(upgraded: str) -> None:
+    """They were sampled in another way; what can be said of them is said, and they stay."""
+    for name in ("made_up", "made_up_more"):
+        assert "differentially private" in str(
+            freqdp(upgraded, "release", "show", name).succeeded()["guarantee"]
+        )
+        rows = value(upgraded, f"SELECT count(*) FROM freqdp_release.{name}")
+        freqdp(upgraded, "release", "verify", name).refused(
+            "drawn by freqdp 0.3.0", f"{rows:,} rows that are on record"
+        )
+    query(upgraded, "DELETE FROM freqdp_release.made_up WHERE trajectory_id = 1")
+    assert freqdp(upgraded, "release", "verify", "made_up").code == 3
+
+
+def test_budgets_count_what_was_spent_before(upgraded: str) -> None:
+    units = query(upgraded, "SELECT unit, spent > 0 FROM freqdp.budget ORDER BY unit")
+    assert units == [("occurrence", True), ("person", True)]
+    # of epsilon 4 for an object 2.3 are gone: 3 more is too much; the build is of an earlier version
+    freqdp(upgraded, "dataset", "build", "city").succeeded()
+    strict = ("anonymize", "city", "--method", "strict", "--size", "20", "--every", "10min")
+    assert "budget" in freqdp(upgraded, *strict, "--epsilon", "3.9").refused()["error"].lower()
+    freqdp(upgraded, *strict, "--epsilon", "0.5", "--as", "new_one").succeeded()
+    freqdp(upgraded, "release", "verify", "new_one").succeeded()
+    # the same table under another name
+    query(upgraded, "ALTER TABLE demo.city RENAME TO town")
     again = freqdp(
-        upgraded, "dataset", "add", "again", "--from", "fleet.pong", "--object", "van", "--time", "ts",
-        "--lon", "lon", "--lat", "lat",
+        upgraded, "dataset", "add", "again", "--from", "demo.town", "--object", "object_id",
+        "--time", "at", "--geom", "geom",
     ).succeeded()  # fmt: skip
     assert again["budget_is_new"] is False
     freqdp(upgraded, "ledger", "verify").succeeded()
@@ -65,24 +116,16 @@ def test_budgets_know_their_tables(upgraded: str) -> None:
 @pytest.mark.parametrize(
     ("options", "answer"),
     [
-        (("--epsilon", "1", "--signature", "3"), "vans_1"),
-        (("--epsilon", "1", "--signature", "3", "--seed", "7"), "seeded"),
-        (
-            ("--method", "gl", "--epsilon-global", "0.3", "--epsilon-local", "0.2", "--signature",
-             "2", "--spread", "paper", "--time-step", "5min"),
-            "coarse",
-        ),
-        (("--method", "pure-g", "--epsilon", "0.5", "--signature", "2"), "pure_g"),
-        (("--method", "pure-l", "--epsilon", "0.5", "--signature", "2"), "pure_l"),
-        (("--method", "sc", "--signature", "2"), "closed"),
-        (("--method", "rsc", "--signature", "2", "--radius", "300"), "radius"),
+        (("--epsilon", "1", "--signature", "3"), "frequencies"),
+        (("--method", "gl", "--epsilon", "0.5", "--signature", "2", "--seed", "7"), "seeded"),
+        (("--method", "pure-l", "--epsilon", "0.5", "--signature", "2"), "by_job"),
     ],
-)  # fmt: skip
+)
 def test_what_was_answered_is_not_drawn_again(
     upgraded: str, options: tuple[str, ...], answer: str
 ) -> None:
     spent = query(upgraded, "SELECT spent FROM freqdp.budget")
-    found = freqdp(upgraded, "anonymize", "vans", "--method", "lg", *options).succeeded()
+    found = freqdp(upgraded, "anonymize", "city", "--method", "lg", *options).succeeded()
     assert (found["name"], found["existed"]) == (answer, True)
     assert query(upgraded, "SELECT spent FROM freqdp.budget") == spent
 
@@ -93,32 +136,9 @@ def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
         served = Worker(database, approve_within_limit).serve(once=True)
     assert (served.done, served.refused, served.failed) == (2, 0, 0)
     assert query(upgraded, "SELECT method, state FROM freqdp.job ORDER BY job_id") == [
-        ("lg", "done"), ("pure-g", "done"), ("gl", "done"),
+        ("pure-l", "done"), ("pure-g", "done"), ("lg", "done"),
     ]  # fmt: skip
+    freqdp(upgraded, "release", "approve", "swapped").refused()
+    for name in ("waiting", "frequencies", "made_up"):
+        freqdp(upgraded, "release", "withdraw", name).succeeded()
     freqdp(upgraded, "ledger", "verify").succeeded()
-
-
-def test_from_0_2_0(empty_database_url: str, template_db: str, tmp_path: Path) -> None:
-    """Its lines go over all days and it has no trips; what comes next is as it is now."""
-    url = _upgraded(empty_database_url, "installed_0_2_0.sql.gz")
-    for name in ("vans_1", "vans_2"):
-        freqdp(url, "release", "verify", name).succeeded()
-        assert freqdp(url, "release", "show", name).succeeded()["readers"] == "analysts"
-    out = str(tmp_path / "vans.gpkg")
-    freqdp(url, "release", "export", "vans_1", "--format", "gpkg", "--out", out).succeeded()
-    answered = freqdp(
-        url, "anonymize", "vans", "--method", "lg", "--epsilon", "1", "--signature", "3"
-    ).succeeded()
-    assert (answered["name"], answered["existed"]) == ("vans_1", True)
-    query(url, "UPDATE freqdp.schedule SET next_at = now()")
-    with opened(url) as database:
-        served = Worker(database, approve_within_limit).serve(once=True)
-    assert (served.done, served.refused, served.failed) == (2, 0, 0)
-    # the views of the newest release are ours, and now there are three of them
-    now = query(url, "SELECT obj_description('freqdp_release.vans_current'::regclass)")
-    assert "that analysts may read of dataset vans: now vans_3" in now[0][0]
-    assert query(url, "SELECT count(*) > 0 FROM freqdp_release.vans_current_trip") == [(True,)]
-    for name in ("vans_3", "vans_2", "vans_1"):
-        freqdp(url, "release", "withdraw", name).succeeded()
-    freqdp(url, "ledger", "verify").succeeded()
-    assert query(url, "SELECT count(*) FROM freqdp_release.catalog") == [(0,)]

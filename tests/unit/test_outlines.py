@@ -200,8 +200,9 @@ def test_a_region_is_what_was_said_and_not_the_box_around_it_in_metres(text: str
     assert (outline.holds(x, y) != held).sum() <= 1
 
 
-@pytest.mark.parametrize("text", SAID)
-@pytest.mark.parametrize("every", [5_000_000, 60_000_000])
+@pytest.mark.parametrize(
+    ("text", "every"), [(SAID[0], 60_000_000), (SAID[1], 60_000_000), (SAID[1], 5_000_000)]
+)
 def test_every_sample_lies_inside_of_what_was_said(text: str, every: int) -> None:
     region = said(text)
     parameters = replace(SMALL, every_us=every)

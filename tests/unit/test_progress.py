@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
-import time
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -59,27 +60,31 @@ def test_there_is_never_less_than_nothing_left() -> None:
 
 
 def test_long_work_that_says_nothing_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shown, "_SECONDS_BETWEEN_LINES", 0.01)
+    clock = itertools.count(0, 10)
+    monkeypatch.setattr(shown.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(shown, "_SECONDS_BETWEEN_LINES", 1e6)
     out = io.StringIO()
     progress = shown.PlainProgress(Console(file=out, width=200))
-
-    def still() -> list[str]:
-        lines = out.getvalue().splitlines()
-        return [line for line in lines if re.match(r"exposure +still at it +\d+\.\d\d s", line)]
-
     with progress.stage("metrics", 3, "metrics") as stage:
         stage.advance(1)
         with progress.stage("exposure"):
-            until = time.monotonic() + 60
-            while len(still()) < 2 and time.monotonic() < until:
-                time.sleep(0.01)
+            progress.tell_innermost()
+            progress.tell_innermost()
+    progress.tell_innermost()
     lines = out.getvalue().splitlines()
-    assert len(still()) >= 2, lines
-    assert [line.split()[0] for line in lines if line not in still()][-2:] == [
-        "exposure",
-        "metrics",
-    ]
-    assert lines[-1].startswith("metrics"), "nothing is said of a stage that has ended"
+    assert [line.split()[0] for line in lines] == ["exposure"] * 3 + ["metrics"], (
+        "nothing is said of a stage that has ended"
+    )
+    for line in lines[:2]:
+        assert re.fullmatch(r"exposure +still at it +\d+\.00 s", line)
+
+
+def test_somebody_tells_until_the_last_stage_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "_SECONDS_BETWEEN_LINES", 0.001)
+    progress, told = shown.PlainProgress(Console(file=io.StringIO())), threading.Event()
+    monkeypatch.setattr(progress, "tell_innermost", told.set)
+    with progress.stage("metrics"):
+        assert told.wait(300)
 
 
 def test_a_rate_of_nothing_a_second_is_not_shown() -> None:

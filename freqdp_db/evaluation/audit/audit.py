@@ -26,6 +26,7 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.progress import Progress
+from freqdp_db.release.public_inputs import require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
@@ -135,7 +136,10 @@ def audit(
             remedy=f"the default is {DEFAULT_RUNS:,}",
         )
     number = dataset.require_build()
-    request = request.with_facts(dataset, find_build(database, number))
+    row = find_build(database, number)
+    request = request.with_facts(dataset, row)
+    with database.begin() as connection:
+        require_public_inputs(connection, database, dataset, row, request)
     build = load_build(database, number, progress)
     findings = audit_build(build, request, SecureSource(), runs, progress)
     return Audit(dataset.name, request, dataset.protected, findings)

@@ -34,6 +34,7 @@ from freqdp_db.evaluation.utility.usefulness import usefulness
 from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
+from freqdp_db.release.public_inputs import require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow
@@ -186,7 +187,15 @@ def try_all(
     progress: Progress,
 ) -> TrialResults:
     """Every candidate that is possible and fits into the time, in the order of the grid."""
-    asked, left_out = _possible(dataset, row, options)
+    possible, left_out = _possible(dataset, row, options)
+    asked = []
+    with database.begin() as connection:
+        for variant, request in possible:
+            try:
+                require_public_inputs(connection, database, dataset, row, request)
+                asked.append((variant, request))
+            except BadInput as error:
+                left_out.append((variant, refusal(error)))
     plain = World(build, facts=facts_of(build))
     # roads are read once, and first: a wrong name is refused before the long work
     on_roads = next((r for _, r in asked if "roads" in r.values), None)

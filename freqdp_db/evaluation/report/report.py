@@ -37,7 +37,7 @@ from freqdp_db.evaluation.report.words import BESIDE, Tone, by_group, meaning_of
 from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
-from freqdp_db.release.catalogue import Published
+from freqdp_db.release.catalogue import Published, find_published
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
 from freqdp_db.storage.connection.engine import Database
@@ -132,6 +132,7 @@ def facts(
         "method": release.method,
         "summary": method.summary,
         "for_analysts": method.for_analysts,
+        "errors": find_published(database, release.name).guarantee.get("errors", []),
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "released": _released(release, trajectories),

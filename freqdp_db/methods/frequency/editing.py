@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from freqdp_db.edits.applying import Edited
     from freqdp_db.frequency.partition import Partition
 
-_EVEN_TIMES = frozenset({"0.1.0", "0.2.0"})
-"""Software that spread inserted samples evenly: its releases are replayed so."""
-
 
 def finished(state: State, edited: Partitions[Edited]) -> tuple[EditLog, State]:
     """What a step did, and the state after it."""
@@ -108,8 +105,7 @@ class EditingStep(Step[Options, Drawn, EditLog]):
     ) -> State:
         from freqdp_db.frequency.partition import trajectories_in
 
-        key = None if world.drawn_by in _EVEN_TIMES else key_of(drawn)
-        after = state.partitions.map(_replay, logged.partitions, world.clock, key)
+        after = state.partitions.map(_replay, logged.partitions, world.clock, key_of(drawn))
         return State(trajectories_in(after), state.places, state.key)
 
     def check(
@@ -184,7 +180,7 @@ def _falling_of(partition: Partition) -> int:
     return falling_times(partition.trajectories)
 
 
-def _replay(partition: Partition, edits: Edits, clock: Clock, key: np.uint64 | None) -> Partition:
+def _replay(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) -> Partition:
     """The partition after edits that were stored; raises VerificationFailed if they cannot be."""
     from freqdp_db.edits.applying import apply_edits
     from freqdp_db.methods.frequency.possible import require_possible

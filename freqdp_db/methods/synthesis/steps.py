@@ -44,6 +44,8 @@ class SyntheticStep(Step[Any, Any, Any]):
         "samples": "samples in the rhythm that was asked for",
         "segments": "segments below 110 km/h",
     }
+    # 0.4.0 measures trips by one vector more, and samples them in another way
+    not_replayable = frozenset({"0.3.0"})
 
     @abstractmethod
     def released(self, world: World, drawn: Any, logged: Any, options: Any) -> tuple[Any, Any]:

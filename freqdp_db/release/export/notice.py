@@ -134,7 +134,10 @@ def readme(document: dict[str, Any]) -> str:
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])
-    lines += [_title("What it may be used for"), *_paragraphs([_use(document["method"])])]
+    lines += [
+        _title("What it may be used for"),
+        *_paragraphs([_use(document["method"]), *guarantee.get("errors", [])]),
+    ]
     if not document["granted"]:
         lines += [
             _title("NOT FOR HANDING OUT"),

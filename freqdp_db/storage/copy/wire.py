@@ -108,7 +108,7 @@ def decode_runs(edits: dict[str, NDArray[Any]], operation: Operation) -> EditRun
 
 def encode_lines(
     ids: Ints,
-    days: Ints | None,
+    days: Ints,
     first: Ints,
     count: Ints,
     location: Ids,
@@ -117,12 +117,8 @@ def encode_lines(
     seconds: NDArray[np.float64],
     srid: int,
 ) -> NDArray[np.uint8]:
-    """Rows (trajectory_id, day, LineStringM), or without the day: M is the time in epoch seconds."""
-    rows = (
-        Layout([("id", "int8")]).pack(id=ids)
-        if days is None
-        else Layout([("id", "int8"), ("day", "int4")]).pack(id=ids, day=days)
-    )
+    """Rows (trajectory_id, day, LineStringM): M is the time in epoch seconds."""
+    rows = Layout([("id", "int8"), ("day", "int4")]).pack(id=ids, day=days)
     rows["_count"] += 1  # the line
     lines = np.empty(len(ids), _LINE)
     lines["size"] = _LINE.itemsize - 4 + count * _VERTEX.itemsize

@@ -6,12 +6,14 @@ made there as the catalogues of the server say that it is here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
 import psycopg
 import sqlalchemy as sa
+from psycopg import errors as driver_errors
 from psycopg import sql
 
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
@@ -113,13 +115,19 @@ def prepare(source: Connection, target: Database) -> None:
             sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": schema}
         ).scalar()
         if there is None:
-            driver(connection).execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            try:
+                # waits for another session that is making it
+                _run(connection, "CREATE SCHEMA {}", sql.Identifier(schema))
+            except (driver_errors.UniqueViolation, driver_errors.DuplicateSchema):
+                raise _another_publishes() from None
         present = columns_of(connection, (schema, "catalog"))
-        if not present:
+        if present:
+            _lock_catalog(connection, schema)
+        else:
             _create_table(source, connection, schema, "catalog")
             _index(source, connection, schema, "catalog")
             _comment_as(source, connection, schema, "catalog", "TABLE")
-        elif present != columns_of(source, (schema, "catalog")):
+        if present and present != columns_of(source, (schema, "catalog")):
             raise BadInput(
                 "the catalogue in the database of [[to]] was made by another version of freqdp",
                 remedy=f"drop it all there (DROP SCHEMA {schema} CASCADE): it is copied again",
@@ -133,6 +141,35 @@ def prepare(source: Connection, target: Database) -> None:
                 )
             )
         _let_analysts_read(connection, target, "catalog")
+
+
+@contextmanager
+def alone(target: Database) -> Iterator[None]:
+    """Keep other sessions from publishing into the same database while the block runs."""
+    with target.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        _lock_catalog(connection, target.settings.release_schema)
+        yield
+
+
+def _lock_catalog(connection: Connection, schema: str) -> None:
+    """Until the end of the transaction; analysts may not lock it so, and go on reading."""
+    limit_waiting(connection, LOCK_TIMEOUT)
+    try:
+        _run(
+            connection,
+            "LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE",
+            sql.Identifier(schema, "catalog"),
+        )
+    except driver_errors.LockNotAvailable:
+        raise _another_publishes() from None
+
+
+def _another_publishes() -> Busy:
+    return Busy(
+        "another session is publishing into the database of [[to]]",
+        remedy="run the command again when it has finished",
+    )
 
 
 def _require_fit(source: Connection, connection: Connection, target: Database) -> None:

@@ -20,11 +20,8 @@ from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
 from freqdp_db.storage.records.datasets import table
 
 _SUFFIX = "_current"
-_MARKS = (
-    "The newest release that analysts may read of dataset ",
-    "The newest private release of dataset ",
-)
-"""What the comment of such a view begins with; the second is that of version 0.2.0 and before."""
+_MARK = "The newest release that analysts may read of dataset "
+"""What the comment of such a view begins with."""
 
 
 def current_names(dataset: str) -> dict[str, str]:
@@ -37,16 +34,15 @@ def require_ours(connection: Connection, database: Database, dataset: str) -> No
     """Refuse, before anything is spent, if a relation that is not ours has the name of a view."""
     found = connection.execute(
         sa.text(
-            "SELECT c.relname, c.relkind = 'v' AND EXISTS ("
-            "SELECT FROM unnest(CAST(:marks AS text[])) AS mark "
-            "WHERE starts_with(obj_description(c.oid, 'pg_class'), mark)) "
+            "SELECT c.relname, c.relkind = 'v' "
+            "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), :mark), false) "
             "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
         ),
         {
             "schema": database.settings.release_schema,
             "names": list(current_names(dataset).values()),
-            "marks": list(_MARKS),
+            "mark": _MARK,
         },
     )
     for name, ours in found:
@@ -173,7 +169,7 @@ def is_shown(
 
 def described(dataset: str, newest: tuple[str, int]) -> str:
     """The comment of the views over a release; `show_current` writes the same."""
-    return f"{_MARKS[0]}{dataset}: now {newest[0]}, version {newest[1]}. See catalog."
+    return f"{_MARK}{dataset}: now {newest[0]}, version {newest[1]}. See catalog."
 
 
 def _point_at(

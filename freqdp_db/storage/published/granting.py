@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
 
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.connection.statements import call
 from freqdp_db.storage.published.current import show_newest
@@ -14,10 +16,19 @@ from freqdp_db.storage.records.releases import ReleaseRow
 
 
 @patient
-def approve_release(show: bool, database: Database, release: ReleaseRow) -> None:
-    """Grant a release that was held, say so in the catalogue, and show it as the newest: at once."""
+def approve_release(
+    show: bool,
+    database: Database,
+    release: ReleaseRow,
+    check: Callable[[Connection], None],
+) -> None:
+    """Grant a release that was held, say so in the catalogue, and show it as the newest: at once.
+
+    check: raises, in the same transaction, if it must not be granted.
+    """
     catalog = table(database, "catalog", released=True)
     with database.begin() as connection:
+        check(connection)
         limit_waiting(connection, LOCK_TIMEOUT)
         call(connection, database, "approve_release", release.release_id)
         connection.execute(

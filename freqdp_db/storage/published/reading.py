@@ -99,8 +99,6 @@ class ReleaseReader:
         for relation in (name, f"{name}_line"):
             require_there(connection, (schema, relation))
         self.has_areas = "area" in columns_of(connection, (schema, name))
-        self.has_days = "day" in columns_of(connection, (schema, f"{name}_line"))
-        """False for releases of version 0.2.0 and before: a line over all days."""
         own = srid_of(connection, (schema, name))
         self.srid = own if srid is None else srid
         self._moved = self.srid != own
@@ -175,13 +173,12 @@ class ReleaseReader:
                 areas=_read_areas(records) if self.has_areas else None,
             )
 
-    def lines(self) -> Generator[tuple[int, date | None, bytes], None, None]:
+    def lines(self) -> Generator[tuple[int, date, bytes], None, None]:
         """(trajectory_id, day, LineStringM as ISO WKB, little-endian) in order, one at a time."""
         query = sql.SQL(
-            "COPY (SELECT trajectory_id, {}, {}({}, 'NDR'::text) FROM {} ORDER BY 1, 2) "
+            "COPY (SELECT trajectory_id, day, {}({}, 'NDR'::text) FROM {} ORDER BY 1, 2) "
             "TO STDOUT (FORMAT binary)"
         ).format(
-            sql.SQL("day" if self.has_days else "NULL::date"),
             self._function("st_asbinary"),
             self._column("geom"),
             self._lines,

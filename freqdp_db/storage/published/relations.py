@@ -113,6 +113,12 @@ def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, s
     return {row.attname: row.format_type for row in rows}
 
 
+def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
+    require_there(connection, relation)
+    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*relation))
+    return int(one_value(connection, query))
+
+
 def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     """The SRID that the geometry column of a table declares."""
     query = sql.SQL(

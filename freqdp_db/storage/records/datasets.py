@@ -69,17 +69,15 @@ def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
     return metadata_for(names).tables[f"{schema}.{name}"]
 
 
+_MAPPING = {
+    f.name: f"{f.name}_column" if f.name in ("object", "time", "geom", "lon", "lat") else f.name
+    for f in fields(Mapping)
+}
+"""Where each field of a mapping is stored."""
+
+
 def _row(row: Any) -> DatasetRow:
-    mapping = Mapping(
-        object=row.object_column,
-        time=row.time_column,
-        geom=row.geom_column,
-        lon=row.lon_column,
-        lat=row.lat_column,
-        timezone=row.timezone,
-        filter=row.filter,
-        time_unit=row.time_unit,
-    )
+    mapping = Mapping(**{name: getattr(row, column) for name, column in _MAPPING.items()})
     others = {f.name: getattr(row, f.name) for f in fields(DatasetRow) if f.name != "mapping"}
     return DatasetRow(mapping=mapping, **others)
 
@@ -143,16 +141,14 @@ def insert_dataset(
     name: str,
     source: tuple[str, str],
     mapping: Mapping,
-    source_srid: int,
-    srid: int | None,
-    snap: str,
     budget: Decimal,
-    region: str | None = None,
-    period: str | None = None,
-    max_exposure: float | None = None,
-    persons: str | None = None,
+    persons: str | None,
+    **facts: Any,
 ) -> tuple[DatasetRow, Claimed]:
-    """Register a dataset; opens a budget unless the population that it is read from has one."""
+    """Register a dataset; opens a budget unless the population that it is read from has one.
+
+    facts: further columns of the table, by name.
+    """
     datasets = table(database, "dataset")
     with database.begin() as connection:
         claimed = claim_account(connection, database, source, mapping, persons, budget)
@@ -164,20 +160,8 @@ def insert_dataset(
                     account_id=claimed.account,
                     source_schema=source[0],
                     source_relation=source[1],
-                    object_column=mapping.object,
-                    time_column=mapping.time,
-                    geom_column=mapping.geom,
-                    lon_column=mapping.lon,
-                    lat_column=mapping.lat,
-                    source_srid=source_srid,
-                    srid=srid,
-                    snap=snap,
-                    timezone=mapping.timezone,
-                    filter=mapping.filter,
-                    time_unit=mapping.time_unit,
-                    region=region,
-                    period=period,
-                    max_exposure=max_exposure,
+                    **{column: getattr(mapping, name) for name, column in _MAPPING.items()},
+                    **facts,
                 )
                 .returning(datasets.c.dataset_id)
             ).scalar_one()
@@ -245,31 +229,15 @@ def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
     ]
 
 
-def set_facts(
-    database: Database, dataset_id: int, region: str | None, period: str | None, srid: int | None
-) -> None:
-    """Say what is public of a dataset."""
-    _change(database, dataset_id, region=region, period=period, srid=srid)
-
-
-def set_time_unit(database: Database, dataset_id: int, time_unit: str) -> None:
-    """What the epoch numbers of a dataset count."""
-    _change(database, dataset_id, time_unit=time_unit)
-
-
-def set_limit(database: Database, dataset_id: int, max_exposure: float | None) -> None:
-    """With which measured exposure its releases are granted at most; None: with any."""
-    _change(database, dataset_id, max_exposure=max_exposure)
-
-
-def mark_dropped(database: Database, dataset_id: int) -> None:
-    """Forget a dataset's name; the record stays."""
-    _change(database, dataset_id, dropped_at=sa.func.now())
-
-
-def _change(database: Database, dataset_id: int, **values: Any) -> None:
+def change_dataset(database: Database, dataset_id: int, **values: Any) -> None:
+    """Set columns of a dataset's record, by name."""
     datasets = table(database, "dataset")
     with database.begin() as connection:
         connection.execute(
             sa.update(datasets).where(datasets.c.dataset_id == dataset_id).values(**values)
         )
+
+
+def mark_dropped(database: Database, dataset_id: int) -> None:
+    """Forget a dataset's name; the record stays."""
+    change_dataset(database, dataset_id, dropped_at=sa.func.now())

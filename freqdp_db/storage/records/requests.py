@@ -20,12 +20,15 @@ from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.records.releases import ReleaseRow
 
 
-def queue_up(connection: Connection, database: Database, dataset_id: int) -> None:
-    """Requests for a dataset at the same moment go one after the other, until the end of the transaction.
+def queue_up(connection: Connection, database: Database, account_id: int) -> None:
+    """Requests on the same rows at the same moment go one after the other, until the transaction ends.
 
-    So the second of two equal ones finds the record of the first, and no two take the same name.
+    So the second of two equal ones finds the record of the first, no two take the same name, and of two
+    that must not be published beside each other the second finds the first.
     """
-    wait_for(connection, database, "request", dataset_id)
+    # in ascending order, so that no two wait for each other
+    for account in sorted(accounts_of_same_rows(connection, database, account_id)):
+        wait_for(connection, database, "request", account)
 
 
 def keep_build(connection: Connection, database: Database, build_id: int) -> None:
@@ -96,6 +99,8 @@ class PublishedBeside:
     """A release that analysts may read, of a source that reads the same rows as another."""
 
     name: str
+    state: str
+    """published, or running: analysts will be able to read it as soon as it is made."""
     dataset: str
     method: str
     parameters: dict[str, Any]
@@ -103,14 +108,19 @@ class PublishedBeside:
 
 
 def published_beside(
-    connection: Connection, database: Database, account_id: int
+    connection: Connection, database: Database, account_id: int, *, running: bool = False
 ) -> list[PublishedBeside]:
-    """Releases that analysts may read, of sources that read the rows of this account's; newest first."""
+    """Releases that analysts may read, of sources that read the rows of this account's; newest first.
+
+    running: also those that are being made.
+    """
+    states = ("published", "running") if running else ("published",)
     releases, datasets = table(database, "release"), table(database, "dataset")
     accounts = accounts_of_same_rows(connection, database, account_id)
     rows = connection.execute(
         sa.select(
             releases.c.name,
+            releases.c.state,
             datasets.c.name.label("dataset"),
             releases.c.method,
             releases.c.parameters,
@@ -119,7 +129,7 @@ def published_beside(
         .join(datasets, datasets.c.dataset_id == releases.c.dataset_id)
         .where(
             datasets.c.account_id.in_(accounts),
-            releases.c.state == "published",
+            releases.c.state.in_(states),
             releases.c.grantable,
             ~releases.c.held,
         )

@@ -1,10 +1,10 @@
-"""Foundation: datasets, builds, releases and the ledger."""
+"""The tables of version 0.3.0."""
 
 from __future__ import annotations
 
 from freqdp_db.storage.schema.revisions import run_revision
 
-revision = "0001"
+revision = "0005"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -28,9 +28,11 @@ CREATE TABLE ${private}.account (
     source_relation text NOT NULL,
     object_column text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (source_schema, source_relation, object_column)
+    unit text NOT NULL CHECK (unit IN ('occurrence', 'person')),
+    CONSTRAINT account_source_unit_key UNIQUE (source_schema, source_relation, object_column, unit)
 );
 COMMENT ON TABLE ${private}.account IS 'One privacy budget per source relation and object column; dropping a dataset keeps it.';
+COMMENT ON COLUMN ${private}.account.unit IS 'What its ledger counts for: epsilon for one occurrence (or incidence), or rho (zero-concentrated differential privacy) for a person with all data. These never add up.';
 
 CREATE TABLE ${private}.dataset (
     dataset_id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -52,12 +54,18 @@ CREATE TABLE ${private}.dataset (
     created_at timestamptz NOT NULL DEFAULT now(),
     created_by text NOT NULL DEFAULT current_user,
     dropped_at timestamptz,
+    region text,
+    period text,
+    max_exposure float8 CHECK (max_exposure > 0 AND max_exposure <= 1),
     CHECK (num_nulls(geom_column, lon_column, lat_column) IN (1, 2))
 );
 CREATE UNIQUE INDEX dataset_name_key ON ${private}.dataset (name) WHERE dropped_at IS NULL;
 COMMENT ON TABLE ${private}.dataset IS 'A registered relation of the user, its column mapping and its discretisation.';
 COMMENT ON COLUMN ${private}.dataset.srid IS 'Projected SRID in metres; NULL lets the build choose the UTM zone of the data.';
 COMMENT ON COLUMN ${private}.dataset.current_build IS 'The build that the views show and the next release uses.';
+COMMENT ON COLUMN ${private}.dataset.region IS 'Public: where the data may lie, as west,south,east,north in degrees, or as WKT of a polygon. Not read from the data.';
+COMMENT ON COLUMN ${private}.dataset.period IS 'Public: when the data may lie, as two moments with a slash between them. Not read from the data.';
+COMMENT ON COLUMN ${private}.dataset.max_exposure IS 'The largest exposure, as measured by freqdp evaluate, with which a release of it is granted to analysts. NULL: any. A measured limit, not a guarantee.';
 
 CREATE TABLE ${private}.build (
     build_id int PRIMARY KEY,
@@ -166,11 +174,6 @@ CREATE TABLE ${private}.release (
     dataset_id int NOT NULL REFERENCES ${private}.dataset,
     build_id int NOT NULL REFERENCES ${private}.build,
     method text NOT NULL,
-    epsilon_global numeric NOT NULL,
-    epsilon_local numeric NOT NULL,
-    signature_size int NOT NULL,
-    options jsonb NOT NULL,
-    private boolean NOT NULL,
     request_hash text NOT NULL,
     state text NOT NULL CHECK (state IN ('running', 'published', 'withdrawn', 'abandoned')),
     version int,
@@ -182,29 +185,39 @@ CREATE TABLE ${private}.release (
     rows bigint,
     guarantee jsonb NOT NULL,
     user_level jsonb,
-    timings jsonb
+    timings jsonb,
+    kind text NOT NULL CHECK (kind IN ('edited', 'unlinked', 'generalised', 'synthetic')),
+    parameters jsonb NOT NULL,
+    grantable boolean NOT NULL,
+    held boolean NOT NULL DEFAULT false,
+    approved_at timestamptz,
+    approved_by text
 );
 CREATE UNIQUE INDEX release_name_key ON ${private}.release (name) WHERE state IN ('running', 'published');
 CREATE INDEX release_request_idx ON ${private}.release (request_hash);
 COMMENT ON TABLE ${private}.release IS 'Every release that was ever asked for, with its parameters. The record outlives the table.';
-COMMENT ON COLUMN ${private}.release.private IS 'False if the noise was seeded: such a release is never granted to analysts.';
+COMMENT ON COLUMN ${private}.release.kind IS 'What a released trajectory is: edited (one object''s), unlinked (pieces of several), generalised (shared by several), synthetic (nobody''s).';
+COMMENT ON COLUMN ${private}.release.parameters IS 'All parameters of the method, as request_parameters gives them.';
+COMMENT ON COLUMN ${private}.release.grantable IS 'False if the noise was seeded or the method guarantees nothing: such a release is never granted to analysts.';
+COMMENT ON COLUMN ${private}.release.held IS 'Published for curators only, until freqdp release approve grants it to analysts.';
+COMMENT ON COLUMN ${private}.release.approved_at IS 'When a release that was held was granted to analysts.';
+COMMENT ON COLUMN ${private}.release.approved_by IS 'The login that approved it.';
 COMMENT ON COLUMN ${private}.release.user_level IS 'What a whole user costs, counted from the data. For the curator only.';
 
 CREATE TABLE ${private}.release_step (
     release_id int NOT NULL REFERENCES ${private}.release,
     step smallint NOT NULL,
     mechanism text NOT NULL,
-    targets int NOT NULL,
+    drawn int NOT NULL,
     software text NOT NULL,
-    deletions bigint,
-    insertions bigint,
-    deletion_loss_m float8,
-    insertion_loss_m float8,
     digest text,
+    counts jsonb,
     PRIMARY KEY (release_id, step)
 );
-COMMENT ON TABLE ${private}.release_step IS 'One mechanism of a release: committed with its targets; the counts follow when its edits are done.';
-COMMENT ON COLUMN ${private}.release_step.digest IS 'SHA-256 of the trajectories after this step: a resumed run must arrive at the same.';
+COMMENT ON TABLE ${private}.release_step IS 'One step of a release: committed with its draw. The counts follow when it was carried out.';
+COMMENT ON COLUMN ${private}.release_step.drawn IS 'How many values were drawn: targets of frequencies, for instance.';
+COMMENT ON COLUMN ${private}.release_step.counts IS 'What the step did, in numbers.';
+COMMENT ON COLUMN ${private}.release_step.digest IS 'Hash of the hashes of the trajectories after this step: a resumed run must arrive at the same.';
 
 CREATE TABLE ${private}.release_key (
     release_id int NOT NULL,
@@ -257,7 +270,7 @@ CREATE TABLE ${private}.spend (
     account_id int NOT NULL REFERENCES ${private}.account,
     entry int NOT NULL,
     kind text NOT NULL CHECK (kind IN ('grant', 'spend')),
-    epsilon numeric NOT NULL,
+    amount numeric NOT NULL,
     release_id int REFERENCES ${private}.release,
     reason text NOT NULL,
     actor text NOT NULL,
@@ -268,14 +281,20 @@ CREATE TABLE ${private}.spend (
     UNIQUE (release_id)
 );
 COMMENT ON TABLE ${private}.spend IS 'The ledger: append-only, hash-chained per account, written only through ${private}.book_spend and ${private}.grant_budget. It limits draws; it does not bound what the tables reveal.';
+COMMENT ON COLUMN ${private}.spend.amount IS 'In the currency of the account: epsilon for occurrences, rho for persons.';
 
 CREATE TABLE ${private}.metric (
     release_id int NOT NULL REFERENCES ${private}.release,
     name text NOT NULL,
     value float8 NOT NULL,
+    publishable boolean NOT NULL DEFAULT false,
+    seed bigint,
+    measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (release_id, name)
 );
-COMMENT ON TABLE ${private}.metric IS 'Counts and measures of a release, taken from the original data: for the curator only.';
+COMMENT ON TABLE ${private}.metric IS 'What freqdp evaluate measured of a release. Most of it is counted in the original data: for the curator only.';
+COMMENT ON COLUMN ${private}.metric.publishable IS 'Counted in the released table alone: whoever has it can count the same.';
+COMMENT ON COLUMN ${private}.metric.seed IS 'What picked the samples, queries and resamples.';
 
 CREATE TABLE ${release}.catalog (
     name text PRIMARY KEY,
@@ -285,14 +304,115 @@ CREATE TABLE ${release}.catalog (
     published_at timestamptz NOT NULL,
     version int NOT NULL,
     guarantee jsonb NOT NULL,
-    private boolean NOT NULL,
+    granted boolean NOT NULL,
     rows bigint NOT NULL,
-    ledger_head text NOT NULL
+    ledger_head text NOT NULL,
+    kind text NOT NULL
 );
 COMMENT ON TABLE ${release}.catalog IS 'The releases in this schema: what each is, how it was made, and what it guarantees.';
 COMMENT ON COLUMN ${release}.catalog.guarantee IS 'Unit, neighbouring relation, claimed and accounted epsilon, assumptions and what is not protected.';
-COMMENT ON COLUMN ${release}.catalog.private IS 'False: the noise was seeded and can be subtracted. For tests only.';
+COMMENT ON COLUMN ${release}.catalog.kind IS 'What a released trajectory is: edited (one object''s, samples out and others in), unlinked (pieced together from several objects, do not follow one for long), generalised (areas and intervals that the samples of several objects lie in), synthetic (made up, nobody''s).';
+COMMENT ON COLUMN ${release}.catalog.granted IS 'Whether analysts may read it. False: it is held until a curator approves it, the noise was seeded, or the method guarantees nothing. True says nothing about how much a table exposes: see guarantee.';
 COMMENT ON COLUMN ${release}.catalog.ledger_head IS 'Hash of the ledger entry that paid for this release.';
+
+CREATE TABLE ${private}.schedule (
+    schedule_id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dataset_id int NOT NULL REFERENCES ${private}.dataset,
+    request jsonb NOT NULL,
+    cron text NOT NULL,
+    timezone text NOT NULL,
+    next_at timestamptz NOT NULL,
+    last_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    created_by text NOT NULL DEFAULT session_user,
+    ended_at timestamptz,
+    ended_reason text,
+    CHECK ((ended_at IS NULL) = (ended_reason IS NULL))
+);
+CREATE UNIQUE INDEX schedule_dataset_key ON ${private}.schedule (dataset_id) WHERE ended_at IS NULL;
+COMMENT ON TABLE ${private}.schedule IS 'When workers ask for a new release of a dataset by themselves.';
+COMMENT ON COLUMN ${private}.schedule.request IS 'What is asked for, as request_document gives it.';
+COMMENT ON COLUMN ${private}.schedule.cron IS 'Five fields: minute, hour, day of month, month, day of week.';
+COMMENT ON COLUMN ${private}.schedule.next_at IS 'When it is due next. Times that pass while no worker runs are made up for once.';
+COMMENT ON COLUMN ${private}.schedule.ended_reason IS 'Why it asks no more: the refusal of the budget, or who ended it.';
+
+CREATE TABLE ${private}.job_queue (
+    job_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    dataset_id int NOT NULL REFERENCES ${private}.dataset,
+    schedule_id int REFERENCES ${private}.schedule,
+    request jsonb NOT NULL,
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'running', 'done', 'refused', 'failed', 'cancelled')),
+    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    asked_by text NOT NULL DEFAULT session_user,
+    due_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    attempts int NOT NULL DEFAULT 0,
+    worker_id int,
+    lease_until timestamptz,
+    cancel_asked_by text,
+    started_at timestamptz,
+    ended_at timestamptz,
+    build_id int REFERENCES ${private}.build,
+    release_id int REFERENCES ${private}.release,
+    error text,
+    note text,
+    CHECK ((state = 'running') = (lease_until IS NOT NULL))
+);
+CREATE INDEX job_queue_open_idx ON ${private}.job_queue (due_at) WHERE state IN ('waiting', 'running');
+CREATE INDEX job_queue_dataset_idx ON ${private}.job_queue (dataset_id);
+COMMENT ON TABLE ${private}.job_queue IS 'Releases that were asked for through request_release. Read it through the view job.';
+COMMENT ON COLUMN ${private}.job_queue.request IS 'What is asked for, as request_document gives it.';
+COMMENT ON COLUMN ${private}.job_queue.due_at IS 'Not to be started before: a failed attempt puts it off.';
+COMMENT ON COLUMN ${private}.job_queue.lease_until IS 'The worker renews it while it lives; after it any worker takes the job over.';
+COMMENT ON COLUMN ${private}.job_queue.build_id IS 'The build that was made for this job.';
+COMMENT ON COLUMN ${private}.job_queue.release_id IS 'Recorded in the transaction that books the spend: whoever takes the job over goes on with it.';
+COMMENT ON COLUMN ${private}.job_queue.note IS 'What somebody should know although the job is done.';
+
+CREATE TABLE ${private}.job_progress (
+    job_id bigint PRIMARY KEY REFERENCES ${private}.job_queue,
+    phase text NOT NULL,
+    done bigint NOT NULL,
+    total bigint,
+    unit text NOT NULL,
+    phase_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL
+);
+COMMENT ON TABLE ${private}.job_progress IS 'How far running jobs are; written on a connection of its own. Read it through the view progress.';
+
+CREATE TABLE ${private}.worker (
+    worker_id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    host text NOT NULL,
+    pid int NOT NULL,
+    software text NOT NULL,
+    listening boolean NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    stopped_at timestamptz
+);
+COMMENT ON TABLE ${private}.worker IS 'Processes that serve jobs.';
+COMMENT ON COLUMN ${private}.worker.listening IS 'False: behind a pooler, where notifications do not arrive; it looks every 5 s.';
+COMMENT ON COLUMN ${private}.worker.seen_at IS 'Last sign of life.';
+
+CREATE TABLE ${private}.method (
+    name text PRIMARY KEY,
+    position int NOT NULL,
+    declaration jsonb NOT NULL
+);
+COMMENT ON TABLE ${private}.method IS 'The methods of the installed software, with their parameters: what requests in SQL are checked by. Written by freqdp init.';
+COMMENT ON COLUMN ${private}.method.declaration IS 'Kind, unit, what is spent, which kinds it may follow, and each parameter with its kind, range, default and help.';
+
+CREATE TABLE ${private}.step_column (
+    release_id int NOT NULL,
+    step smallint NOT NULL,
+    part text NOT NULL CHECK (part IN ('draw', 'log')),
+    name text NOT NULL,
+    chunk int NOT NULL,
+    dtype text NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (release_id, step, part, name, chunk)
+);
+ALTER TABLE ${private}.step_column ALTER COLUMN data SET STORAGE EXTERNAL;
+COMMENT ON TABLE ${private}.step_column IS 'Draws and logs of steps, column by column, but for those of frequencies, which have tables of their own (tf_target, pf_target, edit_run).';
+COMMENT ON COLUMN ${private}.step_column.dtype IS 'Type of the elements, as NumPy writes it.';
 """
     )
 
