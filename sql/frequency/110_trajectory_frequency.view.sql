@@ -1,3 +1,7 @@
+-- example:
+--   SELECT f.location_id, f.tf FROM freqdp.trajectory_frequency AS f
+--   JOIN freqdp.dataset AS d USING (dataset_id)
+--   WHERE d.name = 'city' AND d.dropped_at IS NULL ORDER BY f.tf DESC LIMIT 10;
 CREATE VIEW ${private}.trajectory_frequency AS
 SELECT d.dataset_id, f.location_id, f.tf
 FROM ${private}.dataset AS d

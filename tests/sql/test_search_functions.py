@@ -537,58 +537,6 @@ def _mindist(box: Metres, x: float, y: float) -> Metres:
     return np.sqrt(dx * dx + dy * dy)
 
 
-def test_path_to_the_root(fine: Built, filed: Filed) -> None:
-    grid = filed.grid
-    for cell in grid.cell[:: len(grid.cell) // 40].tolist():
-        expected = []
-        while cell:
-            expected.append(cell)
-            cell >>= 2
-        with fine.database.begin() as connection:
-            path = _rows(connection, "cell_path", fine.row.build_id, expected[0])
-        assert [row["cell_id"] for row in path] == expected
-        assert [row["level"] for row in path] == list(range(len(expected) - 1, -1, -1))
-        at = np.searchsorted(grid.cell, expected)
-        assert [row["segments"] for row in path] == np.diff(grid.segment_offsets)[at].tolist()
-        assert [row["tree_segments"] for row in path] == grid.tree_segments[at].tolist()
-        for prefix, box in (("", grid.box), ("tree_", grid.tree_box)):
-            names = [prefix + name for name in ("x_min", "y_min", "x_max", "y_max")]
-            assert [[row[name] for name in names] for row in path] == box[at].tolist()
-
-
-def test_path_of_an_empty_cell(fine: Built, filed: Filed) -> None:
-    """A cell that nothing is filed in or below: the path begins with its first occupied ancestor."""
-    deepest = int(filed.grid.cell[-1])
-    with fine.database.begin() as connection:
-        path = _rows(connection, "cell_path", fine.row.build_id, deepest << 4)
-        nobody = _rows(connection, "cell_path", -1, deepest)
-    assert path[0]["cell_id"] == deepest and path[-1]["cell_id"] == 1
-    assert nobody == []
-
-
-def test_children(fine: Built, filed: Filed) -> None:
-    grid = filed.grid
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        x, y = rng.choice(fine.locations.x), rng.choice(fine.locations.y) + 12.5
-        asked = rng.choice(grid.cell, 8)  # with repeats, in any order
-        with fine.database.begin() as connection:
-            children = _rows(
-                connection, "cell_children", fine.row.build_id, asked.tolist(), float(x), float(y)
-            )
-        expected = np.flatnonzero(np.isin(grid.cell >> 2, asked) & (grid.cell > 1))
-        columns = {
-            "cell_id": grid.cell[expected],
-            "parent_id": grid.cell[expected] >> 2,
-            "segments": np.diff(grid.segment_offsets)[expected],
-            "tree_segments": grid.tree_segments[expected],
-            "mindist_m": _mindist(grid.box[expected], x, y),
-            "tree_mindist_m": _mindist(grid.tree_box[expected], x, y),
-        }
-        for name, column in columns.items():
-            assert [row[name] for row in children] == column.tolist(), name
-
-
 def test_segments_of_cells(fine: Built, filed: Filed) -> None:
     rng = np.random.default_rng(6)
     segments, cell = filed.segments, cells_of(filed)
@@ -630,8 +578,6 @@ def test_cells_near_leaves_out_nothing(fine: Built, filed: Filed, city_url: str)
 
 
 CALLS = {
-    "cell_path": "freqdp.cell_path({build}, 21)",
-    "cell_children": "freqdp.cell_children({build}, '{{1,4,5,21}}', 0, 0)",
     "cell_segments": "freqdp.cell_segments({build}, '{{1,4,5,21}}')",
     "cells_near": "freqdp.cells_near({build}, 500000, 4000000, 10, NULL)",
 }
@@ -694,7 +640,7 @@ def test_who_may_call(small: Any, database_url: str) -> None:
             "JOIN freqdp.sql_object o ON o.path ~ ('^search/[0-9]+_' || p.proname || '\\.') "
             "WHERE p.pronamespace = 'freqdp'::regnamespace"
         ).fetchall()
-        assert len(routines) == 11
+        assert len(routines) == 9
         for role, may in (
             ("admin", True),
             ("runner", True),
