@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.engines.held import workers_in_use
 from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
@@ -14,6 +15,7 @@ from freqdp_db.methods.registry import require_spread
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world
+from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
@@ -148,7 +150,12 @@ def make_plan(
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
     trial = Trial(lambda number: source, counted=True)
-    world = make_world(database, build, request.method, request.values)
+    search = (
+        search_within(database, row.build_id, build, DEFAULT_MEMORY)
+        if workers_in_use() is None
+        else None
+    )
+    world = make_world(database, build, request.method, request.values, search)
     state = run_steps(request.method, request.values, world, trial, progress)
     signature = request.values.get("signature")
     with database.begin() as connection:

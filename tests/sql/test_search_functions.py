@@ -540,17 +540,22 @@ def _mindist(box: Metres, x: float, y: float) -> Metres:
 def test_segments_of_cells(fine: Built, filed: Filed) -> None:
     rng = np.random.default_rng(6)
     segments, cell = filed.segments, cells_of(filed)
-    for size in (0, 1, 20, 500):
-        asked = rng.choice(filed.grid.cell, size)
+    for asked in (None, *(rng.choice(filed.grid.cell, size) for size in (0, 1, 20, 500))):
         with fine.database.begin() as connection:
             found = cells.cell_segments(connection, fine.database, fine.row.build_id, asked)
-        rows = np.flatnonzero(np.isin(cell, asked))
-        mine = filed.row[rows]
-        assert found.cell.tolist() == cell[rows].tolist()
-        assert found.trajectory.tolist() == segments.trajectory[mine].tolist(), "as filed"
-        assert found.position.tolist() == segments.position[mine].tolist()
-        assert found.tail.tolist() == segments.tail[mine].tolist()
-        assert found.head.tolist() == segments.head[mine].tolist()
+        rows = filed.row[np.isin(cell, asked)] if asked is not None else filed.row
+        expected = (segments.trajectory[rows], segments.position[rows])
+        assert sorted(zip(*found, strict=True)) == sorted(zip(*expected, strict=True))
+        if asked is None:
+            assert found[0].tolist() == expected[0].tolist(), "as filed"
+
+
+def test_cells_of_a_build(fine: Built, filed: Filed) -> None:
+    with fine.database.begin() as connection:
+        found = cells.all_cells(connection, fine.database, fine.row.build_id)
+    assert found.cell.tolist() == filed.grid.cell.tolist()
+    assert found.segments.tolist() == np.diff(filed.grid.segment_offsets).tolist()
+    assert found.box.tolist() == filed.grid.box.tolist()
 
 
 def test_cells_near_leaves_out_nothing(fine: Built, filed: Filed, city_url: str) -> None:
@@ -602,25 +607,6 @@ def test_only_one_partition_is_read(cities: dict[str, Built], city_url: str, nam
                 assert f"{part}_{other.row.build_id}" not in plan
         if built.row.snap == "grid:100":  # the others are so small that it does not matter
             assert "Seq Scan on" not in plan, plan
-
-
-def test_cells_come_sorted_without_a_sort_of_segments(fine: Built, city_url: str) -> None:
-    with psycopg.connect(city_url) as connection:
-        call = CALLS["cell_segments"].format(build=fine.row.build_id)
-        rows = connection.execute(f"EXPLAIN (COSTS OFF) SELECT * FROM {call}".encode())
-        plan = "".join(row[0] for row in rows)
-    assert -1 < plan.find("Nested Loop") < plan.find("Sort") < plan.find("unnest"), plan
-
-
-def test_rows_of_46_bytes(fine: Built, filed: Filed, city_url: str) -> None:
-    asked = filed.grid.cell[: len(filed.grid.cell) // 2]
-    query = sql.SQL(
-        "COPY (SELECT * FROM freqdp.cell_segments({}, {})) TO STDOUT (FORMAT binary)"
-    ).format(sql.Literal(fine.row.build_id), sql.Literal(asked.tolist()))
-    with psycopg.connect(city_url) as connection, connection.cursor().copy(query) as copy:
-        size = sum(len(data) for data in copy)
-    count = int(np.isin(cells_of(filed), asked).sum())
-    assert size == 19 + 46 * count + 2
 
 
 # --- rights and surroundings --------------------------------------------------------------------
