@@ -33,7 +33,7 @@ from freqdp_db.search.nearest import (
     nearest_trajectories,
     search_index,
 )
-from freqdp_db.search.segments import compare_with_build, distinct_segments
+from freqdp_db.search.segments import Segments, compare_with_build, distinct_segments
 
 INDEX_BYTES = 120
 """What an index takes for a segment while it is made."""
@@ -76,27 +76,28 @@ class GridSearch:
         segments = distinct_segments(trajectories)
         since = compare_with_build(segments, self._built)
         new = segments.take(np.flatnonzero(since.new))
+        del segments  # as much again as what is read below
         grid = self._grid
 
-        def index(cells: Ints | None) -> SegmentIndex:
-            found = since.left_of(*grid.read(cells))
-            if cells is None:
-                found = found.then(new)
+        def index(found: Segments) -> SegmentIndex:
             return index_filed(file_segments(found, locations, grid.frame, cut=True), rank)
 
+        def index_cells(cells: Ints) -> SegmentIndex:
+            return index(since.left_of(*grid.read(cells)))
+
         if int(grid.segments.sum()) * INDEX_BYTES <= self._memory:
-            return nearest_trajectories(index(None), queries)
+            return nearest_trajectories(index(since.left_of(*grid.read(None)).then(new)), queries)
         best = BestLists(queries, rank)
-        search_index(index_filed(file_segments(new, locations, grid.frame, cut=True), rank), best)
+        search_index(index(new), best)
         pages, boxes = _cut_into_pages(grid, max(self._memory // INDEX_BYTES, _LEAST_ROWS))
-        _search_pages(pages, boxes, index, queries, best)
+        _search_pages(pages, boxes, index_cells, queries, best)
         return best.nearest()
 
 
 def _search_pages(
     pages: list[Ints],
     boxes: Metres,
-    index: Callable[[Ints], SegmentIndex],
+    index_cells: Callable[[Ints], SegmentIndex],
     queries: Queries,
     best: BestLists,
 ) -> None:
@@ -104,7 +105,7 @@ def _search_pages(
     been = np.zeros((len(pages), len(queries)), np.bool_)
 
     def look(number: int, chosen: Ints) -> None:
-        search_index(index(pages[number]), best, chosen)
+        search_index(index_cells(pages[number]), best, chosen)
         been[number, chosen] = True
 
     for _ in range(_ROUNDS):
