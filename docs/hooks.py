@@ -31,6 +31,7 @@ ELSEWHERE = {
     "recipes/README.md": "recipes.md",
 }
 _LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?\)")
+_EXAMPLE = re.compile(r"^-- example:\n((?:--   .*\n)+)", re.MULTILINE)
 _COMMENT = re.compile(r"COMMENT ON (\w+) (\S+?)(?:\(([^)]*)\))? IS\s*'((?:[^']|'')*)'", re.DOTALL)
 
 
@@ -115,7 +116,8 @@ def sql_page() -> str:
     """Views and functions of the private schema, from the comments in sql/."""
     lines = [
         "# SQL", "", "Views and functions of the private schema, here called `freqdp`. Roles decide who "
-        "may use them. Released tables are in [Tables](../tables.md).", "",
+        "may use them. Those with an example are for you to call; freqdp itself calls the others. Released "
+        "tables are in [Tables](../tables.md).", "",
     ]  # fmt: skip
     for folder in sorted(p for p in (ROOT / "sql").iterdir() if p.is_dir()):
         lines += [f"## {folder.name}", ""]
@@ -141,6 +143,14 @@ def _sql_object(file: Path) -> Iterator[str]:
         if what != "COLUMN":
             yield ""
     yield ""
+    if example := sql_example(text):
+        yield from ("```sql", example, "```", "")
+
+
+def sql_example(text: str) -> str | None:
+    """The statement after `-- example:` in a file of sql/, if it has one."""
+    found = _EXAMPLE.search(text)
+    return found and found[1].replace("--   ", "").rstrip()
 
 
 def python_page() -> str:

@@ -18,6 +18,7 @@ from freqdp_db.methods.contract import State, World, options_of
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
+from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow
@@ -29,10 +30,11 @@ Prepared: TypeAlias = Callable[[Request], tuple[Request, World]]
 
 def preparing(database: Database, dataset: DatasetRow, row: BuildRow, build: Build) -> Prepared:
     """How requests for a dataset are prepared."""
+    search = search_within(database, row.build_id, build, DEFAULT_MEMORY)
 
     def prepared(request: Request) -> tuple[Request, World]:
         known = request.with_facts(dataset, row)
-        return known, make_world(database, build, known.method, known.values)
+        return known, make_world(database, build, known.method, known.values, search)
 
     return prepared
 

@@ -1,23 +1,21 @@
-"""Which search a release uses: all segments in memory, or paged from the build's tables."""
+"""The search over the tables of a build, and how much of them it may hold."""
 
 from __future__ import annotations
 
 import re
 
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
-from freqdp_db.edits.insertion import Search, search_in_memory
+from freqdp_db.edits.insertion import Search
 from freqdp_db.errors import BadInput
-from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.grid import Frame
-from freqdp_db.search.paging import PagedSearch
+from freqdp_db.search.stored import GridSearch, StoredGrid
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import find_build, grid_of
+from freqdp_db.storage.records.builds import grid_of
 from freqdp_db.storage.records.cells import all_cells, cell_segments
 
+DEFAULT_MEMORY = 4 * 10**9
 _UNITS = {"MB": 10**6, "GB": 10**9}
-_INDEX_BYTES = 120
-"""What the index in memory takes for a segment while it is made."""
 
 
 def parse_memory(given: int | str) -> int:
@@ -34,19 +32,20 @@ def parse_memory(given: int | str) -> int:
 
 
 def search_within(database: Database, build_id: int, build: Build, memory: int) -> Search:
-    """A search that keeps the segments within so many bytes; the answers are the same."""
-    row = find_build(database, build_id)
-    if row.segments * _INDEX_BYTES <= memory:
-        return search_in_memory
+    """The search over the grid of a build, which holds so many bytes of its segments at most."""
     with database.begin() as connection:
         cells = all_cells(connection, database, build_id)
-        grid = grid_of(connection, database, build_id)
-    frame = Frame(grid["x"], grid["y"], grid["side"], int(grid["levels"]))
-    directory = Directory.of(frame, cells.cell, cells.segments, cells.box, cells.tree_box)
+        frame = grid_of(connection, database, build_id)
 
-    def fetch(wanted: Ints) -> CellRows:
+    def read(wanted: Ints | None) -> tuple[Ids, Ids]:
         with database.begin() as connection:
-            rows = cell_segments(connection, database, build_id, wanted)
-        return CellRows(rows.cell, rows.trajectory, rows.tail, rows.head)
+            return cell_segments(connection, database, build_id, wanted)
 
-    return PagedSearch(directory, fetch, build.trajectories, memory)
+    grid = StoredGrid(
+        Frame(frame["x"], frame["y"], frame["side"], int(frame["levels"])),
+        cells.cell,
+        cells.segments,
+        cells.box,
+        read,
+    )
+    return GridSearch(grid, build.trajectories, memory)

@@ -23,7 +23,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world, read_inputs
 from freqdp_db.release.journal import StoredJournal
-from freqdp_db.release.paging import search_within
+from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.spreading import DistributedTable, table_of
@@ -48,7 +48,6 @@ from freqdp_db.storage.records.ledger import require_booked
 from freqdp_db.storage.records.releases import ReleaseRow
 from freqdp_db.storage.schema.declared import require_declared
 
-DEFAULT_MEMORY = 4 * 10**9
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 

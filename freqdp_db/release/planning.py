@@ -15,6 +15,7 @@ from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world
+from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
@@ -153,7 +154,8 @@ def make_plan(
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
     trial = Trial(lambda number: source, counted=True)
-    world = make_world(database, build, request.method, request.values)
+    search = None if engine.remote else search_within(database, row.build_id, build, DEFAULT_MEMORY)
+    world = make_world(database, build, request.method, request.values, search)
     state = run_steps(request.method, request.values, world, trial, progress)
     signature = request.values.get("signature")
     with database.begin() as connection:

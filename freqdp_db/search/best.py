@@ -1,8 +1,8 @@
-"""The bounded best list that every strategy of K-nearest trajectories fills, and its answers.
+"""What every strategy of K-nearest trajectories has: the bounded best list, and the queue of cells.
 
 Strategies differ in which segments they look at. What is the same for all of them is here: the
-queries, the trajectories to leave out, and the list of the K best by (loss, rank), each
-trajectory with its nearest segment, ties by position.
+queries, the trajectories to leave out, the list of the K best by (loss, rank), each trajectory with
+its nearest segment, ties by position; and the cells to visit, nearest first.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, rows_of
-from freqdp_db.engines.ranges import add, join, map_ranges, merged
+from freqdp_db.engines.ranges import add, join, joined, map_ranges, merged
 
 ANYWHERE = 1e300
 """Squared metres: the limit while the list is not full. Finite, so that what is infinitely far
 (an empty place of a bundle) is beyond it."""
+ROOM = 256
+"""Places of a fresh queue. Who pushes sees to it that there is room (`grown`): handing a queue back
+with every push would count a reference each time, with an atomic operation."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,70 @@ def search(
     offsets = asked[2]
     parts = map_ranges(kernel, offsets, asked, *index)
     return Nearest(offsets, *merged(parts, join, join, join, add, add))
+
+
+class BestLists:
+    """The best lists of all queries as they grow, from one index to the next."""
+
+    def __init__(self, queries: Queries, rank: Ints) -> None:
+        self._queries = queries
+        self._rank = rank
+        self._offsets = offsets_from(queries.k)
+        self._columns: Any = empty_lists(self._offsets[-1])
+        self._held = np.zeros(len(queries), np.int64)
+        self._distances = self._cells = 0
+
+    def search(
+        self, kernel: Callable[..., Any], index: tuple[Any, ...], chosen: Ints | None = None
+    ) -> None:
+        """Run kernel(first, last, asked, lists, *index) over ranges of the queries, or of some of them.
+
+        It gets their lists as they are (trajectory, position and loss of each place, and how many
+        places are taken), and gives them back with how many distances it computed and how many
+        cells it visited.
+        """
+        if chosen is None:
+            chosen = np.arange(len(self._queries))
+        rows, offsets = rows_of(self._offsets, chosen)
+        lists = (*(column[rows] for column in self._columns), self._held[chosen])
+        asked = as_asked(self._queries.take(chosen), self._rank)
+        parts = map_ranges(kernel, offsets, asked, lists, *index)
+        *changed, held, distances, cells = merged(parts, join, join, join, join, add, add)
+        for column, part in zip(self._columns, changed, strict=True):
+            column[rows] = part
+        self._held[chosen] = held
+        self._distances += distances
+        self._cells += cells
+
+    def limits(self) -> Metres:
+        """`limit_of` each list; below 0 where nothing is asked for."""
+        size = self._queries.k
+        limit = np.where(size > 0, ANYWHERE, -1.0)
+        full = np.flatnonzero((size > 0) & (self._held == size))
+        worst = (self._columns[2][self._offsets[full]] + 1) / 1000.0
+        limit[full] = worst * worst
+        return limit
+
+    def nearest(self) -> Nearest:
+        """The answers, once all lists are as good as they get."""
+        parts = map_ranges(
+            _sort_lists, self._offsets, self._offsets, self._rank, *self._columns, self._held
+        )
+        trajectory, position, loss = joined(parts)
+        return Nearest(self._offsets, trajectory, position, loss, self._distances, self._cells)
+
+
+@njit(nogil=True, cache=True)
+def _sort_lists(first, last, offsets, rank, trajectory, position, loss, held):  # type: ignore[no-untyped-def]
+    slot = unmarked(len(rank))
+    begin = offsets[first]
+    out_t = trajectory[begin : offsets[last]].copy()
+    out_p = position[begin : offsets[last]].copy()
+    out_d = loss[begin : offsets[last]].copy()
+    for q in range(first, last):
+        lo, hi = offsets[q] - begin, offsets[q + 1] - begin
+        sort_list(out_t[lo:hi], out_p[lo:hi], out_d[lo:hi], slot, rank, held[q])
+    return out_t, out_p, out_d
 
 
 # Kernels unpack what is asked once and hand plain arrays on: an array taken out of a tuple
@@ -200,3 +267,66 @@ def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyp
             return
         _swap(best_t, best_p, best_d, slot, i, worst)
         i = worst
+
+
+# The queue: cells to visit.
+
+
+@njit(cache=True)
+def grown(places):  # type: ignore[no-untyped-def]
+    """The same with twice the room."""
+    larger = np.empty(2 * len(places), places.dtype)
+    for i in range(len(places)):
+        larger[i] = places[i]
+    return larger
+
+
+@njit(cache=True, inline="always")
+def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
+    """Order of visits: by distance; then nodes >= 0 first; then the one further from 0.
+
+    Nodes are numbered from the root on, so that of equally near ones (0 for all cells around q)
+    subtrees (n >= 0) come before segments (n < 0) and fine cells before coarse: a tight bound is
+    found before the long segments are looked at.
+    """
+    if d_a != d_b:
+        return d_a < d_b
+    if (n_a >= 0) != (n_b >= 0):
+        return n_a >= 0
+    return n_a > n_b if n_a >= 0 else n_a < n_b
+
+
+@njit(cache=True)
+def push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-def]
+    """Add to the queue (a heap, first to visit on top); how many wait now."""
+    i = size
+    while i > 0:
+        up = (i - 1) // 2
+        if not _before(distance2, node, queue_d[up], queue_n[up]):
+            break
+        queue_d[i], queue_n[i] = queue_d[up], queue_n[up]
+        i = up
+    queue_d[i], queue_n[i] = distance2, node
+    return size + 1
+
+
+@njit(cache=True)
+def pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
+    """Take the first from the queue, which the caller has read at 0; how many wait now."""
+    size -= 1
+    distance2, node = queue_d[size], queue_n[size]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(
+            queue_d[child + 1], queue_n[child + 1], queue_d[child], queue_n[child]
+        ):
+            child += 1
+        if not _before(queue_d[child], queue_n[child], distance2, node):
+            break
+        queue_d[i], queue_n[i] = queue_d[child], queue_n[child]
+        i = child
+    queue_d[i], queue_n[i] = distance2, node
+    return size

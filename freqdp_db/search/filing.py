@@ -52,13 +52,13 @@ def file_trajectories(trajectories: Trajectories, locations: Locations, *, cut: 
 
 
 def file_segments(segments: Segments, locations: Locations, frame: Frame, *, cut: bool) -> Filed:
-    """File these segments in a frame that covers them."""
+    """File these segments in the cells of a frame."""
     plane = (segments.tail, segments.head, locations.x, locations.y)
     longest = frame.side / 2**frame.levels * _LONGEST_CELLS if cut else math.inf
     row, part = joined(map_each(_cut_up, len(segments), *plane, longest))
     box = (frame.x, frame.y, frame.side, frame.levels)
     (key,) = joined(map_each(_keys, len(row), row, part, *plane, *box))
-    order = np.argsort(key)
+    order = np.argsort(key, kind="stable")
     filed_row, filed_part, ends = joined(map_each(_lay_out, len(row), order, row, part, *plane))
     cell = key[order] >> (2 * _LINE_BITS)
     return Filed(
@@ -107,10 +107,9 @@ def _keys(  # type: ignore[no-untyped-def]
         while level > 0 and size < extent:
             level -= 1
             size *= 2.0
-        # the far edges of the square belong to the last cells
+        # the far edges of the square, and what lies outside, belong to the cells at its border
         mx, my = (ax + bx) / 2 - frame_x, (ay + by) / 2 - frame_y
-        u = min(np.int64(mx / size), (1 << level) - 1)
-        v = min(np.int64(my / size), (1 << level) - 1)
+        u, v = clamp(mx / side, 1 << level), clamp(my / side, 1 << level)
         cell = (np.int64(1) << (2 * level)) | interleave(u, v)
         # the line, seen from the middle of the cell
         mx -= (u + 0.5) * size

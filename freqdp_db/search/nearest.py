@@ -15,15 +15,16 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.search.best import (
-    ANYWHERE,
+    ROOM,
+    BestLists,
     Nearest,
     Queries,
-    empty_lists,
+    grown,
     limit_of,
     mark,
     offer,
-    search,
-    sort_list,
+    pop,
+    push,
     unmarked,
 )
 from freqdp_db.search.bundles import (
@@ -40,7 +41,6 @@ from freqdp_db.search.bundles import (
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
 from freqdp_db.search.filing import Filed, file_trajectories
 from freqdp_db.search.grid import Grid
-from freqdp_db.search.visits import ROOM, grown, pop, push
 
 __all__ = ["Nearest", "SegmentIndex", "index_segments", "nearest_trajectories"]
 
@@ -78,22 +78,32 @@ def index_filed(filed: Filed, rank: Ints) -> SegmentIndex:
 
 def nearest_trajectories(index: SegmentIndex, queries: Queries) -> Nearest:
     """Answer all queries."""
+    best = BestLists(queries, index.rank)
+    search_index(index, best)
+    return best.nearest()
+
+
+def search_index(index: SegmentIndex, best: BestLists, chosen: Ints | None = None) -> None:
+    """Look in an index for what is better than what the lists have: for all queries, or some."""
     grid, bundles = index.grid, index.bundles
     arrays = (
         grid.child_offsets, grid.box, grid.tree_box, bundles.top, bundles.height, tuple(bundles.lattice),
         bundles.box, bundles.row, bundles.ends,
         index.ends, index.owner, index.position,
     )  # fmt: skip
-    return search(_nearest_range, arrays, queries, index.rank)
+    best.search(_nearest_range, arrays, chosen)
 
 
 @njit(nogil=True, cache=True)
 def _nearest_range(  # type: ignore[no-untyped-def]
-    first, last, asked, child_offsets, box, tree_box, top, height, lattice,
+    first, last, asked, lists, child_offsets, box, tree_box, top, height, lattice,
     sheaves, row, rough, ends, owner, position,
 ):  # fmt: skip
     x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
+    given_t, given_p, given_d, given = lists
+    begin = offsets[first]
+    out_t, out_p = given_t[begin : offsets[last]].copy(), given_p[begin : offsets[last]].copy()
+    out_d, out_held = given_d[begin : offsets[last]].copy(), given[first:last].copy()
     origin_x, origin_y, quantum = lattice
     strips = sheaves.view(np.float32)
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
@@ -105,11 +115,15 @@ def _nearest_range(  # type: ignore[no-untyped-def]
         if offsets[q] == offsets[q + 1]:
             continue
         mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
+        begin_q, end_q = offsets[q] - begin, offsets[q + 1] - begin
         best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
         best_d = out_d[begin_q:end_q]
         px, py = x[q], y[q]
-        held, limit2, worst_rank = 0, ANYWHERE, np.int32(NO_RANK)
+        held = given[q]
+        for i in range(held):
+            listed[best_t[i]] = q
+            slot[best_t[i]] = i
+        limit2, worst_rank = limit_of(best_d, held), _worst_rank(best_t, best_d, held, rank)
         rough_x, rough_y = in_quanta(px, origin_x, quantum), in_quanta(py, origin_y, quantum)
         rough_limit2 = rough_limit(limit2, quantum)
         # The cells around q: they are at distance 0, no bound leaves them out. The finest first,
@@ -183,10 +197,17 @@ def _nearest_range(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                 limit2 = limit_of(best_d, held)
                 rough_limit2 = rough_limit(limit2, quantum)
-                if limit2 < ANYWHERE and best_d[0] == 0:
-                    worst_rank = np.int32(rank[best_t[0]])
-        sort_list(best_t, best_p, best_d, slot, rank, held)
-    return out_t, out_p, out_d, distances, cells
+                worst_rank = _worst_rank(best_t, best_d, held, rank)
+        out_held[q - first] = held
+    return out_t, out_p, out_d, out_held, distances, cells
+
+
+@njit(cache=True)
+def _worst_rank(best_t, best_d, held, rank):  # type: ignore[no-untyped-def]
+    """The rank that a trajectory must not be behind, if the list is full of losses 0."""
+    if held < len(best_d) or best_d[0] > 0:
+        return np.int32(NO_RANK)
+    return np.int32(rank[best_t[0]])
 
 
 @njit(cache=True)

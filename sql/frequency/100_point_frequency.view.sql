@@ -1,3 +1,7 @@
+-- example:
+--   SELECT f.location_id, f.pf FROM freqdp.point_frequency AS f
+--   JOIN freqdp.dataset AS d USING (dataset_id)
+--   WHERE d.name = 'city' AND d.dropped_at IS NULL AND f.trajectory_id = 0 ORDER BY f.pf DESC LIMIT 10;
 CREATE VIEW ${private}.point_frequency AS
 SELECT d.dataset_id, f.trajectory_id, f.location_id, f.pf
 FROM ${private}.dataset AS d

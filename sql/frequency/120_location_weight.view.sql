@@ -1,3 +1,7 @@
+-- example:
+--   SELECT w.location_id, w.pf, w.tf, w.weight FROM freqdp.location_weight AS w
+--   JOIN freqdp.dataset AS d USING (dataset_id)
+--   WHERE d.name = 'city' AND d.dropped_at IS NULL AND w.trajectory_id = 0 ORDER BY w.score DESC LIMIT 10;
 CREATE VIEW ${private}.location_weight AS
 SELECT
     d.dataset_id,

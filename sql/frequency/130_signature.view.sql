@@ -1,3 +1,7 @@
+-- example:
+--   SELECT s.rank, s.location_id, s.weight FROM freqdp.signature AS s
+--   JOIN freqdp.dataset AS d USING (dataset_id)
+--   WHERE d.name = 'city' AND d.dropped_at IS NULL AND s.trajectory_id = 0 AND s.rank <= 10 ORDER BY s.rank;
 CREATE VIEW ${private}.signature AS
 SELECT
     w.dataset_id,

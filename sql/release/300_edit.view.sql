@@ -1,3 +1,6 @@
+-- example:
+--   SELECT e.operation, count(*), avg(e.loss_m) FROM freqdp.edit AS e
+--   JOIN freqdp.release AS r USING (release_id) WHERE r.name = 'city_1' GROUP BY e.operation;
 CREATE VIEW ${private}.edit AS
 SELECT
     r.release_id,

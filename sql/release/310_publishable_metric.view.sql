@@ -1,3 +1,5 @@
+-- example:
+--   SELECT m.name, m.value FROM freqdp.publishable_metric AS m WHERE m.release = 'city_1' ORDER BY m.name;
 CREATE VIEW ${private}.publishable_metric AS
 SELECT
     r.name AS release,

@@ -1,4 +1,7 @@
 -- identity: FUNCTION ${private}.nearest_segments(text, int, ${postgis}.geometry, int)
+-- example:
+--   SELECT n.seq, n.occurrences, n.loss_m
+--   FROM freqdp.nearest_segments('city', 0, ST_SetSRID(ST_MakePoint(4.35, 50.85), 4326), 5) AS n;
 CREATE FUNCTION ${private}.nearest_segments(
     dataset text, trajectory int, point ${postgis}.geometry, k int
 ) RETURNS TABLE (seq int, from_location int, to_location int, occurrences int, loss_m float8)

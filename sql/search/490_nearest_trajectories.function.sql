@@ -1,4 +1,9 @@
 -- identity: FUNCTION ${private}.nearest_trajectories(text, ${postgis}.geometry, int, boolean)
+-- example:
+--   SELECT t.object_key, n.seq, n.loss_m
+--   FROM freqdp.nearest_trajectories('city', ST_SetSRID(ST_MakePoint(4.35, 50.85), 4326), 5) AS n
+--   JOIN freqdp.dataset AS d ON d.name = 'city' AND d.dropped_at IS NULL
+--   JOIN freqdp.trajectory AS t ON t.build_id = d.current_build AND t.trajectory_id = n.trajectory_id;
 CREATE FUNCTION ${private}.nearest_trajectories(
     dataset text, point ${postgis}.geometry, k int, skip_containing boolean DEFAULT true
 ) RETURNS TABLE (trajectory_id int, seq int, loss_m float8)

@@ -15,7 +15,7 @@ from world import city_template, fingerprint, freqdp, query, same_rows, value
 
 import freqdp_db
 from freqdp_db.release import paging
-from freqdp_db.search.paging import PagedSearch
+from freqdp_db.search import stored
 from freqdp_db.storage.published import withdrawing
 
 CATALOG = [
@@ -744,18 +744,21 @@ def test_paged_search_gives_the_same_release(
     city: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ("anonymize", "city", "--method", method, "--seed", "7", "--new-draw")
+    pages: list[Any] = []
+    read = paging.cell_segments
+
+    def counted(connection: Any, database: Any, build_id: int, cells: Any) -> Any:
+        pages.append(cells)
+        return read(connection, database, build_id, cells)
+
+    monkeypatch.setattr(paging, "cell_segments", counted)
     freqdp(city, *asked, "--as", "at_once").succeeded()
-    pages: list[int] = []
-    read = PagedSearch.read_page
-
-    def counted(self: PagedSearch, number: int, *rest: Any) -> Any:
-        pages.append(number)
-        return read(self, number, *rest)
-
-    monkeypatch.setattr(PagedSearch, "read_page", counted)
-    monkeypatch.setattr(paging, "_INDEX_BYTES", 10**6)
+    assert pages == [None], "all cells, once"
+    pages.clear()
+    monkeypatch.setattr(stored, "INDEX_BYTES", 10**6)
+    monkeypatch.setattr(stored, "_LEAST_ROWS", 1000)
     freqdp(city, *asked, "--as", "by_pages", "--memory", "1MB").succeeded()
-    assert pages
+    assert len(pages) > 1 and all(cells is not None for cells in pages)
     for table in ("", "_line"):
         assert same_rows(city, f"freqdp_release.at_once{table}", f"freqdp_release.by_pages{table}")
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, worlds
 
 from freqdp_db.columns.areas import Areas
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
@@ -51,9 +51,8 @@ from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import RoadRows, find_candidates, make_network
 from freqdp_db.search.comparison.local import SegmentQueries
 from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
-from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
-from freqdp_db.search.paging import PagedSearch
+from freqdp_db.search.stored import GridSearch, StoredGrid
 from tests.synthetic_world import PERIOD, REGION, small_trips
 
 few = settings(quick, max_examples=20)
@@ -125,15 +124,16 @@ def _search(world: SmallWorld) -> list[Any]:
     filed = file_trajectories(built, locations, cut=False)
     cell, grid = cells_of(filed), filed.grid
 
-    def fetch(cells: Ints) -> CellRows:
-        rows = np.flatnonzero(np.isin(cell, cells))
-        found = filed.segments.take(filed.row[rows].astype(np.int64))
-        return CellRows(cell[rows], found.trajectory, found.tail, found.head)
+    def read(cells: Ints | None) -> tuple[Ids, Ids]:
+        rows = filed.row if cells is None else filed.row[np.isin(cell, cells)]
+        return filed.segments.trajectory[rows], filed.segments.position[rows]
 
-    count = np.diff(grid.segment_offsets).astype(np.int32)
-    directory = Directory.of(grid.frame, grid.cell, count, grid.box, grid.tree_box)
-    paged = PagedSearch(directory, fetch, built, 0)(state.trajectories, locations, rank, queries)
-    found = [paged] + [
+    own = np.diff(grid.segment_offsets).astype(np.int32)
+    stored = StoredGrid(grid.frame, grid.cell, own, grid.box, read)
+    found = [
+        GridSearch(stored, built, memory)(state.trajectories, locations, rank, queries)
+        for memory in (0, 10**9)
+    ] + [
         strategy.query(strategy.build(state.trajectories, locations, rank), queries)
         for strategy in STRATEGIES.values()
     ]

@@ -50,6 +50,13 @@ def _assert_views(database: Database, build: BuildRow) -> None:
             [build.build_id],
         ).fetchall()
         assert stored == list(enumerate(frequencies.tf.tolist()))
+        # what the build has counted is what the samples say
+        counted = connection.execute(
+            "SELECT location_id, count(DISTINCT trajectory_id) FROM freqdp.sample "
+            "WHERE build_id = %s GROUP BY location_id ORDER BY 1",
+            [build.build_id],
+        ).fetchall()
+        assert counted == tf
 
         lengths = trajectories.lengths
         weight = (

@@ -537,72 +537,25 @@ def _mindist(box: Metres, x: float, y: float) -> Metres:
     return np.sqrt(dx * dx + dy * dy)
 
 
-def test_path_to_the_root(fine: Built, filed: Filed) -> None:
-    grid = filed.grid
-    for cell in grid.cell[:: len(grid.cell) // 40].tolist():
-        expected = []
-        while cell:
-            expected.append(cell)
-            cell >>= 2
-        with fine.database.begin() as connection:
-            path = _rows(connection, "cell_path", fine.row.build_id, expected[0])
-        assert [row["cell_id"] for row in path] == expected
-        assert [row["level"] for row in path] == list(range(len(expected) - 1, -1, -1))
-        at = np.searchsorted(grid.cell, expected)
-        assert [row["segments"] for row in path] == np.diff(grid.segment_offsets)[at].tolist()
-        assert [row["tree_segments"] for row in path] == grid.tree_segments[at].tolist()
-        for prefix, box in (("", grid.box), ("tree_", grid.tree_box)):
-            names = [prefix + name for name in ("x_min", "y_min", "x_max", "y_max")]
-            assert [[row[name] for name in names] for row in path] == box[at].tolist()
-
-
-def test_path_of_an_empty_cell(fine: Built, filed: Filed) -> None:
-    """A cell that nothing is filed in or below: the path begins with its first occupied ancestor."""
-    deepest = int(filed.grid.cell[-1])
-    with fine.database.begin() as connection:
-        path = _rows(connection, "cell_path", fine.row.build_id, deepest << 4)
-        nobody = _rows(connection, "cell_path", -1, deepest)
-    assert path[0]["cell_id"] == deepest and path[-1]["cell_id"] == 1
-    assert nobody == []
-
-
-def test_children(fine: Built, filed: Filed) -> None:
-    grid = filed.grid
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        x, y = rng.choice(fine.locations.x), rng.choice(fine.locations.y) + 12.5
-        asked = rng.choice(grid.cell, 8)  # with repeats, in any order
-        with fine.database.begin() as connection:
-            children = _rows(
-                connection, "cell_children", fine.row.build_id, asked.tolist(), float(x), float(y)
-            )
-        expected = np.flatnonzero(np.isin(grid.cell >> 2, asked) & (grid.cell > 1))
-        columns = {
-            "cell_id": grid.cell[expected],
-            "parent_id": grid.cell[expected] >> 2,
-            "segments": np.diff(grid.segment_offsets)[expected],
-            "tree_segments": grid.tree_segments[expected],
-            "mindist_m": _mindist(grid.box[expected], x, y),
-            "tree_mindist_m": _mindist(grid.tree_box[expected], x, y),
-        }
-        for name, column in columns.items():
-            assert [row[name] for row in children] == column.tolist(), name
-
-
 def test_segments_of_cells(fine: Built, filed: Filed) -> None:
     rng = np.random.default_rng(6)
     segments, cell = filed.segments, cells_of(filed)
-    for size in (0, 1, 20, 500):
-        asked = rng.choice(filed.grid.cell, size)
+    for asked in (None, *(rng.choice(filed.grid.cell, size) for size in (0, 1, 20, 500))):
         with fine.database.begin() as connection:
             found = cells.cell_segments(connection, fine.database, fine.row.build_id, asked)
-        rows = np.flatnonzero(np.isin(cell, asked))
-        mine = filed.row[rows]
-        assert found.cell.tolist() == cell[rows].tolist()
-        assert found.trajectory.tolist() == segments.trajectory[mine].tolist(), "as filed"
-        assert found.position.tolist() == segments.position[mine].tolist()
-        assert found.tail.tolist() == segments.tail[mine].tolist()
-        assert found.head.tolist() == segments.head[mine].tolist()
+        rows = filed.row[np.isin(cell, asked)] if asked is not None else filed.row
+        expected = (segments.trajectory[rows], segments.position[rows])
+        assert sorted(zip(*found, strict=True)) == sorted(zip(*expected, strict=True))
+        if asked is None:
+            assert found[0].tolist() == expected[0].tolist(), "as filed"
+
+
+def test_cells_of_a_build(fine: Built, filed: Filed) -> None:
+    with fine.database.begin() as connection:
+        found = cells.all_cells(connection, fine.database, fine.row.build_id)
+    assert found.cell.tolist() == filed.grid.cell.tolist()
+    assert found.segments.tolist() == np.diff(filed.grid.segment_offsets).tolist()
+    assert found.box.tolist() == filed.grid.box.tolist()
 
 
 def test_cells_near_leaves_out_nothing(fine: Built, filed: Filed, city_url: str) -> None:
@@ -630,8 +583,6 @@ def test_cells_near_leaves_out_nothing(fine: Built, filed: Filed, city_url: str)
 
 
 CALLS = {
-    "cell_path": "freqdp.cell_path({build}, 21)",
-    "cell_children": "freqdp.cell_children({build}, '{{1,4,5,21}}', 0, 0)",
     "cell_segments": "freqdp.cell_segments({build}, '{{1,4,5,21}}')",
     "cells_near": "freqdp.cells_near({build}, 500000, 4000000, 10, NULL)",
 }
@@ -658,25 +609,6 @@ def test_only_one_partition_is_read(cities: dict[str, Built], city_url: str, nam
             assert "Seq Scan on" not in plan, plan
 
 
-def test_cells_come_sorted_without_a_sort_of_segments(fine: Built, city_url: str) -> None:
-    with psycopg.connect(city_url) as connection:
-        call = CALLS["cell_segments"].format(build=fine.row.build_id)
-        rows = connection.execute(f"EXPLAIN (COSTS OFF) SELECT * FROM {call}".encode())
-        plan = "".join(row[0] for row in rows)
-    assert -1 < plan.find("Nested Loop") < plan.find("Sort") < plan.find("unnest"), plan
-
-
-def test_rows_of_46_bytes(fine: Built, filed: Filed, city_url: str) -> None:
-    asked = filed.grid.cell[: len(filed.grid.cell) // 2]
-    query = sql.SQL(
-        "COPY (SELECT * FROM freqdp.cell_segments({}, {})) TO STDOUT (FORMAT binary)"
-    ).format(sql.Literal(fine.row.build_id), sql.Literal(asked.tolist()))
-    with psycopg.connect(city_url) as connection, connection.cursor().copy(query) as copy:
-        size = sum(len(data) for data in copy)
-    count = int(np.isin(cells_of(filed), asked).sum())
-    assert size == 19 + 46 * count + 2
-
-
 # --- rights and surroundings --------------------------------------------------------------------
 
 
@@ -694,7 +626,7 @@ def test_who_may_call(small: Any, database_url: str) -> None:
             "JOIN freqdp.sql_object o ON o.path ~ ('^search/[0-9]+_' || p.proname || '\\.') "
             "WHERE p.pronamespace = 'freqdp'::regnamespace"
         ).fetchall()
-        assert len(routines) == 11
+        assert len(routines) == 9
         for role, may in (
             ("admin", True),
             ("runner", True),

@@ -20,18 +20,21 @@ from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.search.best import (
     ANYWHERE,
+    ROOM,
     Nearest,
     Queries,
     empty_lists,
+    grown,
     limit_of,
     mark,
+    pop,
+    push,
     search,
     sort_list,
     unmarked,
 )
 from freqdp_db.search.comparison.rows import SegmentRows, Sketch, distinct_rows, scan_blocks, sketch
 from freqdp_db.search.grid import ROOT, interleave
-from freqdp_db.search.visits import ROOM, grown, pop, push
 
 FINEST = 9
 SIDE = 1 << FINEST

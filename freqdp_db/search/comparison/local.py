@@ -16,7 +16,7 @@ from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, join, map_each, map_ranges, merged
-from freqdp_db.search.best import ANYWHERE, unmarked
+from freqdp_db.search.best import ANYWHERE, ROOM, grown, pop, push, unmarked
 from freqdp_db.search.comparison.bestfit import (
     FINEST,
     GridBox,
@@ -27,7 +27,6 @@ from freqdp_db.search.comparison.bestfit import (
 )
 from freqdp_db.search.distance import squared_distance, to_mm
 from freqdp_db.search.grid import ROOT, interleave
-from freqdp_db.search.visits import ROOM, grown, pop, push
 
 # Loss and position in one number, which orders as the pair does: 2^36 mm are 68,000 km.
 _POSITION_BITS = 27

@@ -47,9 +47,8 @@ _READ_ALSO = (
 )  # fmt: skip
 # What the search and its users call, with what these call in turn: they run with the caller's rights.
 _SEARCH_ROUTINES = (
-    "box_distance", "segment_loss", "cell_path", "cell_children", "cell_segments", "cells_near",
-    "search_place", "search_reach", "trajectories_within", "nearest_segments",
-    "nearest_trajectories",
+    "box_distance", "segment_loss", "cell_segments", "cells_near", "search_place", "search_reach",
+    "trajectories_within", "nearest_segments", "nearest_trajectories",
 )  # fmt: skip
 
 
