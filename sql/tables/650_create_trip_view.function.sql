@@ -10,7 +10,7 @@ BEGIN
     -- The rule of freqdp_db/trips.py, with its numbers. `whole`: the samples of a trajectory as arrays, x and y in
     -- metres, so that a condition on the trajectory reaches the table. `near`: from sample number i on, all up to
     -- number j lie within the radius of it; where they last long enough they are a stay, and the next is looked for
-    -- after it. `sample`: what is left of stays is their arrival and their departure. `numbered`: a trip begins with a
+    -- after it. `sample`: who moves, and of stays the arrival and the departure. `numbered`: a trip begins with a
     -- departure and after a gap. All arguments of PostGIS's functions are given: a shorter list could be meant for a
     -- function of somebody else's.
     EXECUTE format($view$
@@ -43,11 +43,12 @@ CROSS JOIN LATERAL (
         ) AS run
         WHERE next.i <= samples
     ), sample AS (
-        SELECT s.number, s.at, s.geom, near.stay AND s.number = near.j AS departs,
-            s.at - lag(s.at) OVER past > interval '30 minutes' AS after_gap
-        FROM unnest(whole.at, whole.geom) WITH ORDINALITY AS s (at, geom, number)
-        LEFT JOIN near ON near.stay AND s.number BETWEEN near.i AND near.j
-        WHERE near.stay IS NULL OR s.number IN (near.i, near.j)
+        SELECT s.number, at[s.number] AS at, g.geom, s.departs,
+            at[s.number] - lag(at[s.number]) OVER past > interval '30 minutes' AS after_gap
+        FROM near
+        CROSS JOIN LATERAL (VALUES (near.i, false), (near.j, true)) AS s (number, departs)
+        JOIN unnest(whole.geom) WITH ORDINALITY AS g (geom, number) ON g.number = s.number
+        WHERE near.stay OR NOT s.departs
         WINDOW past AS (ORDER BY s.number)
     ), numbered AS (
         SELECT sample.number, sample.at, sample.geom, count(*) FILTER (WHERE departs OR after_gap) OVER past AS trip

@@ -17,7 +17,7 @@ from freqdp_db.evaluation.audit import persons
 from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
 from freqdp_db.mechanisms.noise import RandomSource, SeededSource
 from freqdp_db.methods.contract import World
-from freqdp_db.methods.synthesis import measuring
+from freqdp_db.methods.synthesis import vectors
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.plan import SCALE, Draw, MeasurementPlan, Statistic
@@ -114,7 +114,7 @@ def test_an_exact_count_in_a_release_is_caught(
 
 
 def test_releases_without_noise_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "with_noise", lambda total, *_: total)
+    monkeypatch.setattr(vectors, "with_noise", lambda total, *_: total)
     seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
     assert max(bound.lower for bound in seen.values()) > 1
 

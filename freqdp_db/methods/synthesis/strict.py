@@ -1,6 +1,6 @@
 """`strict`: synthetic trips, differentially private for one object with all its data.
 
-draw (measuring.py) is all that sees the data. Everything here is a function of the draw and of public
+draw (vectors.py) is all that sees the data. Everything here is a function of the draw and of public
 inputs. What trips are sampled from is logged, so that a replay needs no estimation: estimation may
 differ in the last digit between machines, sampling from given numbers does not.
 """
