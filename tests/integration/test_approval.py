@@ -159,7 +159,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     much = {"exposure": 0.9}
-    monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of: much)
+    monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of, **options: much)
     freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     _ask(city, '{"keep": 1}')
     assert _serve(city).refused == 1
