@@ -104,8 +104,9 @@ def _run(part: str) -> None:
     trial = Trial(lambda step: SeededSource(1, step))
     released = run_steps(method, values, World(build), trial, Progress()).trajectories
     if part == "build":
+        ids = np.arange(objects, dtype=np.int64)
         encode_lines(
-            np.arange(objects, dtype=np.int64), None, released.offsets[:-1], released.lengths,
+            ids, ids, released.offsets[:-1], released.lengths,
             released.location, places.x, places.y, released.at / 1e6, 4326,
         )  # fmt: skip
 

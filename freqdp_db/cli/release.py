@@ -76,8 +76,9 @@ def verify(session: Session, name: Name, engine: Engine = None, workers: Workers
     session.answer(
         found,
         lambda: session.print(
-            f"{name}: {', '.join(found.words)}, {found.rows:,} rows of "
-            f"{found.trajectories:,} trajectories are what the log gives."
+            f"{name}: {', '.join(found.words)}, {found.rows:,} rows"
+            + (f" of {found.trajectories:,} trajectories" if found.trajectories else "")
+            + " are what the log gives."
         ),
     )
 

@@ -9,6 +9,7 @@ from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import Exposure, approve, require_held
+from freqdp_db.release.verification import Replayed
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.metrics import load_metrics
@@ -30,14 +31,19 @@ def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | Non
 
 
 def approve_within_limit(
-    database: Database, release: ReleaseRow, progress: Progress, replaces: Collection[str] = ()
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    replaces: Collection[str] = (),
+    replayed: Replayed | None = None,
 ) -> tuple[ReleaseRow, Exposure | None]:
     """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
 
-    replaces: releases that the caller withdraws as soon as this one is granted.
+    replaces: releases that the caller withdraws as soon as this one is granted. replayed: what was verified
+    of it just now, if it was made here.
     """
     require_held(release)
     measured = measured_exposure(database, release)
     if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
-        measured = exposure_in(evaluate(database, release, progress))
+        measured = exposure_in(evaluate(database, release, progress, replayed=replayed))
     return approve(database, release, measured, replaces), measured

@@ -160,7 +160,8 @@ def resume(
             )
         shown = working(progress, kernels=True)
         with at_work(chosen, database, shown):
-            verified = pipeline.run(database, row, shown, limit)
+            done = pipeline.run(database, row, shown, limit)
+        verified = None if done is None else done[0]
         outcome = Outcome(get_release(database, row.release_id), False, True, verified)
         return Anonymized.by(database, outcome, shown)
 
@@ -205,12 +206,11 @@ def verify(
         verification.require_published(row, "verified")
         shown = working(progress, kernels=True)
         request = Request.of(row)
-        relations = verification.released_relations(database, name)
         with at_work(chosen, database, shown):
             require_spread(request.method)
             build = load_build(database, row.build_id, shown)
             world = make_world(database, build, request.method, request.values, release=name)
-            found = verification.verify(database, row, relations, world, shown)
+            found = verification.verify(database, row, world, shown)
     words = found.words(request)
     return Verification(name, True, **vars(found), seconds=shown.seconds, words=words)
 

@@ -12,7 +12,8 @@ from freqdp_db.errors import Busy, FreqdpError, NotFound, TooExposed
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import require_readable
-from freqdp_db.release.pipeline import anonymize, run
+from freqdp_db.release.pipeline import Outcome, anonymize, run
+from freqdp_db.release.verification import Replayed
 from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import jobs
@@ -21,10 +22,12 @@ from freqdp_db.storage.records.jobs import JobRow
 from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
-Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress, Collection[str]], object]
+Gate: TypeAlias = Callable[
+    [Database, ReleaseRow, Progress, Collection[str], Replayed | None], object
+]
 """Grants a release that is held because its dataset has a limit, or raises why not.
 
-Last: the releases that are withdrawn as soon as it is granted.
+Last: the releases that are withdrawn as soon as it is granted, and what was verified of it just now.
 """
 
 
@@ -42,35 +45,36 @@ def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> 
     asked = parse(job.wanted)
     require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is not None:
-        release, resumed = _go_on(database, get_release(database, job.release_id), progress), True
+        made = _go_on(database, get_release(database, job.release_id), progress)
     else:
-        release, resumed = _begin(database, job, asked, progress)
+        made = _begin(database, job, asked, progress)
+    release = made.release
     try:
         if release.held and not asked.hold:
-            gate(database, release, progress, _replaced(database, release.dataset_id, asked.keep))
+            replaced = _replaced(database, release.dataset_id, asked.keep)
+            gate(database, release, progress, replaced, made.replayed)
     except TooExposed:
         if asked.keep is not None:
             _retire(database, release.dataset_id, asked.keep)
         raise
     note = None if asked.keep is None else _retire(database, release.dataset_id, asked.keep)
-    return Done(get_release(database, release.release_id), resumed, note)
+    return Done(get_release(database, release.release_id), made.resumed, note)
 
 
-def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> ReleaseRow:
+def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> Outcome:
+    done = None
     if release.state == "running":
-        run(database, release, progress)
+        done = run(database, release, progress)
         release = get_release(database, release.release_id)
     if release.state != "published":
         raise NotFound(
             f"release {release.name!r} was taken back while the job was under way",
             remedy="ask for a new one",
         )
-    return release
+    return Outcome(release, False, True, *(done or (None, None)))
 
 
-def _begin(
-    database: Database, job: JobRow, asked: JobRequest, progress: Progress
-) -> tuple[ReleaseRow, bool]:
+def _begin(database: Database, job: JobRow, asked: JobRequest, progress: Progress) -> Outcome:
     dataset = _dataset(database, job.dataset_id)
     if asked.rebuild and job.build_id is None:
         made = build(database, dataset, progress)
@@ -80,7 +84,7 @@ def _begin(
     def recorded(connection: Connection, release: ReleaseRow) -> None:
         jobs.record_release(connection, database, job, release.release_id)
 
-    outcome = anonymize(
+    return anonymize(
         database,
         dataset,
         asked.request,
@@ -91,7 +95,6 @@ def _begin(
         recorded=recorded,
         replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
     )
-    return outcome.release, outcome.resumed
 
 
 def _dataset(database: Database, dataset_id: int) -> DatasetRow:

@@ -1,11 +1,9 @@
--- identity: FUNCTION ${private}.create_trip_view(text, int, text)
-CREATE FUNCTION ${private}.create_trip_view(name text, srid int, what text)
+-- identity: FUNCTION ${private}.create_trip_view(text, int)
+CREATE FUNCTION ${private}.create_trip_view(name text, srid int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
-DECLARE
-    item record;
 BEGIN
     -- `place`: the samples at which a trajectory comes to a place, with the time of the sample before (the last
     -- one at the place before). `visit`: until when it stays there. `stop`: how many stays and gaps came so far.
@@ -56,28 +54,9 @@ SELECT trajectory_id, row_number() OVER (PARTITION BY trajectory_id ORDER BY num
     geom::%4$I.geometry(LineString, %5$L) AS geom
 FROM trip
 $view$, ${release:name}, create_trip_view.name || '_trip', create_trip_view.name, ${postgis:name}, create_trip_view.srid);
-    EXECUTE format(
-        'COMMENT ON VIEW %I.%I IS %L', ${release:name}, create_trip_view.name || '_trip',
-        create_trip_view.what || ' A line for each trip, between stays or gaps of 20 minutes.'
-    );
-    FOR item IN SELECT c.key, c.value FROM jsonb_each_text('{
-        "trajectory_id": "The same id as in the table of samples.",
-        "trip": "Number of the trip in its trajectory, from 1.",
-        "start_at": "Time of its first place: when it leaves it, if it has rested there.",
-        "end_at": "When it comes to its last place.",
-        "length_m": "Metres along the line, on the ellipsoid.",
-        "places": "How many places it passes, its ends included.",
-        "start_geom": "Where it begins.",
-        "end_geom": "Where it ends.",
-        "geom": "The line through its places, without the time."
-    }'::jsonb) AS c LOOP
-        EXECUTE format(
-            'COMMENT ON COLUMN %I.%I.%I IS %L', ${release:name}, create_trip_view.name || '_trip', item.key, item.value
-        );
-    END LOOP;
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.create_trip_view(text, int, text) IS
+COMMENT ON FUNCTION ${private}.create_trip_view(text, int) IS
 'Makes the view of a release''s trips: between two stays, or between gaps. A stay is a place that the trajectory does not leave for 20 minutes, a gap so long a time without a sample at another place. A trip ends when the stay begins, and the next one begins there when it ends. Internal: called by publish_tables.';
-REVOKE ALL ON FUNCTION ${private}.create_trip_view(text, int, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ${private}.create_trip_view(text, int) FROM PUBLIC;

@@ -28,8 +28,7 @@ from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.journal import digest
-from freqdp_db.release.spreading import SpreadTable, _table
-from freqdp_db.release.table import ReleasedTable
+from freqdp_db.release.table import ReleasedTable, SpreadTable, _table
 
 few = settings(quick, max_examples=40)
 SPREAD = [name for name, method in METHODS.items() if method.spread]
@@ -125,9 +124,9 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     noted = Noted(lambda step: SeededSource(3, step))
     state = run_steps(found, values, World(build), noted, Progress())
     if parts is None:
-        tables = [ReleasedTable.of(state, build)]
+        tables = [ReleasedTable.of(state, World(build))]
     else:
-        spread = SpreadTable.of(state, build)
+        spread = SpreadTable.of(state, World(build))
         assert spread.rows == state.samples
         tables = [
             _table(piece, places, spread.srid, spread.timezone)

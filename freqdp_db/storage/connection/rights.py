@@ -44,7 +44,7 @@ _FOR_RUNNERS = {
     "schema_version", "spend", "budget", "catalog", "create_build_table", "finish_build_table",
     "attach_build", "drop_build", "create_notes", "drop_notes", "create_staging", "index_staging",
     "finish_staging", "drop_staging", "publish_tables", "grant_release", "show_current",
-    "drop_current", "revoke_release", "drop_release", "lock",
+    "drop_current", "revoke_release", "drop_release", "check_release", "lock",
 }  # fmt: skip
 
 

@@ -17,8 +17,7 @@ from freqdp_db.errors import VerificationFailed
 _INT4_OID, _FLOAT8_OID = 23, 701
 _ARRAY_HEAD = 20  # dimensions, flags, element type, length, lower bound
 _RUN_HEAD = 2 + (4 + 4) + (4 + 2) + (4 + 1) + (4 + 4) + (4 + 4)
-_LINE_HEAD = 2 + (4 + 8) + 4 + 13
-_DAY = 4 + 4
+_LINE_HEAD = 2 + (4 + 8) + (4 + 4) + 4 + 13
 
 
 @njit(nogil=True, cache=True)
@@ -151,10 +150,9 @@ def _put_little(buffer, at, bits, width):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _encode_lines(buffer, starts, ids, days, srid, first, count, location, x_bits, y_bits, m_bits):  # type: ignore[no-untyped-def]
     for r in range(len(ids)):
-        at = _put(buffer, starts[r], 3 if len(days) else 2, 2)
+        at = _put(buffer, starts[r], 3, 2)
         at = _put(buffer, _put(buffer, at, 8, 4), ids[r], 8)
-        if len(days):
-            at = _put(buffer, _put(buffer, at, 4, 4), days[r], 4)
+        at = _put(buffer, _put(buffer, at, 4, 4), days[r], 4)
         at = _put(buffer, at, 13 + 24 * count[r], 4)
         at = _put_little(buffer, at, 1, 1)
         at = _put_little(buffer, at, 0x60000002, 4)
@@ -168,7 +166,7 @@ def _encode_lines(buffer, starts, ids, days, srid, first, count, location, x_bit
 
 def encode_lines(
     ids: Ints,
-    days: Ints | None,
+    days: Ints,
     first: Ints,
     count: Ints,
     location: Ids,
@@ -177,14 +175,14 @@ def encode_lines(
     seconds: NDArray[np.float64],
     srid: int,
 ) -> memoryview:
-    """Rows (trajectory_id, day, LineStringM), or without the day: M is the time in epoch seconds."""
-    starts = offsets_from(_LINE_HEAD + (0 if days is None else _DAY) + 24 * count)
+    """Rows (trajectory_id, day, LineStringM): M is the time in epoch seconds."""
+    starts = offsets_from(_LINE_HEAD + 24 * count)
     buffer = np.empty(starts[-1], np.uint8)
     _encode_lines(
         buffer,
         starts,
         ids,
-        np.zeros(0, np.int64) if days is None else days,
+        days,
         srid,
         first,
         count,
