@@ -22,10 +22,14 @@ from freqdp_db.methods.registry import require_spread
 from freqdp_db.methods.relations import Relation
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
-from freqdp_db.release.inputs import make_world, read_inputs
+from freqdp_db.release.inputs import (
+    make_world,
+    notes_for_persons,
+    read_inputs,
+    require_public_inputs,
+)
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import search_within
-from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import AnyRows, Stored, rows_to_release, tables_of
 from freqdp_db.release.verification import (

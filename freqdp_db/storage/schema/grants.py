@@ -43,7 +43,8 @@ _ADMIN_WRITES = {
     "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid, max_exposure, time_unit)"),
 }
 _READ_ALSO = (
-    "account", "population", "population_source", "spend", "budget", "edit", "method", "sql_object",
+    "account", "population", "population_source", "spend", "budget", "edit", "step_value",
+    "method", "sql_object",
     "schema_version", "point_frequency", "trajectory_frequency", "location_weight", "signature",
     "publishable_metric", "trajectory", "location", "sample", "segment", "grid_cell",
 )  # fmt: skip

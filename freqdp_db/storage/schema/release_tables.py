@@ -81,7 +81,8 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         key("name", sa.Text),
         key("chunk"),
         column("dtype", sa.Text),
-        column("data", sa.LargeBinary),
+        column("whole", pg.ARRAY(sa.BigInteger), null=True),
+        column("number", pg.ARRAY(DOUBLE), null=True),
     )
     sa.Table(
         "release_key",
