@@ -334,6 +334,8 @@ def test_another_table_is_published(counted: str) -> None:
     shown = freqdp(counted, "release", "show", "d_1").succeeded()
     assert shown["relations"] == ["freqdp_release.d_1_hour", "freqdp_release.d_1_place"]
     freqdp(counted, "evaluate", "d_1").refused("no trajectories")
+    freqdp(counted, "release", "report", "d_1").refused("no trajectories")
+    freqdp(counted, "release", "report", "d_1", "--public").refused("no trajectories")
 
 
 @pytest.mark.parametrize("suffix", ["hour", "place"])

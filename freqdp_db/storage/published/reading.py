@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.errors import NotFound
+from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.connection.statements import listed
@@ -209,6 +209,11 @@ class ReleaseReader:
 
     def samples(self) -> Generator[Samples, None, None]:
         """All samples in order of (trajectory_id, seq), many rows at a time."""
+        if not self.has_trajectories:
+            raise BadInput(
+                f"release {self.catalog['name']!r} has no trajectories",
+                remedy="its tables: " + ", ".join(self.tables),
+            )
         layout = AREAS if self.has_areas else POINTS
         query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
             sql.SQL(", ").join(

@@ -86,11 +86,11 @@ def save_columns(
     for field in fields(columns):
         column = np.asarray(getattr(columns, field.name))
         for chunk, begin in enumerate(range(0, max(len(column), 1), _CHUNK)):
-            values = column[begin : begin + _CHUNK]
+            part_of = column[begin : begin + _CHUNK]
             kept = (
-                (None, values.astype(np.float64).tolist())
+                (None, part_of.astype(np.float64).tolist())
                 if column.dtype.kind == "f"
-                else (values.astype(np.int64).tolist(), None)
+                else (part_of.astype(np.int64).tolist(), None)
             )
             about = (release_id, step, part, field.name, chunk, column.dtype.str)
             raw.execute(statement, [*about, *kept])
