@@ -6,14 +6,18 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import freqdp_db
+from freqdp_db.api import Freqdp
 from freqdp_db.cli.main import app
+from freqdp_db.commands import parameters_of
+from freqdp_db.configuration import keys_of
+from freqdp_db.errors import in_keys
 
 ROOT = Path(__file__).parent.parent
 # Where each of these stands in the repository, and what it is called in the site.
@@ -37,6 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/commands.md": commands_page(),
         "reference/sql.md": sql_page(),
         "reference/python.md": python_page(),
+        "reference/configuration.md": configuration_page(),
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
@@ -139,13 +144,60 @@ def _sql_object(file: Path) -> Iterator[str]:
 
 
 def python_page() -> str:
-    """Every function that `import freqdp_db` offers."""
+    """`connect`, and every verb of the object that it gives."""
     lines = ["# Python", "", inspect.getdoc(freqdp_db) or "", ""]
-    for name in freqdp_db.__all__:
-        found = getattr(freqdp_db, name)
-        if not inspect.isfunction(found):
+    lines += [
+        *_function(freqdp_db.connect),
+        "```text",
+        inspect.getdoc(freqdp_db.connect) or "",
+        "```",
+        "",
+    ]
+    for name, verb in vars(Freqdp).items():
+        if name.startswith("_"):
             continue
-        signature = str(inspect.signature(found)).replace("freqdp_db.", "")
-        lines += [f"## {name}", "", "```python", f"{name}{signature}", "```", ""]
-        lines += ["```text", inspect.getdoc(found) or "", "```", ""]
+        lines += [*_function(verb), _cell(inspect.getdoc(verb) or ""), ""]
+        declared, of_methods = parameters_of(verb)
+        if declared or of_methods:
+            lines += ["| parameter | what |", "|---|---|"]
+            lines += [f"| `{p.name}` | {_cell(in_keys(p.says.help))} |" for p in declared]
+        if of_methods:
+            lines.append(
+                '| `**parameters` | Those of the method: `epsilon=1`, `time_step="60s"`. |'
+            )
+        lines.append("")
     return "\n".join(lines)
+
+
+def configuration_page() -> str:
+    """The keys of freqdp.toml, which are parameters of two verbs."""
+    lines = [
+        "# freqdp.toml",
+        "",
+        "What `freqdp apply` brings about. Each dataset and its schedule is a table.",
+        "",
+    ]
+    tables = {"[datasets.NAME]": Freqdp.add_dataset, "[datasets.NAME.schedule]": Freqdp.schedule}
+    for title, verb in tables.items():
+        lines += [f"## {title}", "", "| key | what |", "|---|---|"]
+        lines += [
+            f"| `{key}` | {_cell(in_keys(p.says.help))} |" for key, p in keys_of(verb).items()
+        ]
+        lines.append("")
+    return "\n".join([*lines, "A schedule takes the parameters of its method, too: `epsilon = 1`."])
+
+
+def _function(verb: Any) -> list[str]:
+    """A heading and the signature, without what is said of the parameters below."""
+    found = inspect.signature(verb)
+    parameters = [
+        p.replace(annotation=_plain(p.annotation))
+        for p in found.parameters.values()
+        if p.name != "self"
+    ]
+    signature = str(found.replace(parameters=parameters)).replace("freqdp_db.", "")
+    return [f"## {verb.__name__}", "", "```python", f"{verb.__name__}{signature}", "```", ""]
+
+
+def _plain(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -65,7 +65,6 @@ def _mark() -> Path:
 def _run(part: str) -> None:
     """A job of a handful of samples, as far as this part goes."""
     from freqdp_db.columns.build import Build
-    from freqdp_db.columns.edits import EditRuns
     from freqdp_db.columns.ragged import offsets_of
     from freqdp_db.columns.trajectories import Clock, Trajectories
     from freqdp_db.dataset import cleaning
@@ -76,7 +75,6 @@ def _run(part: str) -> None:
     from freqdp_db.methods.parameters import read
     from freqdp_db.methods.registry import find_method
     from freqdp_db.search.filing import file_trajectories
-    from freqdp_db.storage.copy.wire import decode_runs, encode_lines, encode_runs
 
     count, objects = 240, 6
     number = np.arange(count)
@@ -95,20 +93,10 @@ def _run(part: str) -> None:
     build = Build(original, places, Clock(1_000_000, 1_000_000), srid=32631, source_srid=4326)
     if part == "build":
         file_trajectories(original, places, cut=False)
-        none = np.zeros(0, np.int32)
-        runs = EditRuns("d", none, none, np.zeros(1, np.int64), none, np.zeros(0, np.int64))
-        encode_runs(runs, 1, 1)
-        decode_runs([np.zeros(0, np.uint8)], runs.operation)
     method = find_method(_PARTS[part])
     values = read(method.parameters, {}, method.name, text=False)
     trial = Trial(lambda step: SeededSource(1, step))
-    released = run_steps(method, values, World(build), trial, Progress()).trajectories
-    if part == "build":
-        ids = np.arange(objects, dtype=np.int64)
-        encode_lines(
-            ids, ids, released.offsets[:-1], released.lengths,
-            released.location, places.x, places.y, released.at / 1e6, 4326,
-        )  # fmt: skip
+    run_steps(method, values, World(build), trial, Progress())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the interface gives back: frozen dataclasses whose document is what `--json` prints."""
+"""What the verbs give back: frozen dataclasses whose document is what `--json` prints."""
 
 from __future__ import annotations
 

@@ -21,39 +21,39 @@
     VerificationFailed           exit code 3: a release is not what its log says
     Interrupted                  exit code 130: Ctrl-C or SIGTERM
 
-A message says what was wrong and with which value; `remedy` says what to do about it. Both are
-written with options (`--time-step 0s is not ...`). The command line prints them so (`as_options`);
-Python, SQL and the records of jobs know the same parameter by its key (`time_step`).
+A message says what was wrong and with which value; `remedy` says what to do about it. Both name a
+parameter as `[[time_step]]`, and each face spells it in its own way: Python, SQL and the records of jobs
+by its key (`time_step`), the command line by its option (`--time-step`). Commands are written as they are
+typed: `freqdp dataset set vans --region ...`.
 """
 
 from __future__ import annotations
 
 import re
 
-# What is quoted, a value or a command, is left as it is.
-_OPTION = re.compile(
-    r"`[^`]*`"
-    r"|(?<!\w)'(?:[^'\\]|\\.)*'"
-    r'|(?<!\w)"(?:[^"\\]|\\.)*"'
-    r"|(?<![\w-])--(?P<name>[a-z]+(?:-[a-z]+)*)"
-)
-_RESERVED = {"as": "name", "for": "purpose", "from": "source", "raise": "amount"}
-"""Options that are no names in Python, and what stands for them there."""
+_PARAMETER = re.compile(r"\[\[(\w+(?:-\w+)*)\]\]")
+_OPTIONS = {"name": "--as", "purpose": "--for", "source": "--from", "amount": "--raise"}
+"""Options that would be no names in Python, by the parameter that each is there."""
 
 
-def key_of(option: str) -> str:
-    """The key of an option: `--time-step` is `time_step`."""
-    name = option.removeprefix("--").replace("-", "_")
-    return _RESERVED.get(name, name)
+def named(key: str) -> str:
+    """How a message names a parameter."""
+    return f"[[{key}]]"
 
 
-def _in_keys(text: str) -> str:
-    return _OPTION.sub(lambda found: key_of(found["name"]) if found["name"] else found[0], text)
+def option_of(key: str) -> str:
+    """How the command line spells a parameter: `time_step` is `--time-step`."""
+    return _OPTIONS.get(key, "--" + key.replace("_", "-"))
 
 
-def _named(text: str) -> str | None:
-    """The key of the first option that a text names."""
-    return next((key_of(f["name"]) for f in _OPTION.finditer(text) if f["name"]), None)
+def in_options(text: str) -> str:
+    """A text that names parameters, for the command line."""
+    return _PARAMETER.sub(lambda found: option_of(found[1]), text)
+
+
+def in_keys(text: str) -> str:
+    """The same for Python, SQL and records."""
+    return _PARAMETER.sub(lambda found: found[1], text)
 
 
 class FreqdpError(Exception):
@@ -71,10 +71,13 @@ class FreqdpError(Exception):
         parameter: str | None = None,
         can_pass: bool | None = None,
     ) -> None:
-        self._written = message or (type(self).__doc__ or "").strip(), remedy
-        self.message = _in_keys(self._written[0])
-        self.remedy = None if remedy is None else _in_keys(remedy)
-        self.parameter = parameter or _named(self._written[0])
+        self.text = message or (type(self).__doc__ or "").strip()
+        """What was wrong, before parameters are spelled: to be quoted by another error."""
+        self.remedy_text = remedy
+        self.message = in_keys(self.text)
+        self.remedy = None if remedy is None else in_keys(remedy)
+        named = _PARAMETER.search(self.text)
+        self.parameter = parameter or (named[1] if named else None)
         """The key of the parameter whose value is refused, if it is one's."""
         if can_pass is not None:
             self.can_pass = can_pass
@@ -87,8 +90,12 @@ class FreqdpError(Exception):
 
     def as_options(self) -> dict[str, str | None]:
         """For the command line: parameters are spelled as options."""
-        message, remedy = self._written
-        return {"error": type(self).__name__, "message": message, "remedy": remedy}
+        remedy = None if self.remedy_text is None else in_options(self.remedy_text)
+        return {
+            "error": type(self).__name__,
+            "message": in_options(self.text),
+            "remedy": remedy,
+        }
 
 
 class ServerNotFound(FreqdpError):

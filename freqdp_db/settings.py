@@ -48,8 +48,8 @@ def load_settings(
         data_dir=Path(data_dir) if data_dir else None,
     )
     for option, name in (
-        ("--schema", settings.schema),
-        ("--release-schema", settings.release_schema),
+        ("[[schema]]", settings.schema),
+        ("[[release_schema]]", settings.release_schema),
     ):
         # % stands for a parameter, in names too, wherever a statement has parameters
         if not name or {"\x00", "%"} & set(name) or len(name.encode()) > MAX_SCHEMA_BYTES:
@@ -63,7 +63,7 @@ def load_settings(
             )
     if settings.schema == settings.release_schema:
         raise BadInput(
-            f"--schema and --release-schema are both {settings.schema!r}",
+            f"[[schema]] and [[release_schema]] are both {settings.schema!r}",
             remedy="give them two names: one is private, one is published",
         )
     return settings

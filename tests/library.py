@@ -40,7 +40,8 @@ def opened(url: str, **settings: Any) -> Iterator[Database]:
 
 def load_city(url: str, *, objects: int, days: int, seed: int = 1) -> None:
     """The demo's city as demo.city."""
-    freqdp_db.load_city(url, objects=objects, days=days, seed=seed)
+    with freqdp_db.connect(url) as freqdp:
+        freqdp.load_city(objects=objects, days=days, seed=seed)
 
 
 def make_points(url: str, table: str, points: Sequence[Point], postgis: str = "public") -> str:
@@ -80,7 +81,9 @@ def build_points(database: Database, name: str, relation: str, snap: str = "exac
     return build(database, register(database, wanted)[0], Progress())
 
 
-def release(database: Database, dataset: str, name: str, **options: Any) -> ReleaseRow:
-    request = Request.parse(**options)
+def release(
+    database: Database, dataset: str, name: str, method: str = "lg", **options: Any
+) -> ReleaseRow:
+    request = Request.parse(method, **options)
     outcome = anonymize(database, find_dataset(database, dataset), request, Progress(), name=name)
     return outcome.release

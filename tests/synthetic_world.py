@@ -10,8 +10,8 @@ import pytest
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.methods.synthesis import fitting
+from freqdp_db.methods.synthesis.estimation import smoothed
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
-from freqdp_db.methods.synthesis.smoothing import smoothed
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 
 REGION = Region(0.0, 0.0, 24_000.0, 18_000.0)

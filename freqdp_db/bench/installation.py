@@ -113,6 +113,7 @@ def parse_sizes(text: str) -> list[int]:
         sizes = []
     if not sizes or sizes[0] < 1:
         raise BadInput(
-            f"--sizes {text!r} is not a list of numbers from 1 on", remedy="write --sizes 1000,2000"
+            f"[[sizes]] {text!r} is not a list of numbers from 1 on",
+            remedy="write [[sizes]] 1000,2000",
         )
     return sizes

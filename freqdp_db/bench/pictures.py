@@ -23,10 +23,10 @@ def check_picture(text: str) -> Path:
     path = Path(text)
     if path.suffix.lower() not in ENDINGS:
         raise BadInput(
-            f"--picture {text!r} is neither PNG nor SVG", remedy="end the name in .png or .svg"
+            f"[[picture]] {text!r} is neither PNG nor SVG", remedy="end the name in .png or .svg"
         )
     if not path.resolve().parent.is_dir():
-        raise BadInput(f"--picture {text!r}: there is no such folder", remedy="create it first")
+        raise BadInput(f"[[picture]] {text!r}: there is no such folder", remedy="create it first")
     return path
 
 

@@ -19,12 +19,12 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from, rows_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.edits.applying import delete
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import growing_places
 from freqdp_db.engines.threads import one_core
 from freqdp_db.errors import BadInput
 from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.frequency.partition import partitions_of
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.global_tf import perturb_tf
 from freqdp_db.mechanisms.local_pf import perturb_pf
@@ -47,6 +47,7 @@ from freqdp_db.storage.bench.gist import GistIndex, gist_index
 from freqdp_db.storage.connection.engine import Database
 
 GIST = "gist"
+_QUERIES_OF_THE_FIGURE = 500
 _ENOUGH_S, _MOST_S = 1.0, 20.0
 _MOST_ROUNDS = 10
 _TRIAL = 10
@@ -130,7 +131,7 @@ def parse_names(text: str | None) -> list[str]:
     for name in names:
         if name not in known:
             raise BadInput(
-                f"--strategies: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
+                f"[[strategies]]: there is no {name!r}", remedy=f"choose from {', '.join(known)}"
             )
     return names
 
@@ -202,11 +203,11 @@ def _global_workload(
     frequencies = count_frequencies(trajectories, len(locations))
     candidates = rank_places(frequencies, request.values["signature"]).candidates
     epsilon = Fraction(request.values["epsilon_global"])
-    targets = perturb_tf(frequencies, candidates, epsilon, SeededSource(seed, 1))
-    runs = delete_globally(trajectories, locations, frequencies, targets, rank)
-    thinned = delete(trajectories, runs).trajectories
-    _, asked = growing_places(thinned, locations, targets)
-    return Workload(thinned, asked.take(_sample(len(asked), queries, seed)), rank)
+    source = SeededSource(seed, 1)
+    targets = perturb_tf(frequencies.tf, len(trajectories), candidates, epsilon, source)
+    (thinned,) = delete_globally(partitions_of(trajectories, locations), targets, rank)
+    left, asked = thinned.partition, growing_places(thinned.partition, targets)
+    return Workload(left.trajectories, asked.take(_sample(len(asked), queries, seed)), rank)
 
 
 def _local_workload(
@@ -216,13 +217,13 @@ def _local_workload(
     signatures = rank_places(frequencies, request.values["signature"])
     epsilon = Fraction(request.values["epsilon_local"])
     targets = perturb_pf(frequencies, signatures, epsilon, SeededSource(seed, 2))
-    thinned = delete(trajectories, delete_locally(trajectories, locations, targets)).trajectories
+    (thinned,) = delete_locally(partitions_of(trajectories, locations), targets)
     growing = np.flatnonzero(targets.target > targets.pf)
     chosen = growing[_sample(len(growing), queries, seed)]
     place = targets.location[chosen]
     wanted = (targets.target[chosen] - targets.pf[chosen]).astype(np.int64)
     return LocalWorkload(
-        thinned,
+        thinned.partition.trajectories,
         SegmentQueries(targets.trajectory[chosen], locations.x[place], locations.y[place], wanted),
     )
 
@@ -340,3 +341,15 @@ def _same(all_: Answers, some: Answers) -> bool:
         np.array_equal(getattr(some.found, c)[rows_one], getattr(all_.found, c)[rows_other])
         for c in columns
     )
+
+
+def search_times(
+    database: Database, trajectories: Trajectories, locations: Locations, epsilon: str
+) -> dict[str, float]:
+    """Microseconds of a query by each strategy, for the paper's figure."""
+    found = bench_search(
+        database, trajectories, locations, Request.parse("gl", epsilon=epsilon),
+        [name for name in parse_names(None) if name != GIST],
+        queries=_QUERIES_OF_THE_FIGURE, seed=1, progress=Progress(),
+    )  # fmt: skip
+    return {strategy.name: strategy.us_per_query for strategy in found.strategies}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import typer
 
-import freqdp_db
+from freqdp_db.api import Freqdp
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
 
@@ -28,28 +28,27 @@ def methods(incomplete: str) -> list[tuple[str, str]]:
 
 def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of datasets."""
-    return _starting(incomplete, ctx, freqdp_db.dataset_names)
+    return _starting(incomplete, ctx, Freqdp.dataset_names)
 
 
 def releases(*states: str) -> Completer:
     """Names of releases in these states."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        return _starting(incomplete, ctx, lambda at: freqdp_db.release_names(at, *states))
+        return _starting(incomplete, ctx, lambda freqdp: freqdp.release_names(*states))
 
     return complete
 
 
-def _starting(incomplete: str, ctx: typer.Context, ask: Callable[..., list[str]]) -> list[str]:
+def _starting(incomplete: str, ctx: typer.Context, ask: Callable[[Freqdp], list[str]]) -> list[str]:
     # a shell shows whatever is printed here in the middle of the line: rather nothing
     try:
         settings = _settings(ctx)
         if not _is_there(settings):
             return []
         os.environ.setdefault("PGCONNECT_TIMEOUT", _SECONDS)
-        from freqdp_db.interface.connecting import Target
-
-        return sorted(name for name in ask(Target(settings)) if name.startswith(incomplete))
+        with Freqdp(settings) as freqdp:
+            return sorted(name for name in ask(freqdp) if name.startswith(incomplete))
     except Exception:
         return []
 

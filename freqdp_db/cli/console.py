@@ -5,26 +5,22 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from datetime import date
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from freqdp_db.api import Freqdp
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.cli.request import parameters as request_options
-from freqdp_db.cli.request import wished
 from freqdp_db.documents import json_text, plain, printable
-from freqdp_db.errors import Interrupted
+from freqdp_db.errors import BadInput, Interrupted
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from freqdp_db.interface.connecting import Target
 
 # typer carries its own copy of click in newer versions: take the classes from typer.
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -48,13 +44,10 @@ class Session:
     talk: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
     out: Console = field(default_factory=lambda: Console(highlight=False))
 
-    @property
-    def target(self) -> Target:
-        """The database that the command speaks to, reached by whoever needs it."""
-        # here: the driver takes a second to load, which --help has not
-        from freqdp_db.interface.connecting import Target
-
-        return Target(self.settings, self.command)
+    @cached_property
+    def freqdp(self) -> Freqdp:
+        """The verbs, for the database that the command speaks to."""
+        return Freqdp(self.settings, command=self.command, progress=self.progress)
 
     def progress(self) -> Progress:
         """Shows how far the work is."""
@@ -71,10 +64,6 @@ class Session:
             sys.stdout.write(json_text(document, _plain, indent=2) + "\n")
         else:
             show()
-
-    def show(self, found: Any) -> None:
-        """The answer of a document that has words of its own."""
-        self.answer(found, lambda: self.print_all(found.lines()))
 
     def print(self, text: str) -> None:
         self.out.print(printable(text), markup=False, soft_wrap=True)
@@ -169,66 +158,95 @@ _COMMON = {
 }
 
 
-def common_parameters() -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if name == "json_" else None,
-            annotation=Annotated[kind, option],
-        )
-        for name, (kind, option) in _COMMON.items()
-    ]
-
-
 def remember_root(**options: Any) -> None:
     """Keep the common options that stand before the command's name."""
     _ROOT.clear()
     _ROOT.update({k: v for k, v in options.items() if v})
 
 
-def command(
-    app: typer.Typer, name: str, *, without: Collection[str] | None = None, **typer_options: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command whose first parameter is a `Session`; adds the common options.
+def add_command(
+    app: typer.Typer,
+    name: str,
+    do: Callable[[Session, dict[str, Any]], None],
+    parameters: Sequence[inspect.Parameter],
+    help: str,
+    **typer_options: Any,
+) -> None:
+    """Register a command with these parameters and the common ones; `do` gets its arguments."""
+    # the root has the program's name, which every session carries anyway
+    group = app.info.name if app.info.name != PROGRAM else None
 
-    `without`: the command takes a `request`, but for these of its options.
-    """
+    def run(**arguments: Any) -> None:
+        common = {key: arguments.pop(key) or _ROOT.get(key) for key in _COMMON}
+        session = Session(
+            settings=load_settings(
+                dsn=common["dsn"],
+                schema=common["schema"],
+                release_schema=common["release_schema"],
+            ),
+            json=bool(common["json_"]),
+            command=f"{group} {name}" if isinstance(group, str) else name,
+        )
+        try:
+            with session.freqdp:
+                do(session, arguments)
+        except KeyboardInterrupt:
+            # typer would end without a word
+            raise Interrupted from None
+
+    options = [
+        parameter(key, kind, option, False if kind is bool else None)
+        for key, (kind, option) in _COMMON.items()
+    ]
+    signature = inspect.Signature([*parameters, *options])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    app.command(name, help=help, **typer_options)(run)
+
+
+def parameter(name: str, kind: Any, declared: Any, default: Any) -> inspect.Parameter:
+    """A parameter of a command, for typer; `declared`: a typer.Option or a typer.Argument."""
+    annotation = Annotated[kind, declared]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+def whole_number(option: str, help: str) -> Any:
+    """An option that takes a number, and refuses in our own words: typer's leave out the value."""
+    return typer.Option(option, help=help, parser=integer_of(option))
+
+
+def integer_of(option: str) -> Callable[[str | int], int]:
+    """Reads the value of an option."""
+
+    def integer(text: str | int) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise BadInput(
+                f"{option} {text!r} is not a whole number", remedy="write digits only"
+            ) from None
+
+    return integer
+
+
+def command(
+    app: typer.Typer, name: str, **typer_options: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command that is written by hand: a function whose first parameter is a `Session`."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(function, eval_str=True)
-        own = []
-        for parameter in list(signature.parameters.values())[1:]:
-            own += request_options(without or ()) if parameter.name == "request" else [parameter]
-
-        @wraps(function)
-        def run(**arguments: Any) -> None:
-            common = {key: arguments.pop(key) or _ROOT.get(key) for key in _COMMON}
-            # the root has the program's name, which every session carries anyway
-            group = app.info.name if app.info.name != PROGRAM else None
-            session = Session(
-                settings=load_settings(
-                    dsn=common["dsn"],
-                    schema=common["schema"],
-                    release_schema=common["release_schema"],
-                ),
-                json=bool(common["json_"]),
-                command=f"{group} {name}" if isinstance(group, str) else name,
-            )
-            try:
-                if without is not None:
-                    arguments["request"] = wished(arguments)
-                function(session, **arguments)
-            except KeyboardInterrupt:
-                # typer would end without a word
-                raise Interrupted from None
-
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*parameters, *common_parameters()]
+        add_command(
+            app,
+            name,
+            lambda session, arguments: function(session, **arguments),
+            parameters,
+            inspect.getdoc(function) or "",
+            **typer_options,
         )
-        run.__annotations__ = {p.name: p.annotation for p in [*parameters, *common_parameters()]}
-        app.command(name, **typer_options)(run)
         return function
 
     return register

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import freqdp_db
-from freqdp_db.cli import recommend as recommending
-from freqdp_db.cli.console import Session, command
-from freqdp_db.cli.evaluate import show_evaluation
-from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli import answers
+from freqdp_db.cli.console import Session, command, whole_number
 from freqdp_db.errors import FreqdpError, Interrupted
 
 if TYPE_CHECKING:
-    from freqdp_db.interface.evaluation import Evaluated
-    from freqdp_db.interface.recommending import Recommendation
-    from freqdp_db.interface.releases import Anonymized
+    from freqdp_db.evaluation.recommendation.choosing import Recommendation
+    from freqdp_db.release.summary import Anonymized
+    from freqdp_db.results import Evaluated
 
 _NAME = "city"
 _ROADS = "demo.roads"
@@ -59,7 +56,7 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             "Make up a city, for want of a table of your own",
             *("load", "demo", *size, "--replace"),
         )
-        if not any(d.name == _NAME for d in freqdp_db.datasets(session.target)):
+        if not any(d.name == _NAME for d in session.freqdp.datasets()):
             period = f"{_BEGINS}/{_BEGINS + timedelta(days=days + 2)}"
             stage.types(
                 "Register the table: which column is what, and what everybody may know",
@@ -78,7 +75,7 @@ def register(app: typer.Typer, run: Callable[[Sequence[str]], int]) -> None:
             "The report: all of it at a glance",
             *("release", "report", made.name, "--roads", _ROADS, "--out", str(page), "--force"),
         )
-        newest = freqdp_db.release(session.target, made.name)
+        newest = session.freqdp.release(made.name)
         schema = session.settings.schema
         answer = _answer(made.name, schema, advice, measured)
 
@@ -131,7 +128,7 @@ class _Stage:
     def recommends(self) -> Recommendation | None:
         """What to use; None: there are too few to find out."""
         session = self.session
-        build = freqdp_db.dataset(session.target, _NAME).build
+        build = session.freqdp.dataset(_NAME).build
         if build is None or build.trajectories < _FEWEST:
             return None
         objects, out = min(_TRIED, build.trajectories), _folder() / f"recommend_{_NAME}"
@@ -140,12 +137,9 @@ class _Stage:
             *("recommend", _NAME, "--objects", str(objects), "--minutes", "2"),
             *("--out", str(out), "--force"),
         )
-        found = freqdp_db.recommend(
-            session.target, _NAME, objects=objects, minutes=2, out=out, force=True,
-            progress=session.progress(),
-        )  # fmt: skip
+        found = session.freqdp.recommend(_NAME, objects=objects, minutes=2, out=out, force=True)
         with self.talk():
-            recommending.show(session, found)
+            answers.show(session, "recommend", found, {})
         return found
 
     def plans(self, options: Sequence[str]) -> Sequence[str]:
@@ -154,9 +148,7 @@ class _Stage:
         self.says(
             "What would that release spend and edit? (spends nothing)", "plan", _NAME, *options
         )
-        planned = freqdp_db.plan(
-            session.target, _NAME, **_parameters(options), progress=session.progress()
-        )
+        planned = session.freqdp.plan(_NAME, **_parameters(options))
         with self.talk():
             session.print_all(planned.lines())
         if planned.refused is None or planned.request.method.kind != "unlinked":
@@ -167,9 +159,7 @@ class _Stage:
     def anonymizes(self, options: Sequence[str]) -> Anonymized:
         session = self.session
         self.says("Anonymize with that, and publish", "anonymize", _NAME, *options)
-        made = freqdp_db.anonymize(
-            session.target, _NAME, **_parameters(options), progress=session.progress()
-        )
+        made = session.freqdp.anonymize(_NAME, **_parameters(options))
         with self.talk():
             session.print_all(made.lines())
         return made
@@ -177,16 +167,16 @@ class _Stage:
     def evaluates(self, name: str) -> Evaluated:
         session = self.session
         self.says("How private, how useful, how recoverable?", "evaluate", name, "--roads", _ROADS)
-        found = freqdp_db.evaluate(session.target, name, roads=_ROADS, progress=session.progress())
+        found = session.freqdp.evaluate(name, roads=_ROADS)
         with self.talk():
-            show_evaluation(session, found)
+            answers.show(session, "evaluate", found, {})
         return found
 
 
 def _options(advice: Recommendation | None) -> list[str]:
     """What to ask `anonymize` for: the recommended command without `freqdp anonymize NAME`."""
     if advice is None or advice.command is None:
-        return ["--epsilon", "1"]
+        return ["--method", "lg", "--epsilon", "1"]
     return shlex.split(advice.command)[3:]
 
 

@@ -14,22 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from freqdp_db import __version__
-from freqdp_db.cli import (
-    anonymize,
-    bench,
-    console,
-    dataset,
-    db,
-    demo,
-    evaluate,
-    jobs,
-    ledger,
-    load,
-    recommend,
-    release,
-    schedule,
-    setup,
-)
+from freqdp_db.cli import commands, console, db, demo
 from freqdp_db.documents import json_text, printable
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
 
@@ -38,6 +23,15 @@ EXIT_USAGE = 2
 _SHOWN_OF_PATH = 60
 _SECONDS_TO_INTERRUPT_AGAIN = 0.05
 
+GROUPS = {
+    "db": "The embedded server. FREQDP_DATA_DIR says where its files are.",
+    "load": "Load files into plain tables.",
+    "dataset": "Register and build datasets.",
+    "release": "Look after releases.",
+    "ledger": "The ledger of privacy budgets.",
+    "schedule": "Releases that workers ask for by themselves.",
+    "bench": "Measure the search and the whole job.",
+}
 app = typer.Typer(
     name=console.PROGRAM,
     help="Anonymize trajectories that sit in PostgreSQL/PostGIS and publish them as versioned tables.",
@@ -155,20 +149,14 @@ def _comes_of_an_interrupt(error: BaseException | None) -> bool:
     return error is not None
 
 
-setup.register(app)
-app.add_typer(db.app)
-app.add_typer(load.app)
-app.add_typer(dataset.app)
-anonymize.register(app)
-app.add_typer(release.app)
-recommend.register(app)
-evaluate.register(app)
-ledger.register(app)
-app.add_typer(ledger.app)
-jobs.register(app)
-app.add_typer(schedule.app)
-app.add_typer(bench.app)
+_groups = {
+    name: typer.Typer(name=name, help=text, no_args_is_help=True) for name, text in GROUPS.items()
+}
+commands.add_commands(app, _groups)
+db.register(_groups["db"])
 demo.register(app, run)
+for _group in _groups.values():
+    app.add_typer(_group)
 
 
 def _too_long(path: str) -> BadInput:

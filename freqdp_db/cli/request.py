@@ -3,69 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from freqdp_db.cli import completion
-from freqdp_db.cli.numbers import whole_number
+from freqdp_db.cli.console import parameter
+from freqdp_db.commands import MethodParameters
 from freqdp_db.methods.kinds import Flag
 from freqdp_db.methods.parameters import RELEASE, TOTALS, Parameter
-from freqdp_db.methods.registry import DEFAULT_METHOD, METHODS
+from freqdp_db.methods.registry import METHODS
 
-Dataset = Annotated[
-    str,
-    typer.Argument(
-        help="Name of the dataset.", show_default=False, autocompletion=completion.datasets
-    ),
-]
-
-
-def released(*states: str) -> Any:
-    """The argument of commands that take a release in one of these states."""
-    return typer.Argument(
-        help="Name of the release.",
-        show_default=False,
-        autocompletion=completion.releases(*states),
-    )
-
-
-Memory = Annotated[
-    str,
-    typer.Option(
-        "--memory",
-        help="How much of the segments the search may hold: 256MB, 4GB. Less is slower; the result "
-        "is the same.",
-    ),
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="Who does the work: threads (of this process); dask (processes that it starts); "
-        "dask://host:8786 or tls://host:8786 (a scheduler of yours). The result is the same. "
-        "Default: FREQDP_ENGINE, then threads.",
-        show_default=False,
-    ),
-]
-Workers = Annotated[
-    int | None, whole_number("--workers", "Processes of --engine dask. Default: one for each core.")
-]
-Signature = Annotated[int, whole_number("--signature", "m: size of a signature.")]
 _PANEL = "Of the method"
-SEED = frozenset({"seed"})
-"""What commands leave out that never draw reproducibly."""
-TRIED = frozenset({"seed", "time_step"})
 
 
-def _method_help() -> str:
+def method_help() -> str:
+    """Which methods there are."""
     joined = [m.name for m in METHODS.values() if m.after]
     compare = [m.name for m in METHODS.values() if not m.grantable]
     plain = [m for m in METHODS if m not in joined and m not in compare]
     text = f"One of {', '.join(plain)}"
     if joined:
-        text += f"; {', '.join(joined)}, alone or after others: {DEFAULT_METHOD}+{joined[0]}"
+        text += f"; {', '.join(joined)}, alone or after others: lg+{joined[0]}"
     return f"{text}; to compare: {', '.join(compare)}."
 
 
@@ -73,8 +31,8 @@ def declared() -> dict[str, tuple[Parameter, list[str]]]:
     """Every parameter of any method, and which methods take it."""
     found: dict[str, tuple[Parameter, list[str]]] = {}
     for method in METHODS.values():
-        for parameter in method.parameters:
-            found.setdefault(parameter.name, (parameter, []))[1].append(method.name)
+        for declaration in method.parameters:
+            found.setdefault(declaration.name, (declaration, []))[1].append(method.name)
     for total in TOTALS.values():
         takers = [
             m.name for m in METHODS.values() if any(p.share_of == total.name for p in m.parameters)
@@ -85,14 +43,14 @@ def declared() -> dict[str, tuple[Parameter, list[str]]]:
     return found
 
 
-def _help(parameter: Parameter, takers: list[str]) -> str:
+def _help(declaration: Parameter, takers: list[str]) -> str:
     """What it is; where methods mean different things by one name, what each means."""
-    if parameter in RELEASE:
-        return parameter.help
+    if declaration in RELEASE:
+        return declaration.help
     meant: dict[str, list[str]] = {}
     for name in takers:
         known = {p.name: p for p in METHODS[name].parameters}
-        own = known.get(parameter.name, parameter)
+        own = known.get(declaration.name, declaration)
         text = own.help
         if own.default is not None and not isinstance(own.kind, Flag):
             text += f" Default {own.kind.show(own.default)}."
@@ -100,33 +58,25 @@ def _help(parameter: Parameter, takers: list[str]) -> str:
     return " ".join(f"{', '.join(names)}: {text}" for text, names in meant.items())
 
 
-def parameters(left_out: Collection[str]) -> list[inspect.Parameter]:
-    """The options of a request, as parameters of a command."""
-    method = Annotated[
-        str, typer.Option("--method", help=_method_help(), autocompletion=completion.methods)
-    ]
-    found = [_parameter("method", method, DEFAULT_METHOD)]
-    for name, (parameter, takers) in declared().items():
-        if name in left_out:
+def options(of_methods: MethodParameters) -> list[inspect.Parameter]:
+    """The parameters of all methods, as options of a command."""
+    found = []
+    for name, (declaration, takers) in declared().items():
+        if name in of_methods.without:
             continue
-        flag = isinstance(parameter.kind, Flag)
+        flag = isinstance(declaration.kind, Flag)
         option = typer.Option(
-            parameter.option, help=_help(parameter, takers), show_default=False,
+            declaration.option, help=_help(declaration, takers), show_default=False,
             rich_help_panel=_PANEL,
         )  # fmt: skip
-        kind: Any = Annotated[bool, option] if flag else Annotated[str | None, option]
-        found.append(_parameter(name, kind, False if flag else None))
+        kind: Any = bool if flag else str | None
+        found.append(parameter(name, kind, option, False if flag else None))
     return found
 
 
-def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-
-
-def wished(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of a request out of a command's arguments."""
-    names = [name for name in ("method", *declared()) if name in arguments]
-    given = {name: arguments.pop(name) for name in names}
+def given_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of a command's arguments that are parameters of a method."""
+    given = {name: arguments[name] for name in declared() if name in arguments}
     # a flag that is not given is left to the method
     return {
         name: ("true" if value else None) if isinstance(value, bool) else value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -37,9 +38,25 @@ class EditRuns:
     def edits(self) -> int:
         return len(self.position)
 
-    @property
-    def loss_m(self) -> float:
-        return float(self.loss_mm.sum()) / MM_PER_M
+    def totals(self) -> EditTotals:
+        return EditTotals(self.edits, int(self.loss_mm.sum()))
+
+    def between(self, first: int, last: int) -> EditRuns:
+        """The runs of a range of trajectories, which are numbered from its first."""
+        lo, hi = np.searchsorted(self.trajectory, [first, last])
+        begin, end = self.offsets[lo], self.offsets[hi]
+        return EditRuns(
+            self.operation,
+            self.trajectory[lo:hi] - np.int32(first),
+            self.location[lo:hi],
+            self.offsets[lo : hi + 1] - begin,
+            self.position[begin:end],
+            self.loss_mm[begin:end],
+        )
+
+    def shifted(self, by: int) -> EditRuns:
+        """The same of trajectories with higher numbers."""
+        return replace(self, trajectory=self.trajectory + np.int32(by))
 
     def by_trajectory(self, trajectories: int) -> Ints:
         """Runs of trajectory t are by_trajectory[t] to by_trajectory[t + 1] - 1."""
@@ -52,6 +69,35 @@ class Edits:
 
     deletions: EditRuns
     insertions: EditRuns
+
+    def __len__(self) -> int:
+        return self.deletions.edits + self.insertions.edits
+
+    def shifted(self, by: int) -> Edits:
+        """The same of trajectories with higher numbers."""
+        return Edits(self.deletions.shifted(by), self.insertions.shifted(by))
+
+
+@dataclass(frozen=True)
+class EditTotals:
+    """How many edits there are, and what they lose."""
+
+    edits: int
+    loss_mm: int
+
+    @property
+    def loss_m(self) -> float:
+        return self.loss_mm / MM_PER_M
+
+
+@dataclass(frozen=True)
+class EditLog:
+    """The log of a mechanism: its edits, range by range of trajectories, and their totals."""
+
+    partitions: Iterable[Edits]
+    """Numbered as they are among all; kept where the trajectories are."""
+    deletions: EditTotals
+    insertions: EditTotals
 
     def __len__(self) -> int:
         return self.deletions.edits + self.insertions.edits
@@ -82,6 +128,18 @@ class PfTargets:
 
     def __len__(self) -> int:
         return len(self.trajectory)
+
+    def between(self, first: int, last: int) -> PfTargets:
+        """The targets of a range of trajectories, which are numbered from its first."""
+        lo, hi = np.searchsorted(self.trajectory, [first, last])
+        return PfTargets(
+            self.trajectory[lo:hi] - np.int32(first),
+            self.location[lo:hi],
+            self.stage[lo:hi],
+            self.rank[lo:hi],
+            self.pf[lo:hi],
+            self.target[lo:hi],
+        )
 
 
 Targets: TypeAlias = TfTargets | PfTargets

@@ -2,6 +2,9 @@
 
 The guarantee does not rest on them: whatever is made of the noisy vectors, by any rule or dice that
 do not look at the data, costs nothing. They must only be the same again, whatever the ranges.
+
+Our own (SplitMix64), because a kernel starts a stream for every trip, and NumPy's generators can only be
+started outside of kernels, at some 10 us each.
 """
 
 from __future__ import annotations
@@ -30,12 +33,12 @@ def key(seed: Ints, purpose: str) -> np.uint64:
 
 def derived(purpose: np.uint64, number: int) -> np.uint64:
     """A key for part `number` of a purpose."""
-    return np.uint64(mixed(np.uint64((int(purpose) + (number + 1) * int(_GAMMA)) % 2**64)))
+    return np.uint64(splitmix64(np.uint64((int(purpose) + (number + 1) * int(_GAMMA)) % 2**64)))
 
 
 @njit(nogil=True, cache=True)
-def mixed(z):  # type: ignore[no-untyped-def]
-    """A bijection of 64 bits that leaves no pattern (Steele, Lea, Flood 2014)."""
+def splitmix64(z):  # type: ignore[no-untyped-def]
+    """The output function of SplitMix64: a bijection of 64 bits (Steele, Lea, Flood 2014)."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return z ^ (z >> np.uint64(31))
@@ -45,7 +48,7 @@ def mixed(z):  # type: ignore[no-untyped-def]
 def stream(purpose, number):  # type: ignore[no-untyped-def]
     """The state of one trip's stream: an array of one, that drawing moves on."""
     state = np.empty(1, np.uint64)
-    state[0] = mixed(purpose ^ mixed(np.uint64(number) * _GAMMA + np.uint64(1)))
+    state[0] = splitmix64(purpose ^ splitmix64(np.uint64(number) * _GAMMA + np.uint64(1)))
     return state
 
 
@@ -53,7 +56,7 @@ def stream(purpose, number):  # type: ignore[no-untyped-def]
 def uniform(state):  # type: ignore[no-untyped-def]
     """Between 0 and 1, 53 bits."""
     state[0] += _GAMMA
-    return float(mixed(state[0]) >> np.uint64(11)) * 2.0**-53
+    return float(splitmix64(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
 @njit(nogil=True, cache=True)

@@ -1,46 +1,72 @@
-"""Build a dataset: one consistent copy of the source, cleaned, projected, snapped and filed."""
+"""Build a dataset: one consistent copy of the source, cleaned, projected, snapped and filed.
+
+Each partition of the source's objects is read, cleaned, snapped, filed and written where the engine keeps
+it. What has to be the same everywhere (the system of metres, the numbers of the places, the frame of the
+grid, the clock) is decided here, from what is counted in the partitions.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from functools import partial
+import hashlib
+import operator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import freqdp_db
-from freqdp_db.columns.arrays import Metres
+from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import offsets_of
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.columns.trajectories import Clock, Locations
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset.cleaning import Rows
-from freqdp_db.dataset.findings import Findings, seen_times
-from freqdp_db.dataset.making import Made, fingerprint, look, reference, require_rows
-from freqdp_db.dataset.object_ranges import Read, place
-from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
-from freqdp_db.dataset.reading import Source, read_source
-from freqdp_db.dataset.snapping import Snap, Snapped, snap_anchors, snap_exact, snap_grid
-from freqdp_db.dataset.spread_building import make_spread
+from freqdp_db.dataset import object_ranges as of
+from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
+from freqdp_db.dataset.findings import Findings, SeenTimes, look_at
+from freqdp_db.dataset.object_ranges import ProjectedRows
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
+from freqdp_db.dataset.reading import RawRows, Source, read_source, rows_of
+from freqdp_db.dataset.snapping import Snap, merge_cells, snap_anchors, snap_exact
 from freqdp_db.dataset.writing import write_build
-from freqdp_db.engines.held import workers_in_use
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
+from freqdp_db.engines.ranges import add
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.frequency.partition import Partition, tf_of, trajectories_in
 from freqdp_db.progress import Progress
-from freqdp_db.search.filing import file_trajectories
+from freqdp_db.search.grid import Frame, choose_frame, merge_grids
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.records import builds
 from freqdp_db.storage.records.accounts import require_traced
 from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.source.reference import definition_of
 
 
-def build(database: Database, dataset: DatasetRow, progress: Progress) -> builds.BuildRow:
+@dataclass(frozen=True)
+class BuildResult:
+    """A build whose tables are filled, and what is recorded of it."""
+
+    built: Build
+    source: Source
+    excluded: dict[str, int]
+    segments: int
+    frame: Frame
+    fingerprint: str
+    findings: Findings
+
+
+def build(
+    database: Database, dataset: DatasetRow, progress: Progress, engine: Engine = LOCAL
+) -> builds.BuildRow:
     """Read, clean, snap and write a new build, then make it the dataset's current one."""
-    return build_and_look(database, dataset, progress)[0]
+    return build_and_look(database, dataset, progress, engine)[0]
 
 
 def build_and_look(
-    database: Database, dataset: DatasetRow, progress: Progress
+    database: Database, dataset: DatasetRow, progress: Progress, engine: Engine = LOCAL
 ) -> tuple[builds.BuildRow, Findings]:
     """The same, and what was found in the source."""
     number = builds.next_build_number(database)
@@ -53,54 +79,55 @@ def build_and_look(
         with database.begin() as connection, connection.begin_nested() as asked:
             require_traced(connection, database, dataset.dataset_id)
             asked.rollback()
-        workers = workers_in_use()
-        made = (
-            _make(database, dataset, number, progress)
-            if workers is None
-            else make_spread(workers, database, dataset, number, progress)
-        )
+        made = _make(database, dataset, number, progress, engine)
         with progress.stage("attach"):
-            builds.attach_build(database, _record(dataset, number, made), made.relations)
+            builds.attach_build(database, _record(dataset, number, made), made.source.relations)
     builds.sweep_builds(database)
     return builds.find_build(database, number), made.findings
 
 
-def _make(database: Database, dataset: DatasetRow, number: int, progress: Progress) -> Made:
-    """All of it in this process."""
-    source = read_source(database, dataset, progress)
-    excluded = dict(source.excluded)
-    with progress.stage("clean and snap", source.counted):
-        built, keys = _discretise(database, dataset, source, excluded)
-        samples = np.bincount(built.trajectories.location, minlength=len(built.locations))
-        times = seen_times(built.trajectories.at, source.snapshot_at)
-        findings = look(database, dataset, built, samples, times, source.epoch_unit)
-    with progress.stage("file segments", built.trajectories.samples):
-        frequencies = count_frequencies(built.trajectories, len(built.locations))
-        index = file_trajectories(built.trajectories, built.locations, cut=False)
-    write_build(database, number, built, keys, frequencies, index, progress)
-    columns = (built.trajectories.location, built.trajectories.at)
-    return Made(
-        built,
-        source.snapshot_at,
-        source.time_unit,
-        source.counted,
-        excluded,
-        len(index.segments),
-        index.grid.frame,
-        fingerprint(dataset, built, keys, columns),
-        findings,
-        source.relations,
-    )
+def _make(
+    database: Database, dataset: DatasetRow, number: int, progress: Progress, engine: Engine
+) -> BuildResult:
+    if engine.remote and Snap.parse(dataset.snap).kind != "grid":
+        raise BadInput(
+            f"[[engine]] dask cannot build with [[snap]] {dataset.snap}: only cells of a grid can be "
+            "numbered without all positions in one process",
+            remedy="use [[engine]] threads, or add the dataset with [[snap]] grid:METRES",
+        )
+    with ExitStack() as reading:
+        connection = reading.enter_context(database.begin(snapshot=True))
+        source, read = read_source(engine, connection, database, dataset, progress)
+        if not engine.remote:
+            # workers may have to read again, if one of them is lost
+            reading.close()
+        excluded = source.counts.excluded()
+        with progress.stage("clean and snap", source.counts.rows):
+            built, keys, partitions = _discretise(database, dataset, source, read, excluded)
+        # nobody keeps the rows as they were read
+        del read
+        with progress.stage("file segments", built.trajectories.samples):
+            tf, used = (add(list(partitions.map(each))) for each in (tf_of, of.used_of))
+            visited = np.concatenate(list(partitions.map(of.visited_of)))
+            frame = choose_frame(built.locations, used)
+            filed = partitions.map(of.file_partition, frame)
+            segments = sum(filed.map(of.segments_of))
+            grid = reduce(merge_grids, filed.map(of.grid_of))
+        write_build(database, number, built, keys, tf, visited, filed, grid, progress)
+        hashed = _fingerprint(dataset, built, keys, _columns(partitions))
+        times = reduce(operator.add, filter(None, partitions.map(of.times_of, source.snapshot_at)))
+        findings = _inspect(database, dataset, built, used, times, source.epoch_unit)
+    return BuildResult(built, source, excluded, segments, frame, hashed, findings)
 
 
-def _record(dataset: DatasetRow, number: int, made: Made) -> dict[str, Any]:
+def _record(dataset: DatasetRow, number: int, made: BuildResult) -> dict[str, Any]:
     """The row of `build`."""
     built = made.built
     return {
         "build_id": number,
         "dataset_id": dataset.dataset_id,
-        "snapshot_at": made.snapshot_at,
-        "rows": made.counted,
+        "snapshot_at": made.source.snapshot_at,
+        "rows": made.source.counts.rows,
         "excluded": made.excluded,
         "trajectories": len(built.trajectories),
         "samples": built.trajectories.samples,
@@ -109,7 +136,7 @@ def _record(dataset: DatasetRow, number: int, made: Made) -> dict[str, Any]:
         "source_srid": dataset.source_srid,
         "srid": built.srid,
         "snap": dataset.snap,
-        "time_unit": made.time_unit,
+        "time_unit": made.source.time_unit,
         "time_step_us": built.clock.step_us,
         "median_gap_us": built.clock.median_gap_us,
         "grid": asdict(made.frame),
@@ -119,70 +146,146 @@ def _record(dataset: DatasetRow, number: int, made: Made) -> dict[str, Any]:
 
 
 def _discretise(
-    database: Database, dataset: DatasetRow, source: Source, excluded: dict[str, int]
-) -> tuple[Build, list[str]]:
+    database: Database,
+    dataset: DatasetRow,
+    source: Source,
+    read: Partitions[RawRows],
+    excluded: dict[str, int],
+) -> tuple[Build, list[str], Partitions[Partition]]:
     """Clean, project to metres, order and snap; also the objects' keys.
 
     Counts what is left out in `excluded`.
     """
-    raw = reference(database, dataset.source_srid)
-    rows = cleaning.drop_unusable(source.rows, raw.limits, excluded)
-    require_rows(len(rows), excluded)
-    srid = dataset.srid or _choose_srid(database, raw, rows)
-    plane = reference(database, srid)
-    placed = place(Read(source.keys, rows, {}), raw, plane)
-    excluded |= placed.excluded
-    rows = placed.rows
-    require_rows(len(rows), excluded)
-    snapped, source_x, source_y = _snap(
-        database, dataset, source, rows, placed.x, placed.y, raw, plane
-    )
-    offsets = offsets_of(rows.object, len(placed.keys))
-    step = cleaning.time_step(partial(cleaning.on_step, rows.at), len(rows))
-    gaps = cleaning.gaps(rows.at, rows.object)
-    median = float(np.median(gaps)) if len(gaps) else None
-    places = snapped.locations
+    raw = _reference(database, dataset.source_srid)
+    usable = read.map(of.drop_unusable, raw)
+    _require_rows(usable, excluded)
+    srid = dataset.srid or _choose_srid(database, raw, usable)
+    plane = _reference(database, srid)
+    projected = usable.map(of.project, raw, plane)
+    rows = _require_rows(projected, excluded)
+    places, location = _snap(database, dataset, source, projected, raw, plane)
+    keys = list(projected.map(of.keys_of))
+    first = np.cumsum([0, *(len(own) for own in keys)]).tolist()
+    step = cleaning.time_step(lambda us: sum(projected.map(of.on_step_of, us)), rows)
+    gap, times = reduce(of.merge_counted, projected.map(of.gaps_of))
+    median = cleaning.median_of_counted(gap, times) if len(gap) else None
+    partitions = projected.map(of.as_partition, location, PerPartition(first[:-1]), places)
     built = Build(
-        trajectories=Trajectories(offsets, snapped.of_row, rows.at, rows.at[offsets[:-1]]),
-        locations=Locations(places.x, places.y, source_x, source_y),
+        trajectories=trajectories_in(partitions),
+        locations=places,
         clock=Clock(step, cleaning.median_gap(median, step)),
         srid=srid,
         source_srid=dataset.source_srid,
         timezone=dataset.mapping.timezone,
     )
-    return built, placed.keys
+    return built, [key for own in keys for key in own], partitions
 
 
-def _choose_srid(database: Database, raw: ReferenceSystem, rows: Rows) -> int:
+def _require_rows(partitions: Partitions[Any], excluded: dict[str, int]) -> int:
+    """How many rows are left; raises BadData if there are none. Adds up what was left out."""
+    for own in partitions.map(of.excluded_of):
+        for reason, rows in own.items():
+            excluded[reason] = excluded.get(reason, 0) + rows
+    left = sum(partitions.map(rows_of))
+    if left == 0:
+        reasons = ", ".join(f"{n:,} {REASONS[r]}" for r, n in excluded.items() if n)
+        raise BadData(
+            f"no row can be used: {reasons}",
+            remedy="check the column mapping (are [[lon]] and [[lat]] swapped? Numbers in metres are "
+            "named with [[x]], [[y]] and [[srid]]; lines are taken apart with ST_DumpPoints in a view)",
+        )
+    return left
+
+
+def _reference(database: Database, srid: int) -> ReferenceSystem:
+    with database.begin() as connection:
+        return ReferenceSystem.parse(srid, definition_of(connection, srid, "SRID"))
+
+
+def _choose_srid(database: Database, raw: ReferenceSystem, partitions: Partitions[RawRows]) -> int:
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    return utm_srid(seen_degrees(*transform(raw, reference(database, WGS84), rows.x, rows.y)))
+    return utm_srid(add(list(partitions.map(of.degrees_of, raw, _reference(database, WGS84)))))
 
 
 def _snap(
     database: Database,
     dataset: DatasetRow,
     source: Source,
-    rows: Rows,
-    x: Metres,
-    y: Metres,
+    projected: Partitions[ProjectedRows],
     raw: ReferenceSystem,
     plane: ReferenceSystem,
-) -> tuple[Snapped, Metres, Metres]:
-    """Snap the rows; the locations also in the source's SRID, as a release shows them."""
+) -> tuple[Locations, Partitions[Ids]]:
+    """The locations, also in the source's SRID as a release shows them; and the one of each row."""
     snap = Snap.parse(dataset.snap)
     if snap.kind == "grid":
-        snapped = snap_grid(x, y, snap.metres)
-        return snapped, *transform(plane, raw, snapped.locations.x, snapped.locations.y)
+        cells = reduce(merge_cells, projected.map(of.cells_of, snap.metres)).numbered()
+        centres = cells.locations(snap.metres)
+        places = Locations(centres.x, centres.y, *transform(plane, raw, centres.x, centres.y))
+        return places, projected.map(of.places_in, cells, snap.metres)
+    (whole,) = projected
     if snap.kind == "exact":
-        snapped = snap_exact(x, y)
+        snapped = snap_exact(whole.x, whole.y)
         assert snapped.row is not None
-        return snapped, rows.x[snapped.row], rows.y[snapped.row]
-    assert source.anchors is not None
-    anchor_x, anchor_y, srid = source.anchors
-    own = reference(database, srid)
-    snapped = snap_anchors(x, y, *transform(own, plane, anchor_x, anchor_y))
-    assert snapped.anchor is not None
-    chosen = snapped.anchor
-    return snapped, *transform(own, raw, anchor_x[chosen], anchor_y[chosen])
+        shown = whole.rows.x[snapped.row], whole.rows.y[snapped.row]
+    else:
+        assert source.anchors is not None
+        x, y, srid = source.anchors
+        own = _reference(database, srid)
+        snapped = snap_anchors(whole.x, whole.y, *transform(own, plane, x, y))
+        assert snapped.anchor is not None
+        shown = transform(own, raw, x[snapped.anchor], y[snapped.anchor])
+    places = Locations(snapped.locations.x, snapped.locations.y, *shown)
+    return places, LocalPartitions(projected.ranges, [snapped.of_row])
+
+
+def _inspect(
+    database: Database,
+    dataset: DatasetRow,
+    built: Build,
+    samples: Ints,
+    times: SeenTimes,
+    epoch_unit: str | None,
+) -> Findings:
+    """Where and when a build lies, and what looks wrong. samples: how many each place has.
+
+    epoch_unit: what epoch numbers were taken to count; None: times are times.
+    """
+    raw = _reference(database, dataset.source_srid)
+    lon, lat = transform(raw, _reference(database, WGS84), *built.locations.in_source())
+    mapping = dataset.mapping
+    return look_at(
+        lon,
+        lat,
+        samples,
+        times,
+        built.trajectories.lengths,
+        timezone=mapping.timezone,
+        epoch_unit=None if epoch_unit is None else TIME_UNITS[epoch_unit],
+        columns=(mapping.lon, mapping.lat)
+        if raw.geographic and mapping.lon and mapping.lat
+        else None,
+        region=dataset.region,
+        utm_srid=built.srid if dataset.srid is None and not raw.metric else None,
+    )
+
+
+def _fingerprint(
+    dataset: DatasetRow, built: Build, keys: list[str], samples: Iterable[NDArray[Any]]
+) -> str:
+    """A hash of everything in a build. samples: the column of places, then that of times."""
+    digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}".encode())
+    for key in keys:
+        digest.update(f"{len(key)} {key}".encode())
+    for column in (built.locations.x, built.locations.y, built.trajectories.offsets):
+        digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+    for column in samples:
+        digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _columns(partitions: Partitions[Partition]) -> Iterator[NDArray[Any]]:
+    """The places of all samples, then their times, one partition after the other."""
+    yield from partitions.map(of.location_of)
+    yield from partitions.map(of.at_of)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
-from freqdp_db.columns.sorting import sortable, stable_order
+from freqdp_db.columns.sorting import stable_order
 
 US_PER_S = 1_000_000
 _EPOCH_2000_S = 946_684_800
@@ -113,8 +113,8 @@ def sort_rows(rows: Rows) -> Rows:
 @njit(cache=True)
 def _by_position(x, y):  # type: ignore[no-untyped-def]
     """Order by (x, y)."""
-    order = stable_order(sortable(y))
-    return order[stable_order(sortable(x[order]))]
+    order = stable_order(y)
+    return order[stable_order(x[order])]
 
 
 @njit(cache=True)

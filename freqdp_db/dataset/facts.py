@@ -56,9 +56,9 @@ def parse_region(
         return LonLatArea().show(_area(database, text, source))
     except NotAcceptable as error:
         raise BadInput(
-            f"--region {text} is not {error}",
-            remedy=f"for example --region {LonLatArea().example}, a file of GeoJSON or WKT, or "
-            "--region schema.table of polygons",
+            f"[[region]] {text} is not {error}",
+            remedy=f"for example [[region]] {LonLatArea().example}, a file of GeoJSON or WKT, or "
+            "[[region]] schema.table of polygons",
         ) from None
 
 
@@ -69,7 +69,7 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
             inside = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError):
             raise BadInput(
-                f"--region {text} cannot be read", remedy="name a file of GeoJSON or WKT"
+                f"[[region]] {text} cannot be read", remedy="name a file of GeoJSON or WKT"
             ) from None
         if path.suffix.lower() in _GEOJSON:
             return outline_in_geojson(inside)
@@ -77,9 +77,9 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
     if _TABLE.fullmatch(text):
         assert database is not None, "a table is read from a database"
         with database.begin() as connection:
-            relation = read_name(connection, text, "--region")
+            relation = read_name(connection, text, "[[region]]")
             if source is not None:
-                require_not_from(connection, database, "--region", relation, source)
+                require_not_from(connection, database, "[[region]]", relation, source)
             return outline_in_geojson(read_area(connection, relation))
     return LonLatArea().from_text(text)
 
@@ -99,8 +99,8 @@ def parse_period(text: str, timezone: str) -> str:
         return TimeStretch().show(TimeStretch().from_text("/".join(parts)))
     except NotAcceptable as error:
         raise BadInput(
-            f"--period {text} is not {error}",
-            remedy=f"for example --period {TimeStretch().example}",
+            f"[[period]] {text} is not {error}",
+            remedy=f"for example [[period]] {TimeStretch().example}",
         ) from None
 
 

@@ -16,5 +16,5 @@ def names_a_file(name: str) -> bool:
 def file_called(name: str, suffix: str) -> Path:
     """The file of a release or dataset where none was named. Those of older versions have any name."""
     if not names_a_file(name):
-        raise BadInput(f"{name!r} cannot give a file its name", remedy="name the file with --out")
+        raise BadInput(f"{name!r} cannot give a file its name", remedy="name the file with [[out]]")
     return Path(f"{name}{suffix}")

@@ -38,5 +38,5 @@ def parse_limit(text: str) -> float | None:
     """A share, or `none`."""
     if text.strip().lower() == NO_LIMIT:
         return None
-    remedy = f"for example --max-exposure 5%, or {NO_LIMIT} to have no limit"
-    return parse_share("--max-exposure", text, remedy)
+    remedy = f"for example [[max_exposure]] 5%, or {NO_LIMIT} to have no limit"
+    return parse_share("[[max_exposure]]", text, remedy)

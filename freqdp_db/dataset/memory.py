@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.engines.held import Workers, workers_in_use
+from freqdp_db.engines.partitions import LOCAL, Engine, PerPartition
 from freqdp_db.engines.ranges import cut
-from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError
-from freqdp_db.frequency.parts import Part
-from freqdp_db.progress import Progress, Stage
+from freqdp_db.frequency.partition import Partition, trajectories_in
+from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records.builds import (
@@ -24,25 +22,27 @@ from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.source.reference import definition_of
 
 
-def load_build(database: Database, build_id: int, progress: Progress) -> Build:
-    """A build's samples and locations; the samples are kept by the workers, where there are some."""
+def load_build(
+    database: Database, build_id: int, progress: Progress, engine: Engine = LOCAL
+) -> Build:
+    """A build's samples, kept by the engine, and its locations."""
     row = find_build(database, build_id)
     if row.dropped_at is not None:
         raise BadInput(
             f"the data of build {build_id} was removed on {row.dropped_at:%Y-%m-%d}",
             remedy="a withdrawn release can no longer be verified",
         )
-    workers = workers_in_use()
     with progress.stage("read build", row.samples) as stage, database.begin(snapshot=True) as c:
-        if workers is None:
-            trajectories: Trajectories = load_trajectories(c, database, row)
-            stage.advance(trajectories.samples)
-        else:
-            trajectories = _spread(workers, database, row, load_offsets(c, database, row), stage)
         locations = load_locations(c, database, row)
         plane, source = (definition_of(c, srid, "SRID") for srid in (row.srid, row.source_srid))
+        ranges = cut(load_offsets(c, database, row), engine.partitions(row.samples))
+        read = engine.load(ranges, _read_range, Reach.of(database), row.build_id, row.fingerprint)
+        firsts = PerPartition([first for first, _ in ranges])
+        partitions = read.map(_as_partition, firsts, locations)
+        for samples in partitions.map(_samples_of):
+            stage.advance(samples)
     return Build(
-        trajectories,
+        trajectories_in(partitions),
         locations,
         Clock(row.time_step_us, row.median_gap_us),
         row.srid,
@@ -52,30 +52,18 @@ def load_build(database: Database, build_id: int, progress: Progress) -> Build:
     )
 
 
-def _spread(
-    workers: Workers, database: Database, row: BuildRow, offsets: Ints, stage: Stage
-) -> Spread:
-    reach = Reach.of(database)
-    ranges = cut(offsets, workers.parts(row.samples))
-    parts = workers.hold(ranges, _read_part, reach, row.build_id, row.fingerprint)
-    for samples in parts.each(_samples_of):
-        stage.advance(samples)
-    return Spread(offsets, parts, workers.once(_read_places, reach, row.build_id, row.fingerprint))
-
-
-def _read_part(first: int, last: int, reach: Reach, build_id: int, fingerprint: str) -> Part:
-    """For a worker: its range of a build."""
+def _read_range(
+    first: int, last: int, reach: Reach, build_id: int, fingerprint: str
+) -> Trajectories:
+    """A range of a build's trajectories."""
     row = same_build(reach, build_id, fingerprint)
+    part = None if (first, last) == (0, row.trajectories) else (first, last)
     with reach.database().begin(snapshot=True) as connection:
-        own = load_trajectories(connection, reach.database(), row, (first, last))
-    return Part(first, own, row.locations)
+        return load_trajectories(connection, reach.database(), row, part)
 
 
-def _read_places(reach: Reach, build_id: int, fingerprint: str) -> Locations:
-    """For a worker: the places of a build."""
-    row = same_build(reach, build_id, fingerprint)
-    with reach.database().begin(snapshot=True) as connection:
-        return load_locations(connection, reach.database(), row)
+def _as_partition(trajectories: Trajectories, first: int, places: Locations) -> Partition:
+    return Partition(first, trajectories, places)
 
 
 def same_build(reach: Reach, build_id: int, fingerprint: str) -> BuildRow:
@@ -96,5 +84,5 @@ def same_build(reach: Reach, build_id: int, fingerprint: str) -> BuildRow:
     return row
 
 
-def _samples_of(part: Part) -> int:
-    return part.trajectories.samples
+def _samples_of(partition: Partition) -> int:
+    return partition.trajectories.samples

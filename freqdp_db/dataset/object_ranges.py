@@ -1,10 +1,9 @@
-"""What a worker does with its range of a source's objects: functions of one range."""
+"""What a build does with each partition of a source's objects, from raw rows to filed segments."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
@@ -12,119 +11,52 @@ from freqdp_db.columns.arrays import Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import SeenTimes, seen_times
-from freqdp_db.dataset.making import reference
 from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform
-from freqdp_db.dataset.reading import (
-    number_of,
-    numbered_rows,
-    open_source,
-    read_columns,
-    read_times,
-)
+from freqdp_db.dataset.reading import RawRows
 from freqdp_db.dataset.snapping import GridCells
-from freqdp_db.dataset.writing import SAMPLE, SEGMENT, sample_chunks, segment_chunks
-from freqdp_db.frequency.parts import Part
-from freqdp_db.progress import Progress
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.search.filing import Filed, file_segments
 from freqdp_db.search.grid import Frame, Grid
 from freqdp_db.search.segments import distinct_segments
-from freqdp_db.storage.connection.reach import Reach
-from freqdp_db.storage.records.build_parts import write_range
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.rows import SourcePart
 
 
 @dataclass(frozen=True)
-class WhatToRead:
-    """A source, as it was at one moment."""
-
-    reach: Reach
-    dataset: DatasetRow
-    snapshot: str
-
-
-@dataclass(frozen=True)
-class Read:
-    """Rows of a range of objects, and how many were left out so far, by reason."""
-
-    keys: list[str]
-    """The objects: rows number them by their place here."""
-    rows: Rows
-    excluded: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Placed(Read):
+class ProjectedRows(RawRows):
     """The same in order, cleaned, and in metres."""
 
     x: Metres
     y: Metres
 
 
-def read_range(objects: tuple[int, int], wanted: WhatToRead, part: SourcePart) -> Read:
-    """Read the rows of a range of objects, without those that cannot be."""
-    database, dataset = wanted.reach.database(), wanted.dataset
-    with database.begin(snapshot=wanted.snapshot) as connection:
-        reader = open_source(connection, dataset, part)
-        keys = reader.objects()
-        rows, order, _ = numbered_rows(read_columns(reader, _nobody), keys, reader)
-    return as_read(rows, wanted, order)
+@dataclass(frozen=True)
+class FiledPartition:
+    """A partition and its segments, filed in the frame of all."""
+
+    partition: Partition
+    filed: Filed
 
 
-def read_blocks(blocks: tuple[int, int], wanted: WhatToRead, part: SourcePart, order: Ints) -> Rows:
-    """Read what lies in some blocks; `order`: numbers on the wire of all objects, in their order."""
-    with wanted.reach.database().begin(snapshot=wanted.snapshot) as connection:
-        reader = open_source(connection, wanted.dataset, part)
-        columns = read_columns(reader, _nobody)
-    owner = number_of(columns["object"].astype(np.int64), order)
-    return Rows(owner, read_times(columns, reader)[0], columns["x"], columns["y"])
-
-
-def _nobody(rows: int) -> None:
-    return None
-
-
-def rows_between(rows: Rows, objects: tuple[int, int]) -> Rows:
-    """Those of a range of objects, numbered from its first."""
-    first, last = objects
-    own = rows.take((rows.object >= first) & (rows.object < last))
-    return replace(own, object=own.object - first)
-
-
-def join_rows(pieces: list[Rows]) -> Rows:
-    columns = (np.concatenate([getattr(p, f.name) for p in pieces]) for f in fields(Rows))
-    return Rows(*columns)
-
-
-def as_read(rows: Rows, wanted: WhatToRead, keys: list[str]) -> Read:
-    """The same without those that cannot be."""
+def drop_unusable(read: RawRows, raw: ReferenceSystem) -> RawRows:
+    """Leave out rows that cannot be."""
     excluded: dict[str, int] = {}
-    raw = reference(wanted.reach.database(), wanted.dataset.source_srid)
-    return Read(keys, cleaning.drop_unusable(rows, raw.limits, excluded), excluded)
+    return RawRows(read.keys, cleaning.drop_unusable(read.rows, raw.limits, excluded), excluded)
 
 
-def excluded_of(read: Read) -> dict[str, int]:
+def excluded_of(read: RawRows) -> dict[str, int]:
     return read.excluded
 
 
-def keys_of(read: Read) -> list[str]:
+def keys_of(read: RawRows) -> list[str]:
     return read.keys
 
 
-def degrees_of(read: Read, raw: ReferenceSystem, degrees: ReferenceSystem) -> Ints:
+def degrees_of(read: RawRows, raw: ReferenceSystem, degrees: ReferenceSystem) -> Ints:
     """How many rows are in each degree of longitude."""
     return seen_degrees(*transform(raw, degrees, read.rows.x, read.rows.y))
 
 
-def times_of(part: Part, read_at: datetime) -> SeenTimes | None:
-    """When the samples are; None: there are none."""
-    at = part.trajectories.at
-    return seen_times(at, read_at) if len(at) else None
-
-
-def place(read: Read, raw: ReferenceSystem, plane: ReferenceSystem) -> Placed:
+def project(read: RawRows, raw: ReferenceSystem, plane: ReferenceSystem) -> ProjectedRows:
     """Order the rows, drop repeats, project to metres; objects without a row are left out."""
     excluded: dict[str, int] = {}
     rows = cleaning.drop_repeats(cleaning.sort_rows(read.rows), excluded)
@@ -135,22 +67,28 @@ def place(read: Read, raw: ReferenceSystem, plane: ReferenceSystem) -> Placed:
         rows, x, y = rows.take(inside), x[inside], y[inside]
     present, owner = np.unique(rows.object, return_inverse=True)
     keys = [read.keys[k] for k in present]
-    return Placed(keys, replace(rows, object=owner), excluded, x, y)
+    return ProjectedRows(keys, replace(rows, object=owner), excluded, x, y)
 
 
-def cells_of(placed: Placed, metres: float) -> GridCells:
+def cells_of(projected: ProjectedRows, metres: float) -> GridCells:
     """The distinct cells that hold a row."""
-    return GridCells.of(placed.x, placed.y, metres)
+    return GridCells.of(projected.x, projected.y, metres)
 
 
-def on_step_of(placed: Placed, step_us: int) -> int:
+def places_in(projected: ProjectedRows, cells: GridCells, metres: float) -> Ids:
+    """The place of each row."""
+    return cells.find(projected.x, projected.y, metres)
+
+
+def on_step_of(projected: ProjectedRows, step_us: int) -> int:
     """How many times are multiples of the step."""
-    return cleaning.on_step(placed.rows.at, step_us)
+    return cleaning.on_step(projected.rows.at, step_us)
 
 
-def gaps_of(placed: Placed) -> tuple[Ints, Ints]:
+def gaps_of(projected: ProjectedRows) -> tuple[Ints, Ints]:
     """Times between samples of one object, and how often each is seen."""
-    return np.unique(cleaning.gaps(placed.rows.at, placed.rows.object), return_counts=True)
+    rows = projected.rows
+    return np.unique(cleaning.gaps(rows.at, rows.object), return_counts=True)
 
 
 def merge_counted(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
@@ -161,62 +99,48 @@ def merge_counted(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Int
     return values, times
 
 
-def number(placed: Placed, cells: GridCells, metres: float, first: int) -> Part:
+def as_partition(
+    projected: ProjectedRows, location: Ids, first: int, places: Locations
+) -> Partition:
     """Trajectories of numbered places."""
-    rows = placed.rows
-    offsets = offsets_of(rows.object, len(placed.keys))
-    location = cells.find(placed.x, placed.y, metres)
-    own = Trajectories(offsets, location, rows.at, rows.at[offsets[:-1]])
-    return Part(first, own, len(cells.column))
+    at = projected.rows.at
+    offsets = offsets_of(projected.rows.object, len(projected.keys))
+    return Partition(first, Trajectories(offsets, location, at, at[offsets[:-1]]), places)
 
 
-def used_of(part: Part) -> Ints:
+def used_of(partition: Partition) -> Ints:
     """How many samples are at each place."""
-    return np.bincount(part.trajectories.location, minlength=part.places)
+    return np.bincount(partition.trajectories.location, minlength=len(partition.places))
 
 
-def places_of(part: Part) -> Ints:
+def visited_of(partition: Partition) -> Ints:
     """How many places each trajectory visits."""
-    return np.diff(part.frequencies.offsets)
+    return np.diff(partition.frequencies.offsets)
 
 
-def location_of(part: Part) -> Ids:
-    return part.trajectories.location
+def times_of(partition: Partition, read_at: datetime) -> SeenTimes | None:
+    """When the samples are; None: there are none."""
+    at = partition.trajectories.at
+    return seen_times(at, read_at) if len(at) else None
 
 
-def at_of(part: Part) -> Ints:
-    return part.trajectories.at
+def location_of(partition: Partition) -> Ids:
+    return partition.trajectories.location
 
 
-@dataclass(frozen=True)
-class FiledPart:
-    """A part and its segments, filed in the frame of all."""
-
-    part: Part
-    filed: Filed
+def at_of(partition: Partition) -> Ints:
+    return partition.trajectories.at
 
 
-def file_part(part: Part, places: Locations, frame: Frame) -> FiledPart:
-    segments = distinct_segments(part.trajectories)
-    return FiledPart(part, file_segments(segments, places, frame, cut=False))
+def file_partition(partition: Partition, frame: Frame) -> FiledPartition:
+    """File the distinct segments of these trajectories, whole."""
+    segments = distinct_segments(partition.trajectories)
+    return FiledPartition(partition, file_segments(segments, partition.places, frame, cut=False))
 
 
-def filed_of(filed: FiledPart) -> int:
-    """How many segments there are."""
+def segments_of(filed: FiledPartition) -> int:
     return len(filed.filed.segments)
 
 
-def grid_of(filed: FiledPart) -> Grid:
+def grid_of(filed: FiledPartition) -> Grid:
     return filed.filed.grid
-
-
-def write_filed(
-    filed: FiledPart, reach: Reach, build_id: int, run: int, number: int, srid: int
-) -> int:
-    """Write the samples and the segments of a range; how many samples."""
-    first, own = filed.part.first, filed.part.trajectories
-    with Progress().stage("write samples") as stage:
-        samples: Any = (SAMPLE, sample_chunks(build_id, own, stage, first))
-        segments: Any = (SEGMENT, segment_chunks(build_id, srid, filed.filed, first))
-        write_range(reach.database(), build_id, run, number, samples, segments)
-    return own.samples

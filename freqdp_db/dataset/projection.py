@@ -42,7 +42,7 @@ class ReferenceSystem:
         except pyproj.exceptions.CRSError:
             raise BadInput(
                 f"the definition of SRID {srid} in spatial_ref_sys cannot be used",
-                remedy="give another SRID with --srid",
+                remedy="give another SRID with [[srid]]",
             ) from None
 
     @property
@@ -81,7 +81,7 @@ def utm_srid(seen: Ints) -> int:
     """
     rows = int(seen.sum())
     if not rows:
-        raise BadData("no position can be told in degrees", remedy="give --srid")
+        raise BadData("no position can be told in degrees", remedy="give [[srid]]")
     by_degree = seen.sum(axis=0)
     zone = int(np.searchsorted(np.cumsum(by_degree), (rows + 1) // 2)) // 6 + 1
     utm = (32700 if 2 * int(seen[0].sum()) > rows else 32600) + zone
@@ -91,8 +91,8 @@ def utm_srid(seen: Ints) -> int:
         raise BadData(
             f"{far / rows:.0%} of the rows lie more than {MEASURED_DEGREES:.0f} degrees of longitude "
             "from the middle of the data: one UTM zone cannot hold them",
-            remedy="give a projected SRID in metres that covers the data with --srid, or build a part "
-            "of the data with --where",
+            remedy="give a projected SRID in metres that covers the data with [[srid]], or build a part "
+            "of the data with [[where]]",
         )
     return utm
 

@@ -1,9 +1,10 @@
-"""Read a dataset's source relation: one snapshot, straight into arrays."""
+"""Read a dataset's source relation: one snapshot, straight into arrays, here or by workers."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.errors import BadData
-from freqdp_db.progress import Progress
+from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
+from freqdp_db.engines.ranges import cut
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.progress import Progress, Stage
 from freqdp_db.storage.connection.engine import Connection, Database
+from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.source.lineage import SourceRelation, lineage
 from freqdp_db.storage.source.relations import Relation, check_mapping, find_relation, geometry_srid
@@ -25,53 +30,177 @@ from freqdp_db.storage.source.rows import RowCounts, SourcePart, SourceReader, r
 
 
 @dataclass(frozen=True)
-class Source:
-    """What was read, inside one snapshot."""
+class RawRows:
+    """Rows of some objects as they were read, and how many were left out so far, by reason."""
 
-    rows: Rows
-    counted: int
-    excluded: dict[str, int]
     keys: list[str]
     """The objects: rows number them by their place here."""
+    rows: Rows
+    excluded: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was read, inside one snapshot, but for the rows themselves."""
+
+    counts: RowCounts
     snapshot_at: datetime
     time_unit: str
     """As a build records it."""
-    anchors: tuple[Metres, Metres, int] | None
     epoch_unit: str | None
     """What epoch numbers were taken to count; None: the times are times."""
+    anchors: tuple[Metres, Metres, int] | None
     relations: list[SourceRelation]
     """What the rows came from and through."""
 
 
-def read_source(database: Database, dataset: DatasetRow, progress: Progress) -> Source:
-    snap = Snap.parse(dataset.snap)
-    with database.begin(snapshot=True) as connection:
-        reader = open_source(connection, dataset)
-        snapshot_at = reader.taken_at()
-        with progress.stage("count rows") as stage:
-            counts = reader.count()
-            stage.advance(counts.rows)
-            require_any(dataset, counts)
-        relations = trace(database, dataset)
-        with progress.stage("read rows", counts.rows) as stage:
-            keys = reader.objects()
-            columns = read_columns(reader, stage.advance)
-        anchors = None
-        if snap.relation is not None:
-            points = find_relation(connection, *snap.relation, option="--snap anchors:")
-            anchors = read_anchors(connection, points)
-    rows, order, epoch_unit = numbered_rows(columns, keys, reader)
-    return Source(
-        rows=rows,
-        counted=counts.rows,
-        excluded=counts.excluded(),
-        keys=order,
-        snapshot_at=snapshot_at,
-        time_unit=recorded_unit(reader),
-        anchors=anchors,
-        epoch_unit=epoch_unit,
-        relations=relations,
-    )
+def read_source(
+    engine: Engine,
+    connection: Connection,
+    database: Database,
+    dataset: DatasetRow,
+    progress: Progress,
+) -> tuple[Source, Partitions[RawRows]]:
+    """Read a dataset's relation. connection: its transaction keeps the snapshot that all read."""
+    reader = open_source(connection, dataset)
+    snapshot_at = reader.taken_at()
+    with progress.stage("count rows") as stage:
+        counts = reader.count()
+        stage.advance(counts.rows)
+        require_any(dataset, counts)
+    relations = trace(database, dataset)
+    with progress.stage("read rows", counts.rows) as stage:
+        if engine.remote:
+            partitions, epoch_unit = _read_by_workers(
+                engine, reader, counts, ReadSpec.of(database, dataset, reader), stage
+            )
+        else:
+            partitions, epoch_unit = _read_here(reader, stage)
+    anchors, snap = None, Snap.parse(dataset.snap)
+    if snap.relation is not None:
+        points = find_relation(connection, *snap.relation, option="[[snap]] anchors:")
+        anchors = read_anchors(connection, points)
+    unit = recorded_unit(reader)
+    source = Source(counts, snapshot_at, unit, epoch_unit, anchors, relations)
+    return source, partitions
+
+
+def _read_here(reader: SourceReader, stage: Stage) -> tuple[Partitions[RawRows], str | None]:
+    """All rows in one partition; also the unit of epochs."""
+    keys = reader.objects()
+    rows, order, epoch_unit = numbered_rows(read_columns(reader, stage.advance), keys, reader)
+    return LocalPartitions([(0, len(order))], [RawRows(order, rows, {})]), epoch_unit
+
+
+# By workers: each reads the objects of its range, in the snapshot that this process keeps open. A worker
+# that takes over the range of a lost one reads what that one has read.
+
+
+@dataclass(frozen=True)
+class ReadSpec:
+    """A source, as it was at one moment."""
+
+    reach: Reach
+    dataset: DatasetRow
+    snapshot: str
+
+    @classmethod
+    def of(cls, database: Database, dataset: DatasetRow, reader: SourceReader) -> ReadSpec:
+        return cls(Reach.of(database), dataset, reader.export())
+
+
+def _read_by_workers(
+    engine: Engine, reader: SourceReader, counts: RowCounts, spec: ReadSpec, stage: Stage
+) -> tuple[Partitions[RawRows], str | None]:
+    """Cut the objects into ranges by their rows, and have these read; also the unit of epochs."""
+    if reader.epoch and reader.time_unit is None:
+        raise BadInput(
+            "[[engine]] dask cannot guess what epoch numbers count: all of them would have to be in one "
+            "process",
+            remedy=f"declare it: freqdp dataset set {shlex.quote(spec.dataset.name)} --time-unit "
+            "s|ms|us|ns; or use [[engine]] threads",
+        )
+    sizes = reader.sizes()
+    ranges = cut(offsets_from(np.array([n for *_, n in sizes])), engine.partitions(counts.rows))
+    keys = [[key for key, *_ in sizes[first:last]] for first, last in ranges]
+    blocks = reader.blocks()
+    # none here: a view, or a table whose rows are on other servers
+    if not blocks or len(ranges) == 1:
+        limits = [SourcePart((own[0], own[-1]) if own else None) for own in keys]
+        objects = engine.load(ranges, _as_range)
+        partitions = objects.map(_read_objects, spec, PerPartition(limits))
+        for rows in partitions.map(rows_of):
+            stage.advance(rows)
+    else:
+        # each block is read once; an index on objects would read each of them many times
+        stretches = _between(blocks, len(ranges), reader.hash_seed)
+        order = np.array([number for _, number, _ in sizes], np.int64)
+        lying = engine.load([(n, n + 1) for n in range(len(stretches))], _as_range)
+        read = lying.map(_read_blocks, spec, PerPartition(stretches), order)
+        for rows in read.map(len):
+            stage.advance(rows)
+        wanted = [[objects] * len(stretches) for objects in ranges]
+        joined = read.shuffle(_rows_between, wanted, _join_rows, ranges)
+        partitions = joined.map(_with_keys, PerPartition(keys))
+        # what was read is let go once everything was handed on
+        del read, joined
+        sum(partitions.map(rows_of))
+    return partitions, reader.time_unit if reader.epoch else None
+
+
+def _between(blocks: int, count: int, hash_seed: int) -> list[SourcePart]:
+    """All blocks, and what may come after them, in so many parts."""
+    edges = [blocks * n // count for n in range(count)]
+    return [
+        SourcePart(blocks=(first, last), hash_seed=hash_seed)
+        for first, last in zip(edges, [*edges[1:], None], strict=True)
+    ]
+
+
+def _as_range(first: int, last: int) -> Range:
+    return first, last
+
+
+def _read_objects(objects: Range, spec: ReadSpec, part: SourcePart) -> RawRows:
+    """Read the rows of a range of objects."""
+    with spec.reach.database().begin(snapshot=spec.snapshot) as connection:
+        reader = open_source(connection, spec.dataset, part)
+        keys = reader.objects()
+        rows, order, _ = numbered_rows(read_columns(reader, _nobody), keys, reader)
+    return RawRows(order, rows, {})
+
+
+def _read_blocks(blocks: Range, spec: ReadSpec, part: SourcePart, order: Ints) -> Rows:
+    """Read what lies in some blocks; `order`: numbers on the wire of all objects, in their order."""
+    with spec.reach.database().begin(snapshot=spec.snapshot) as connection:
+        reader = open_source(connection, spec.dataset, part)
+        columns = read_columns(reader, _nobody)
+    owner = number_of(columns["object"].astype(np.int64), order)
+    return Rows(owner, read_times(columns, reader)[0], columns["x"], columns["y"])
+
+
+def _nobody(rows: int) -> None:
+    return None
+
+
+def _rows_between(rows: Rows, objects: Range) -> Rows:
+    """Those of a range of objects, numbered from its first."""
+    first, last = objects
+    own = rows.take((rows.object >= first) & (rows.object < last))
+    return replace(own, object=own.object - first)
+
+
+def _join_rows(pieces: list[Rows]) -> Rows:
+    columns = (np.concatenate([getattr(p, f.name) for p in pieces]) for f in fields(Rows))
+    return Rows(*columns)
+
+
+def _with_keys(rows: Rows, keys: list[str]) -> RawRows:
+    return RawRows(keys, rows, {})
+
+
+def rows_of(read: RawRows) -> int:
+    return len(read.rows)
 
 
 def trace(database: Database, dataset: DatasetRow) -> list[SourceRelation]:
@@ -100,7 +229,7 @@ def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
     declared = geometry_srid(relation.columns[dataset.mapping.geom])
     if declared not in (None, 0, dataset.source_srid):
         raise BadData(
-            f"--geom {dataset.mapping.geom!r} of {dataset.source} has SRID {declared} now, and had "
+            f"[[geom]] {dataset.mapping.geom!r} of {dataset.source} has SRID {declared} now, and had "
             f"{dataset.source_srid} when it was added",
             remedy="add it again under another name, or ST_Transform it in a view",
         )
@@ -149,4 +278,4 @@ def number_of(objects: Ints, order: Ints) -> Ints:
 def require_any(dataset: DatasetRow, counts: RowCounts) -> None:
     if counts.rows == 0:
         where = f"{dataset.source_schema}.{dataset.source_relation}"
-        raise BadData(f"{where} gives no rows", remedy="check --from and --where")
+        raise BadData(f"{where} gives no rows", remedy="check [[source]] and [[where]]")

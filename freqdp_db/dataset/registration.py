@@ -90,20 +90,20 @@ def parse_time_unit(text: str) -> str:
     """What epoch numbers count: s, ms, us or ns."""
     if text not in TIME_UNITS:
         raise BadInput(
-            f"--time-unit {text} is none of {', '.join(TIME_UNITS)}",
-            remedy="for example --time-unit ms",
+            f"[[time_unit]] {text} is none of {', '.join(TIME_UNITS)}",
+            remedy="for example [[time_unit]] ms",
         )
     return text
 
 
 def check_time_unit(relation: Relation, mapping: Mapping) -> None:
     """Refuse a unit where times are not numbers."""
-    column = relation.column("--time", mapping.time)
+    column = relation.column("[[time]]", mapping.time)
     if mapping.time_unit is not None and column.type not in NUMBERS:
         raise BadInput(
-            f"--time-unit {mapping.time_unit} is for epoch numbers, and --time {mapping.time!r} is of "
+            f"[[time_unit]] {mapping.time_unit} is for epoch numbers, and [[time]] {mapping.time!r} is of "
             f"type {column.shown}",
-            remedy="leave --time-unit out",
+            remedy="leave [[time_unit]] out",
         )
 
 
@@ -134,12 +134,12 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
     """Check everything that can be checked without reading the data, then register."""
     check_name("the dataset's name", wanted.name)
     budget = epsilon_number(
-        "--budget", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
+        "[[budget]]", DEFAULT_BUDGET if wanted.budget is None else wanted.budget, MAX_BUDGET
     )
     Snap.parse(wanted.snap)
     limit = None if wanted.max_exposure is None else parse_limit(wanted.max_exposure)
     if wanted.persons is not None:
-        check_name("--persons", wanted.persons)
+        check_name("[[persons]]", wanted.persons)
     if wanted.time_unit is not None:
         parse_time_unit(wanted.time_unit)
     _require_position(wanted)
@@ -151,25 +151,25 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         check_time_unit(relation, mapping)
         if wanted.srid is not None:
             system = ReferenceSystem.parse(
-                wanted.srid, definition_of(connection, wanted.srid, "--srid")
+                wanted.srid, definition_of(connection, wanted.srid, "[[srid]]")
             )
             if wanted.x is not None and system.geographic:
                 raise BadInput(
-                    f"--srid {wanted.srid} is in degrees, and --x and --y are for projected numbers",
-                    remedy="give the system that they are in, or name degrees with --lon and --lat",
+                    f"[[srid]] {wanted.srid} is in degrees, and [[x]] and [[y]] are for projected numbers",
+                    remedy="give the system that they are in, or name degrees with [[lon]] and [[lat]]",
                 )
             if wanted.x is None and not system.metric:
                 raise BadInput(
-                    f"--srid {wanted.srid} is not a projected system in metres",
+                    f"[[srid]] {wanted.srid} is not a projected system in metres",
                     remedy="give one, for example the UTM zone of the data (32601 to 32660, 32701 "
-                    "to 32760), or leave --srid out",
+                    "to 32760), or leave [[srid]] out",
                 )
         source = relation.schema, relation.name
         region = None if wanted.region is None else parse_region(database, wanted.region, source)
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:
-            find_relation(connection, *snap.relation, option="--snap anchors:")
+            find_relation(connection, *snap.relation, option="[[snap]] anchors:")
         source_srid = _source_srid(connection, relation, mapping, wanted)
         definition_of(connection, source_srid, "the SRID of the source")
     # the system of x and y is the source's: metres are counted in it only if it is in metres
@@ -200,13 +200,13 @@ def _require_position(wanted: Registration) -> None:
     given = [way for way in ways if any(part is not None for part in way)]
     if len(given) != 1 or None in given[0]:
         raise BadInput(
-            "a position is needed: one of --geom, --lon with --lat, or --x with --y and --srid",
-            remedy="name the geometry column with --geom, or two number columns",
+            "a position is needed: one of [[geom]], [[lon]] with [[lat]], or [[x]] with [[y]] and [[srid]]",
+            remedy="name the geometry column with [[geom]], or two number columns",
         )
     if wanted.x is not None and wanted.srid is None:
         raise BadInput(
-            f"--x {wanted.x} and --y {wanted.y} need --srid",
-            remedy="say which system they are in, for example --srid 32631",
+            f"[[x]] {wanted.x} and [[y]] {wanted.y} need [[srid]]",
+            remedy="say which system they are in, for example [[srid]] 32631",
         )
 
 
@@ -246,11 +246,11 @@ def _source_srid(
     if counts.rows == 0:
         raise BadData(
             f"{relation.schema}.{relation.name} gives no rows",
-            remedy="check --from and --where",
+            remedy="check [[source]] and [[where]]",
         )
     if not counts.usual_srid:
         raise BadData(
-            f"--geom {mapping.geom!r} has no SRID",
+            f"[[geom]] {mapping.geom!r} has no SRID",
             remedy="set it: ALTER TABLE ... ALTER COLUMN ... TYPE geometry(Point, SRID), "
             "or ST_SetSRID in a view",
         )

@@ -39,7 +39,7 @@ class Snap:
         if kind == "exact" and not value:
             return cls("exact", text)
         if kind == "anchors" and value:
-            return cls("anchors", text, relation=parse_relation(value, "--snap anchors:"))
+            return cls("anchors", text, relation=parse_relation(value, "[[snap]] anchors:"))
         if kind == "grid":
             try:
                 metres = float(value)
@@ -48,8 +48,8 @@ class Snap:
             if _MIN_GRID_M <= metres <= _MAX_GRID_M:
                 return cls("grid", text, metres=metres)
         raise BadInput(
-            f"--snap {text!r} is not one of grid:METRES, anchors:SCHEMA.TABLE, exact",
-            remedy="for example --snap grid:100",
+            f"[[snap]] {text!r} is not one of grid:METRES, anchors:SCHEMA.TABLE, exact",
+            remedy="for example [[snap]] grid:100",
         )
 
     @classmethod
@@ -58,7 +58,7 @@ class Snap:
         snap = cls.parse(text)
         if snap.relation is None:
             return snap
-        meant = read_name(connection, text.partition(":")[2], "--snap anchors:")
+        meant = read_name(connection, text.partition(":")[2], "[[snap]] anchors:")
         # what PostgreSQL reads anyway is kept as it was typed
         return snap if meant == snap.relation else cls.parse(f"anchors:{format_relation(*meant)}")
 
@@ -200,7 +200,7 @@ def snap_anchors(x: Metres, y: Metres, anchor_x: Metres, anchor_y: Metres) -> Sn
 
     usable = np.flatnonzero(np.isfinite(anchor_x) & np.isfinite(anchor_y))
     if len(usable) == 0:
-        raise BadData("the relation of --snap anchors: has no usable points")
+        raise BadData("the relation of [[snap]] anchors: has no usable points")
     places = np.stack([anchor_x[usable], anchor_y[usable]], axis=1)
     _, first = np.unique(places, axis=0, return_index=True)
     first.sort()

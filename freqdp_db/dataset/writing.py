@@ -1,4 +1,4 @@
-"""Write a build's tables: packed records, streamed with COPY, two tables at a time."""
+"""Write a build's tables: packed records, streamed with COPY."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.dataset.object_ranges import FiledPartition
+from freqdp_db.engines.partitions import Partitions, PerPartition
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.filing import Filed, cells_of
 from freqdp_db.search.grid import Grid, levels_of
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.copy.layout import Layout, line_bytes, point_bytes
-from freqdp_db.storage.records import builds
+from freqdp_db.storage.records import build_parts, builds
 
 _CHUNK = 1 << 17
 
@@ -27,18 +29,71 @@ def write_build(
     number: int,
     built: Build,
     keys: Sequence[str],
-    frequencies: Frequencies,
-    index: Filed,
+    tf: Ids,
+    visited: Ints,
+    filed: Partitions[FiledPartition],
+    grid: Grid,
     progress: Progress,
 ) -> None:
-    """Fill the standalone tables, two at a time: samples beside everything else."""
-    with (
-        progress.stage("write samples", built.trajectories.samples) as samples,
-        database.side_by_side(1) as start,
-    ):
-        start(_write_others, database, number, built, keys, frequencies, index)
+    """Fill the standalone tables. visited: how many places each trajectory visits."""
+    small = (_write_small, database, number, built, keys, tf, visited, grid)
+    with progress.stage("write samples", built.trajectories.samples) as stage:
+        if filed.remote:
+            _write_by_workers(database, number, built, filed, small, stage)
+        else:
+            (whole,) = filed
+            _write_here(database, number, built, whole, small, stage)
+
+
+def _write_here(
+    database: Database,
+    number: int,
+    built: Build,
+    whole: FiledPartition,
+    small: tuple[Any, ...],
+    stage: Stage,
+) -> None:
+    """Two tables at a time: samples beside everything else."""
+
+    def write_others() -> None:
+        with builds.filling(database, "segment", number) as part:
+            part.copy(SEGMENT, _segment_chunks(number, built.srid, whole.filed))
+        small[0](*small[1:])
+
+    with database.side_by_side(1) as start:
+        start(write_others)
         with builds.filling(database, "sample", number) as part:
-            part.copy(SAMPLE, sample_chunks(number, built.trajectories, samples))
+            part.copy(SAMPLE, _sample_chunks(number, built.trajectories, stage))
+
+
+def _write_by_workers(
+    database: Database,
+    number: int,
+    built: Build,
+    filed: Partitions[FiledPartition],
+    small: tuple[Any, ...],
+    stage: Stage,
+) -> None:
+    """Each worker writes the samples and segments of its partitions."""
+    run = build_parts.create_large(database, number)
+    parts = PerPartition(range(len(filed.ranges)))
+    for rows in filed.map(_write_partition, Reach.of(database), number, run, parts, built.srid):
+        stage.advance(rows)
+    with database.side_by_side(1) as start:
+        start(*small)
+        build_parts.finish_large(database, number)
+
+
+def _write_partition(
+    filed: FiledPartition, reach: Reach, build_id: int, run: int, part: int, srid: int
+) -> int:
+    """Write the samples and the segments of a partition; how many samples."""
+    first, own = filed.partition.first, filed.partition.trajectories
+    with Progress().stage("write samples") as stage:
+        samples: Any = (SAMPLE, _sample_chunks(build_id, own, stage, first))
+        segments: Any = (SEGMENT, _segment_chunks(build_id, srid, filed.filed, first))
+        build_parts.write_range(reach.database(), build_id, run, part, samples, segments)
+    return own.samples
 
 
 SAMPLE = Layout(
@@ -52,7 +107,7 @@ SAMPLE = Layout(
 )
 
 
-def sample_chunks(
+def _sample_chunks(
     number: int, trajectories: Trajectories, stage: Stage, first: int = 0
 ) -> Iterator[NDArray[Any]]:
     """Rows of `sample`; first: the number of the first trajectory."""
@@ -70,30 +125,16 @@ def sample_chunks(
         stage.advance(len(mine))
 
 
-def _write_others(
-    database: Database,
-    number: int,
-    built: Build,
-    keys: Sequence[str],
-    frequencies: Frequencies,
-    index: Filed,
-) -> None:
-    with builds.filling(database, "segment", number) as part:
-        part.copy(SEGMENT, segment_chunks(number, built.srid, index))
-    places = np.diff(frequencies.offsets)
-    write_small(database, number, built, keys, frequencies.tf, places, index.grid)
-
-
-def write_small(
+def _write_small(
     database: Database,
     number: int,
     built: Build,
     keys: Sequence[str],
     tf: Ids,
-    places: Ints,
+    visited: Ints,
     grid: Grid,
 ) -> None:
-    """The tables that do not grow with the samples. places: how many each trajectory visits."""
+    """The tables that do not grow with the samples."""
     with builds.filling(database, "grid_cell", number) as part:
         part.copy_rows(GRID_COLUMNS, _cell_rows(number, grid))
     with builds.filling(database, "location", number) as part:
@@ -112,7 +153,7 @@ def write_small(
             (
                 (number, t, key, int(samples), int(distinct))
                 for t, (key, samples, distinct) in enumerate(
-                    zip(keys, built.trajectories.lengths, places, strict=True)
+                    zip(keys, built.trajectories.lengths, visited, strict=True)
                 )
             ),
         )
@@ -146,7 +187,7 @@ GRID_COLUMNS = [
 ]  # fmt: skip
 
 
-def segment_chunks(number: int, srid: int, index: Filed, first: int = 0) -> Iterator[NDArray[Any]]:
+def _segment_chunks(number: int, srid: int, index: Filed, first: int = 0) -> Iterator[NDArray[Any]]:
     """Rows of `segment`; first: the number of the first trajectory."""
     cell, segments = cells_of(index), index.segments
     for begin in range(0, len(index), _CHUNK):

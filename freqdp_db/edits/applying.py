@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -11,21 +12,40 @@ from numba import njit
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, Edits
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.sorting import sortable, stable_order
+from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.streams import stream
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.columns.trajectories import Clock, Trajectories
 from freqdp_db.edits.timing import fill_times, own_gaps, time_at_share
+from freqdp_db.engines.partitions import PerPartition, Range
 from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.search.distance import projection
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """Trajectories after a mechanism's deletions."""
+    """A partition after a mechanism's deletions."""
 
-    trajectories: Trajectories
+    partition: Partition
     position: Ids
     """Where each remaining sample stood in the mechanism's input."""
+    deletions: EditRuns
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A partition after a mechanism, and what the mechanism did to it."""
+
+    after: Partition
+    edits: Edits
+    """Of trajectories as they are numbered among all."""
+
+
+def split(rows: Any, ranges: list[Range]) -> PerPartition:
+    """What each partition gets of rows in order of trajectories, or of a column with a row for each."""
+    if isinstance(rows, np.ndarray):
+        return PerPartition([rows[first:last] for first, last in ranges])
+    return PerPartition([rows.between(first, last) for first, last in ranges])
 
 
 @njit(nogil=True, cache=True)
@@ -48,16 +68,18 @@ def _delete_range(  # type: ignore[no-untyped-def]
     return left_location, left_at, left_position
 
 
-def delete(trajectories: Trajectories, deletions: EditRuns) -> Thinned:
+def delete(partition: Partition, deletions: EditRuns) -> Thinned:
     """Take the deleted samples out."""
-    run_offsets = deletions.by_trajectory(len(trajectories))
-    offsets = offsets_from(trajectories.lengths - np.diff(deletions.offsets[run_offsets]))
+    before = partition.trajectories
+    run_offsets = deletions.by_trajectory(len(before))
+    offsets = offsets_from(before.lengths - np.diff(deletions.offsets[run_offsets]))
     parts = map_ranges(
-        _delete_range, trajectories.offsets, trajectories.offsets, trajectories.location,
-        trajectories.at, run_offsets, deletions.offsets, deletions.position, offsets,
+        _delete_range, before.offsets, before.offsets, before.location, before.at,
+        run_offsets, deletions.offsets, deletions.position, offsets,
     )  # fmt: skip
     location, at, position = joined(parts)
-    return Thinned(Trajectories(offsets, location, at, trajectories.start), position)
+    left = Trajectories(offsets, location, at, before.start)
+    return Thinned(Partition(partition.first, left, partition.places), position, deletions)
 
 
 @njit(nogil=True, cache=True)
@@ -97,7 +119,7 @@ def _insert_range(  # type: ignore[no-untyped-def]
                     )  # fmt: skip
                 n += 1
         # by (segment, projection, location); runs are in order of location already
-        by_share = stable_order(sortable(share))
+        by_share = stable_order(share)
         for e in range(new):
             followed[e] = after[by_share[e]]
         order = stable_order(followed)
@@ -144,30 +166,23 @@ def _insert_range(  # type: ignore[no-untyped-def]
 
 
 def insert(
-    thinned: Thinned,
-    insertions: EditRuns,
-    locations: Locations,
-    clock: Clock,
-    key: np.uint64 | None,
-    first: int = 0,
-) -> Trajectories:
-    """Put the inserted samples in, with their times: drawn by the key, or as up to 0.2.0 spread them.
-
-    first: the number that the first of the trajectories has among all.
-    """
-    state = thinned.trajectories
-    run_offsets = insertions.by_trajectory(len(state))
-    offsets = offsets_from(state.lengths + np.diff(insertions.offsets[run_offsets]))
+    thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64 | None
+) -> Partition:
+    """Put the inserted samples in, with their times: drawn by the key, or as up to 0.2.0 spread them."""
+    first, places = thinned.partition.first, thinned.partition.places
+    left = thinned.partition.trajectories
+    run_offsets = insertions.by_trajectory(len(left))
+    offsets = offsets_from(left.lengths + np.diff(insertions.offsets[run_offsets]))
     parts = map_ranges(
         _insert_range,
         offsets,
-        state.offsets,
-        state.location,
-        state.at,
-        state.start,
+        left.offsets,
+        left.location,
+        left.at,
+        left.start,
         thinned.position,
-        locations.x,
-        locations.y,
+        places.x,
+        places.y,
         clock.step_us,
         clock.median_gap_us,
         run_offsets,
@@ -180,7 +195,14 @@ def insert(
         offsets,
     )
     location, at = joined(parts)
-    return Trajectories(offsets, location, at, _starts(offsets, at, state.start))
+    after = Trajectories(offsets, location, at, _starts(offsets, at, left.start))
+    return Partition(first, after, places)
+
+
+def finish(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Edited:
+    """Put the inserted samples in, and note what was done."""
+    after = insert(thinned, insertions, clock, key)
+    return Edited(after, Edits(thinned.deletions, insertions).shifted(after.first))
 
 
 def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
@@ -191,16 +213,10 @@ def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
 
 
 def apply_edits(
-    trajectories: Trajectories,
-    edits: Edits,
-    locations: Locations,
-    clock: Clock,
-    key: np.uint64 | None,
-    first: int = 0,
-) -> Trajectories:
-    """The trajectories after one mechanism."""
-    thinned = delete(trajectories, edits.deletions)
-    return insert(thinned, edits.insertions, locations, clock, key, first)
+    partition: Partition, edits: Edits, clock: Clock, key: np.uint64 | None
+) -> Partition:
+    """The partition after one mechanism."""
+    return insert(delete(partition, edits.deletions), edits.insertions, clock, key)
 
 
 def coarsen_times(trajectories: Trajectories, step_us: int) -> Trajectories:
@@ -211,3 +227,8 @@ def coarsen_times(trajectories: Trajectories, step_us: int) -> Trajectories:
         trajectories.at // step_us * step_us,
         trajectories.start // step_us * step_us,
     )
+
+
+def coarsen(partition: Partition, step_us: int) -> Partition:
+    """The partition with every time rounded down."""
+    return replace(partition, trajectories=coarsen_times(partition.trajectories, step_us))

@@ -8,7 +8,8 @@ delete: the neighbours of its inner samples are q itself.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from, offsets_of
 from freqdp_db.columns.sorting import find, stable_order
-from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.edits.applying import Thinned, delete, split
+from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.frequency.counts import Frequencies
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.search.distance import squared_distance, to_mm
 
 
@@ -127,134 +129,129 @@ def _cheapest(  # type: ignore[no-untyped-def]
     return position, loss
 
 
-def _fill(
-    trajectories: Trajectories,
-    locations: Locations,
-    trajectory: Ids,
-    location: Ids,
-    count: Ints,
-) -> EditRuns:
+def _delete(partition: Partition, trajectory: Ids, location: Ids, count: Ints) -> Thinned:
+    """Take out the so many cheapest occurrences of each location in each trajectory."""
+    trajectories, places = partition.trajectories, partition.places
     slots = offsets_from(count)
     parts = map_ranges(
         _cheapest,
         trajectories.offsets,
         trajectories.offsets,
         trajectories.location,
-        locations.x,
-        locations.y,
+        places.x,
+        places.y,
         offsets_of(trajectory, len(trajectories)),
         location,
         slots,
     )
-    position, loss = joined(parts)
-    return EditRuns("d", trajectory, location, slots, position, loss)
+    return delete(partition, EditRuns("d", trajectory, location, slots, *joined(parts)))
 
 
-def delete_locally(
-    trajectories: Trajectories, locations: Locations, targets: PfTargets
-) -> EditRuns:
+# Intra-trajectory
+
+
+def delete_locally(partitions: Partitions[Partition], targets: PfTargets) -> Partitions[Thinned]:
     """Intra-trajectory: the |delta| cheapest occurrences of each place whose PF must fall."""
+    return partitions.map(_delete_falling, split(targets, partitions.ranges))
+
+
+def _delete_falling(partition: Partition, targets: PfTargets) -> Thinned:
     falling = np.flatnonzero(targets.target < targets.pf)
     order = falling[np.lexsort((targets.location[falling], targets.trajectory[falling]))]
     count = (targets.pf[order] - targets.target[order]).astype(np.int64)
-    return _fill(trajectories, locations, targets.trajectory[order], targets.location[order], count)
+    return _delete(partition, targets.trajectory[order], targets.location[order], count)
+
+
+# Inter-trajectory
 
 
 @dataclass(frozen=True)
-class Carriers:
+class DeletionCandidates:
     """Trajectories that may have to lose a place, in order of (trajectory, location)."""
 
     trajectory: Ids
     location: Ids
     pf: Ids
     loss_mm: Ints
+    """Of all occurrences together."""
 
-    def take(self, chosen: Ints) -> Carriers:
-        return Carriers(*(getattr(self, f.name)[chosen] for f in fields(self)))
+    @classmethod
+    def joined(cls, partitions: Iterable[DeletionCandidates]) -> DeletionCandidates:
+        return cls(*joined([[getattr(p, f.name) for f in fields(cls)] for p in partitions]))
+
+    def take(self, chosen: Ints) -> DeletionCandidates:
+        return DeletionCandidates(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def between(self, first: int, last: int) -> DeletionCandidates:
+        """Those of a range of trajectories, which are numbered from its first."""
+        own = self.take(np.arange(*np.searchsorted(self.trajectory, [first, last])))
+        return replace(own, trajectory=own.trajectory - np.int32(first))
 
 
-def to_drop(targets: TfTargets, places: int) -> Ints:
-    """From how many trajectories each place has to go."""
-    drop = np.zeros(places, np.int64)
-    drop[targets.location] = np.maximum(targets.tf.astype(np.int64) - targets.target, 0)
-    return drop
+def delete_globally(
+    partitions: Partitions[Partition], targets: TfTargets, rank: Ints
+) -> Partitions[Thinned]:
+    """Inter-trajectory: every occurrence from the |delta| trajectories with the least total loss.
+
+    rank: the order of the trajectories' released ids, for ties.
+    """
+    fall, own_rank = _fall(targets), split(rank, partitions.ranges)
+    # the cheapest of all are among the cheapest of each partition
+    found = DeletionCandidates.joined(partitions.map(find_deletion_candidates, fall, own_rank))
+    cheapest = _cheapest_of_each_place(found.location, found.loss_mm, fall, rank[found.trajectory])
+    chosen = found.take(cheapest)
+    return partitions.map(_delete_all_occurrences, split(chosen, partitions.ranges))
 
 
-def _cheapest_carriers(
+def _fall(targets: TfTargets) -> Ints:
+    """From how many trajectories each place has to go; places above the last target have none."""
+    fall = np.zeros(targets.location.max(initial=-1) + 1, np.int64)
+    fall[targets.location] = np.maximum(targets.tf.astype(np.int64) - targets.target, 0)
+    return fall
+
+
+def find_deletion_candidates(partition: Partition, fall: Ints, rank: Ints) -> DeletionCandidates:
+    """Trajectories of a partition that may be the ones to lose a place whose TF must fall."""
+    trajectories, places, frequencies = (
+        partition.trajectories, partition.places, partition.frequencies,
+    )  # fmt: skip
+    wanted = np.zeros(len(places), np.bool_)
+    wanted[: len(fall)] = fall > 0
+    parts = map_ranges(
+        _candidates_of_range,
+        trajectories.offsets,
+        (frequencies.location, fall, rank),
+        trajectories.offsets,
+        trajectories.location,
+        places.x,
+        places.y,
+        frequencies.offsets,
+        frequencies.location,
+        wanted,
+    )
+    pair, owner, loss = joined(parts)
+    return DeletionCandidates(
+        owner + np.int32(partition.first), frequencies.location[pair], frequencies.pf[pair], loss
+    )
+
+
+def _candidates_of_range(
     first: int, last: int, places: tuple[Ids, Ints, Ints], *samples: Any
 ) -> tuple[Ints, Ids, Ints]:
-    """Of the trajectories of a range, those that may be the ones to lose a place."""
     pair, owner, loss = _sum_losses(first, last, *samples)
-    location, drop, rank = places
-    kept = _least(location[pair], loss, drop, rank[owner])
+    location, fall, rank = places
+    kept = _cheapest_of_each_place(location[pair], loss, fall, rank[owner])
     return pair[kept], owner[kept], loss[kept]
 
 
-def _least(place: Ids, loss: Ints, drop: Ints, rank: Ints) -> Ints:
+def _cheapest_of_each_place(place: Ids, loss: Ints, fall: Ints, rank: Ints) -> Ints:
     """As many rows of each place as must go: those with the least loss, ties by rank."""
     order = np.lexsort((rank, loss, place))
     place = place[order]
     nth = np.arange(len(order)) - np.searchsorted(place, place)
-    return np.sort(order[nth < drop[place]])
+    return np.sort(order[nth < fall[place]])
 
 
-def cheapest_carriers(
-    trajectories: Trajectories,
-    locations: Locations,
-    frequencies: Frequencies,
-    drop: Ints,
-    rank: Ints,
-) -> Carriers:
-    """As many carriers of each place as must go: those with the least total loss."""
-    parts = map_ranges(
-        _cheapest_carriers,
-        trajectories.offsets,
-        (frequencies.location, drop, rank),
-        trajectories.offsets,
-        trajectories.location,
-        locations.x,
-        locations.y,
-        frequencies.offsets,
-        frequencies.location,
-        drop > 0,
-    )
-    pair, owner, loss = joined(parts)
-    # the least of all are among the least of each range
-    kept = _least(frequencies.location[pair], loss, drop, rank[owner])
-    pair = pair[kept]
-    return Carriers(owner[kept], frequencies.location[pair], frequencies.pf[pair], loss[kept])
-
-
-def merge_carriers(earlier: Carriers, later: Carriers, drop: Ints, rank: Ints) -> Carriers:
-    """The same of two sets of trajectories, one before the other."""
-    both = Carriers(
-        *(
-            np.concatenate([getattr(earlier, f.name), getattr(later, f.name)])
-            for f in fields(Carriers)
-        )
-    )
-    return both.take(_least(both.location, both.loss_mm, drop, rank[both.trajectory]))
-
-
-def delete_from(trajectories: Trajectories, locations: Locations, carriers: Carriers) -> EditRuns:
-    """Every occurrence of the place from each of the carriers."""
-    return _fill(
-        trajectories,
-        locations,
-        carriers.trajectory,
-        carriers.location,
-        carriers.pf.astype(np.int64),
-    )
-
-
-def delete_globally(
-    trajectories: Trajectories,
-    locations: Locations,
-    frequencies: Frequencies,
-    targets: TfTargets,
-    rank: Ints,
-) -> EditRuns:
-    """Inter-trajectory: every occurrence from the |delta| trajectories with the least total loss."""
-    drop = to_drop(targets, len(locations))
-    carriers = cheapest_carriers(trajectories, locations, frequencies, drop, rank)
-    return delete_from(trajectories, locations, carriers)
+def _delete_all_occurrences(partition: Partition, chosen: DeletionCandidates) -> Thinned:
+    count = chosen.pf.astype(np.int64)
+    return _delete(partition, chosen.trajectory, chosen.location, count)

@@ -8,6 +8,7 @@ insertion: so samples go where there is time for them.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -19,11 +20,13 @@ from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.sorting import stable_order
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import Thinned
+from freqdp_db.edits.applying import Edited, Thinned, finish, split
 from freqdp_db.edits.room import find_room
 from freqdp_db.edits.timing import detour, free_of, own_gaps
+from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.distance import squared_distance, to_mm
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
@@ -153,53 +156,52 @@ def _crowding(i, cost, length, free, there):  # type: ignore[no-untyped-def]
     return full, there if full else -apart, cost[i], i
 
 
+# Intra-trajectory
+
+
 def insert_locally(
-    thinned: Thinned, locations: Locations, targets: PfTargets, clock: Clock, spread_mm: int
-) -> EditRuns:
-    """Intra-trajectory: each place whose PF must grow goes to the nearest segments (Alg. 3)."""
+    thinned: Partitions[Thinned],
+    targets: PfTargets,
+    spread_mm: int,
+    clock: Clock,
+    key: np.uint64,
+) -> Partitions[Edited]:
+    """Intra-trajectory: each place whose PF must grow goes to the nearest segments (Alg. 3).
+
+    key: picks the times of what is inserted.
+    """
+    return thinned.map(_insert_growing, split(targets, thinned.ranges), spread_mm, clock, key)
+
+
+def _insert_growing(
+    thinned: Thinned, targets: PfTargets, spread_mm: int, clock: Clock, key: np.uint64
+) -> Edited:
     growing = np.flatnonzero(targets.target > targets.pf)
     order = growing[np.lexsort((targets.location[growing], targets.trajectory[growing]))]
+    trajectory, location = targets.trajectory[order], targets.location[order]
     slots = offsets_from(targets.target[order].astype(np.int64) - targets.pf[order])
-    state = thinned.trajectories
+    left, places = thinned.partition.trajectories, thinned.partition.places
     parts = map_ranges(
         _spread_out,
-        state.offsets,
-        state.offsets,
-        state.location,
-        state.at,
+        left.offsets,
+        left.offsets,
+        left.location,
+        left.at,
         thinned.position,
-        locations.x,
-        locations.y,
+        places.x,
+        places.y,
         clock.step_us,
         clock.median_gap_us,
         spread_mm,
-        offsets_of(targets.trajectory[order], len(state)),
-        targets.location[order],
+        offsets_of(trajectory, len(left)),
+        location,
         slots,
     )
-    position, loss = joined(parts)
-    return EditRuns("i", targets.trajectory[order], targets.location[order], slots, position, loss)
+    insertions = EditRuns("i", trajectory, location, slots, *joined(parts))
+    return finish(thinned, insertions, clock, key)
 
 
-def growing_places(
-    thinned: Trajectories, locations: Locations, targets: TfTargets
-) -> tuple[Ids, Queries]:
-    """The places whose TF must grow; and for each: so many trajectories near it that lack it."""
-    place, more = growth(targets)
-    frequencies = count_frequencies(thinned, len(locations))
-    query_of = np.full(len(locations), -1, np.int64)
-    query_of[place] = np.arange(len(place))
-    owner = owners(frequencies.offsets)
-    query = query_of[frequencies.location]
-    pairs = np.flatnonzero(query >= 0)
-    pairs = pairs[np.argsort(query[pairs], kind="stable")]
-    return place, Queries(
-        locations.x[place],
-        locations.y[place],
-        more,
-        offsets_of(query[pairs], len(place)),
-        owner[pairs],
-    )
+# Inter-trajectory
 
 
 class Search(Protocol):
@@ -218,10 +220,11 @@ def search_in_memory(
 
 
 @dataclass(frozen=True)
-class Found:
-    """Trajectories that may take a place in, in order of (query, loss, rank)."""
+class InsertionCandidates:
+    """Trajectories that may take a place in."""
 
     query: Ids
+    """The place, by its number among those whose TF must grow."""
     trajectory: Ids
     position: Ids
     """The sample of the mechanism's input that the place would follow."""
@@ -229,23 +232,31 @@ class Found:
     empty: Ids
     """Trajectories without a sample: nothing is near them, they are the last resort."""
 
+    @classmethod
+    def joined(cls, partitions: Iterable[InsertionCandidates]) -> InsertionCandidates:
+        return cls(*joined([[getattr(p, f.name) for f in fields(cls)] for p in partitions]))
 
-def find_takers(
-    thinned: Thinned, locations: Locations, targets: TfTargets, rank: Ints, search: Search
-) -> Found:
-    """The K nearest trajectories of each place whose TF must grow, fewer if there are none."""
-    state = thinned.trajectories
-    _, queries = growing_places(state, locations, targets)
-    found = search(state, locations, rank, queries)
-    hit = found.position >= 0
-    trajectory = found.trajectory[hit]
-    return Found(
-        owners(found.offsets)[hit],
-        trajectory,
-        thinned.position[state.offsets[trajectory] + found.position[hit]],
-        found.loss_mm[hit],
-        np.flatnonzero(state.lengths == 0).astype(np.int32),
+
+def insert_globally(
+    thinned: Partitions[Thinned],
+    targets: TfTargets,
+    rank: Ints,
+    clock: Clock,
+    key: np.uint64,
+    search: Search = search_in_memory,
+) -> Partitions[Edited]:
+    """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
+
+    One search per candidate, over the segments of all trajectories. rank: the order of the
+    trajectories' released ids, for ties; key: picks the times of what is inserted.
+    """
+    own_rank = split(rank, thinned.ranges)
+    # the nearest of all are among the nearest of each partition
+    found = InsertionCandidates.joined(
+        thinned.map(find_insertion_candidates, targets, own_rank, search)
     )
+    insertions = _insert_into_nearest(found, targets, rank)
+    return thinned.map(_insert_with_room, split(insertions, thinned.ranges), clock, key)
 
 
 def growth(targets: TfTargets) -> tuple[Ids, Ints]:
@@ -255,29 +266,57 @@ def growth(targets: TfTargets) -> tuple[Ids, Ints]:
     return targets.location[growing], more
 
 
-def merge_takers(earlier: Found, later: Found, more: Ints, rank: Ints) -> Found:
-    """The same of two sets of trajectories: as many of each query as it wants."""
-    query, trajectory, position, loss, empty = (
-        np.concatenate([getattr(earlier, f.name), getattr(later, f.name)]) for f in fields(Found)
+def growing_places(left: Partition, targets: TfTargets) -> Queries:
+    """For each place whose TF must grow: so many trajectories near it that lack it."""
+    place, more = growth(targets)
+    frequencies = count_frequencies(left.trajectories, len(left.places))
+    query_of = np.full(len(left.places), -1, np.int64)
+    query_of[place] = np.arange(len(place))
+    owner = owners(frequencies.offsets)
+    query = query_of[frequencies.location]
+    pairs = np.flatnonzero(query >= 0)
+    pairs = pairs[np.argsort(query[pairs], kind="stable")]
+    return Queries(
+        left.places.x[place],
+        left.places.y[place],
+        more,
+        offsets_of(query[pairs], len(place)),
+        owner[pairs],
     )
-    order = np.lexsort((rank[trajectory], loss, query))
-    query = query[order]
-    nth = np.arange(len(order)) - np.searchsorted(query, query)
-    order = order[nth < more[query]]
-    return Found(query[nth < more[query]], trajectory[order], position[order], loss[order], empty)
 
 
-def insertions_into(found: Found, targets: TfTargets, rank: Ints) -> EditRuns:
-    """One occurrence of a place into each of its takers; what lacks one goes to empty ones."""
+def find_insertion_candidates(
+    thinned: Thinned, targets: TfTargets, rank: Ints, search: Search
+) -> InsertionCandidates:
+    """The K nearest trajectories of a partition for each place whose TF must grow, or all there are."""
+    left = thinned.partition
+    found = search(left.trajectories, left.places, rank, growing_places(left, targets))
+    hit = found.position >= 0
+    trajectory = found.trajectory[hit]
+    begin = left.trajectories.offsets[trajectory]
+    empty = np.flatnonzero(left.trajectories.lengths == 0).astype(np.int32)
+    return InsertionCandidates(
+        owners(found.offsets)[hit],
+        trajectory + np.int32(left.first),
+        thinned.position[begin + found.position[hit]],
+        found.loss_mm[hit],
+        empty + np.int32(left.first),
+    )
+
+
+def _insert_into_nearest(found: InsertionCandidates, targets: TfTargets, rank: Ints) -> EditRuns:
+    """One occurrence of a place into each of its K nearest; what is lacking goes to empty ones."""
     places, more = growth(targets)
-    lacking = more - np.bincount(found.query, minlength=len(places))
+    near = _nearest_of_each_query(found, more, rank)
+    query, trajectory = found.query[near], found.trajectory[near]
+    lacking = more - np.bincount(query, minlength=len(places))
     empty = found.empty[np.argsort(rank[found.empty], kind="stable")]
     begin = offsets_from(lacking)
-    trajectory = np.concatenate([found.trajectory, empty[within(begin)]])
-    place = places[np.concatenate([found.query, owners(begin)])]
+    trajectory = np.concatenate([trajectory, empty[within(begin)]])
+    place = places[np.concatenate([query, owners(begin)])]
     nowhere = np.zeros(begin[-1], np.int32)
-    position = np.concatenate([found.position, nowhere - 1])
-    loss = np.concatenate([found.loss_mm, nowhere])
+    position = np.concatenate([found.position[near], nowhere - 1])
+    loss = np.concatenate([found.loss_mm[near], nowhere])
     order = np.lexsort((place, trajectory))
     return EditRuns(
         "i",
@@ -289,17 +328,16 @@ def insertions_into(found: Found, targets: TfTargets, rank: Ints) -> EditRuns:
     )
 
 
-def insert_globally(
-    thinned: Thinned,
-    locations: Locations,
-    targets: TfTargets,
-    rank: Ints,
-    clock: Clock,
-    search: Search = search_in_memory,
-) -> EditRuns:
-    """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
+def _nearest_of_each_query(found: InsertionCandidates, more: Ints, rank: Ints) -> Ints:
+    """As many rows of each query as it wants: the nearest, ties by rank."""
+    order = np.lexsort((rank[found.trajectory], found.loss_mm, found.query))
+    query = found.query[order]
+    nth = np.arange(len(order)) - np.searchsorted(query, query)
+    return order[nth < more[query]]
 
-    One search per candidate, over the segments of all trajectories.
-    """
-    takers = find_takers(thinned, locations, targets, rank, search)
-    return find_room(thinned, locations, insertions_into(takers, targets, rank), clock)
+
+def _insert_with_room(
+    thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64
+) -> Edited:
+    """Put places into trajectories, where these have time for them."""
+    return finish(thinned, find_room(thinned, insertions, clock), clock, key)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.columns.edits import EditRuns
-from freqdp_db.columns.trajectories import Clock, Locations
+from freqdp_db.columns.trajectories import Clock
 from freqdp_db.edits.applying import Thinned
 from freqdp_db.edits.timing import free_of, own_gaps
 from freqdp_db.engines.ranges import joined, map_ranges
@@ -19,11 +19,9 @@ _NEARBY_MM = 500_000
 _ANYWHERE_MM = 1 << 62
 
 
-def find_room(
-    thinned: Thinned, locations: Locations, insertions: EditRuns, clock: Clock
-) -> EditRuns:
+def find_room(thinned: Thinned, insertions: EditRuns, clock: Clock) -> EditRuns:
     """Insertions of the global step, one a run, moved to segments that have time for them."""
-    state = thinned.trajectories
+    state, locations = thinned.partition.trajectories, thinned.partition.places
     parts = map_ranges(
         _find_room, state.offsets, state.offsets, state.location, state.at, thinned.position,
         locations.x, locations.y, clock.step_us, clock.median_gap_us,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from freqdp_db.engines.dask import Cluster, cluster_at, local_cluster, require_dask
+from freqdp_db.engines.dask import cluster_at, local_cluster, require_dask
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.engines.threads import cores
 from freqdp_db.errors import BadInput
 
@@ -29,8 +30,8 @@ class EngineChoice:
     """Of a scheduler of the user's."""
 
     @contextmanager
-    def opened(self, database: str) -> Iterator[Cluster | None]:
-        """The workers; None: threads. `database`: what workers of our own connect to."""
+    def opened(self, database: str) -> Iterator[Engine]:
+        """The engine. `database`: what workers of our own connect to."""
         if self.workers:
             with local_cluster(self.workers, {"DATABASE_URL": database} if database else {}) as own:
                 yield own
@@ -38,7 +39,7 @@ class EngineChoice:
             with cluster_at(self.address) as theirs:
                 yield theirs
         else:
-            yield None
+            yield LOCAL
 
 
 def choose_engine(
@@ -46,12 +47,12 @@ def choose_engine(
 ) -> EngineChoice:
     """Options first, then the environment, then threads; raises BadInput."""
     text = engine or environ.get(VARIABLE) or "threads"
-    given = f"--engine {text}" if engine else f"{VARIABLE}={text}"
+    given = f"[[engine]] {text}" if engine else f"{VARIABLE}={text}"
     local = text == "dask"
     if workers is not None and not local:
         raise BadInput(
-            f"--workers {workers} is for --engine dask, and not for {given}",
-            remedy="leave out --workers, or add --engine dask",
+            f"[[workers]] {workers} is for [[engine]] dask, and not for {given}",
+            remedy="leave out [[workers]], or add [[engine]] dask",
         )
     if text == "threads":
         return EngineChoice(given)
@@ -60,7 +61,7 @@ def choose_engine(
         count = cores() if workers is None else workers
         if not 1 <= count <= _MOST_WORKERS:
             raise BadInput(
-                f"--workers {count} is not between 1 and {_MOST_WORKERS}",
+                f"[[workers]] {count} is not between 1 and {_MOST_WORKERS}",
                 remedy="one for each core that the database leaves free",
             )
         return EngineChoice(given, workers=count)

@@ -7,15 +7,23 @@ prints the arguments of tasks that fail.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
-from freqdp_db.engines.alone import Alone
-from freqdp_db.engines.held import Held, as_kept, merged_in_pairs, of_range
+import numpy as np
+
+from freqdp_db.engines.partitions import (
+    Partitions,
+    Range,
+    Result,
+    Value,
+    argument_for,
+)
 from freqdp_db.engines.ranges import use
+from freqdp_db.engines.threads import SingleThread
 from freqdp_db.errors import BadInput, EngineLost
 
 if TYPE_CHECKING:
@@ -70,84 +78,82 @@ def _run(call: _Call, *beside: Kept) -> Kept:
     """In the worker: one thread of it, so kernels keep to one as well."""
     values = iter(beside)
     arguments = [next(values).value if isinstance(a, _Beside) else a for a in call.arguments]
-    with use(Alone()):
+    with use(SingleThread()):
         return Kept(call.function(*arguments))
+
+
+class DaskPartitions(Partitions[Value]):
+    """Partitions that workers keep: futures, each the recipe of its value as well.
+
+    If a worker dies, Dask makes what it kept again, from reading the range on.
+    """
+
+    remote = True
+
+    def __init__(self, client: Client, ranges: list[Range], futures: list[Future]) -> None:
+        self.ranges = ranges
+        self._client = client
+        self._futures = futures
+
+    def map(self, function: Callable[..., Result], *arguments: Any) -> DaskPartitions[Result]:
+        shared = [_shared(self._client, a) for a in arguments]
+        futures = [
+            submit(self._client, function, future, *(argument_for(number, a) for a in shared))
+            for number, future in enumerate(self._futures)
+        ]
+        return DaskPartitions(self._client, self.ranges, futures)
+
+    def __iter__(self) -> Iterator[Value]:
+        return _all_brought(list(self._futures))
+
+    def get(self, number: int) -> Future:
+        return self._futures[number]
+
+    def shuffle(
+        self,
+        take: Callable[[Value, Any], Any],
+        wanted: Sequence[Sequence[Any]],
+        join: Callable[[list[Any]], Result],
+        ranges: list[Range],
+    ) -> DaskPartitions[Result]:
+        client = self._client
+        taken = (
+            [submit(client, take, old, w) for old, w in zip(self._futures, row, strict=True)]
+            for row in wanted
+        )
+        futures = [submit(client, _joined, join, *pieces) for pieces in taken]
+        return DaskPartitions(client, ranges, futures)
+
+
+def _shared(client: Client, argument: Any) -> Any:
+    """An argument that all partitions get: columns travel only once, anything else with each call."""
+    columns = vars(argument).values() if is_dataclass(argument) else [argument]
+    has_columns = any(isinstance(column, np.ndarray) for column in columns)
+    return _share(client, argument) if has_columns else argument
+
+
+def _share(client: Client, value: Any) -> Future:
+    # called by its type: the scheduler spreads tasks only if few tasks of one name come before them
+    return submit(client, _itself, value, name=type(value).__name__)
+
+
+def _itself(value: Value) -> Value:
+    return value
 
 
 def _joined(join: Callable[[list[Any]], Any], *pieces: Any) -> Any:
     return join(list(pieces))
 
 
-class OfWorkers(Held):
-    """Things that workers keep: futures, each the recipe of its thing as well.
-
-    If a worker dies, Dask makes what it kept again, from reading the range on.
-    """
-
-    def __init__(
-        self, client: Client, ranges: list[tuple[int, int]], futures: list[Future]
-    ) -> None:
-        self.ranges = ranges
-        self._client = client
-        self._futures = futures
-
-    def each(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-        futures = self._call(function, arguments)
-        futures.reverse()
-        while futures:
-            yield brought(futures.pop())
-
-    def then(self, function: Callable[..., Any], *arguments: Any) -> OfWorkers:
-        return OfWorkers(self._client, self.ranges, self._call(function, arguments))
-
-    def fold(self, merge: Callable[..., Any], *arguments: Any) -> Any:
-        return brought(
-            merged_in_pairs(
-                self._futures, lambda a, b: submit(self._client, merge, a, b, *arguments)
-            )
-        )
-
-    def exchange(
-        self,
-        take: Callable[..., Any],
-        wanted: Sequence[Sequence[Any]],
-        join: Callable[[list[Any]], Any],
-        ranges: list[tuple[int, int]],
-    ) -> OfWorkers:
-        futures = [
-            submit(
-                self._client,
-                _joined,
-                join,
-                *(
-                    submit(self._client, take, old, w)
-                    for old, w in zip(self._futures, row, strict=True)
-                ),
-            )
-            for row in wanted
-        ]
-        return OfWorkers(self._client, ranges, futures)
-
-    def share(self, value: Any) -> Any:
-        return submit(self._client, as_kept, value)
-
-    def thing(self, number: int) -> Future:
-        return self._futures[number]
-
-    def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Future]:
-        return [
-            submit(self._client, function, future, *(of_range(a, number) for a in arguments))
-            for number, future in enumerate(self._futures)
-        ]
-
-
-def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future:
+def submit(
+    client: Client, function: Callable[..., Any], *arguments: Any, name: str | None = None
+) -> Future:
     """Have a worker run it. The task is called by the function alone: a key is no place for data."""
     from distributed import Future
 
     beside = [a for a in arguments if isinstance(a, Future)]
     inside = tuple(_Beside() if isinstance(a, Future) else a for a in arguments)
-    key = f"{function.__name__.strip('_')}-{uuid4().hex}"
+    key = f"{(name or function.__name__).strip('_')}-{uuid4().hex}"
     with _lost():
         return client.submit(_run, _Call(function, inside), *beside, key=key, pure=False)
 
@@ -157,6 +163,13 @@ def brought(future: Future) -> Any:
     with _lost():
         kept: Kept = future.result()
     return kept.value
+
+
+def _all_brought(futures: list[Future]) -> Iterator[Any]:
+    """Each is let go as it is brought: they are never here all at once."""
+    futures.reverse()
+    while futures:
+        yield brought(futures.pop())
 
 
 @contextmanager
@@ -183,27 +196,34 @@ def _lost() -> Iterator[None]:
 
 
 class Cluster:
-    """A Dask cluster, reached through its scheduler."""
+    """The engine of a Dask cluster, reached through its scheduler."""
+
+    remote: ClassVar[bool] = True
 
     def __init__(self, client: Client, count: int, dashboard: str | None) -> None:
         self._client = client
         self.count = count
         self.dashboard = dashboard
 
-    def parts(self, samples: int) -> int:
-        """As many ranges for each worker, of at most so many samples."""
+    def partitions(self, samples: int) -> int:
+        """As many for each worker, of at most so many samples."""
         each = -(-samples // (_RANGE_SAMPLES * self.count))
         return max(each, 1) * self.count
 
-    def hold(
-        self, ranges: list[tuple[int, int]], function: Callable[..., Any], *arguments: Any
-    ) -> OfWorkers:
-        futures = [submit(self._client, function, *part, *arguments) for part in ranges]
-        return OfWorkers(self._client, ranges, futures)
+    def load(
+        self, ranges: list[Range], function: Callable[..., Result], *arguments: Any
+    ) -> DaskPartitions[Result]:
+        futures = [submit(self._client, function, *own, *arguments) for own in ranges]
+        return DaskPartitions(self._client, ranges, futures)
 
-    def once(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """function(*arguments), made by one worker, as an argument for functions of ranges."""
-        return submit(self._client, function, *arguments)
+    def map(
+        self, function: Callable[..., Result], items: Iterable[Any], *arguments: Any
+    ) -> Iterator[Result]:
+        shared = [_shared(self._client, a) for a in arguments]
+        return _all_brought([submit(self._client, function, item, *shared) for item in items])
+
+    def share(self, value: Any) -> Future:
+        return _share(self._client, value)
 
     def on_every_worker(self, function: Callable[..., Any]) -> list[Any]:
         """function() of every worker that there is."""
@@ -268,7 +288,8 @@ def _started(workers: int, environment: dict[str, str]) -> Any:
     except (RuntimeError, OSError, TimeoutError) as error:
         raise EngineLost(
             f"{workers} Dask workers could not be started ({type(error).__name__})",
-            remedy="something ended them as they started; give the same command again, or fewer --workers",
+            remedy="something ended them as they started; give the same command again, or fewer "
+            "[[workers]]",
         ) from None
 
 
@@ -286,7 +307,7 @@ def cluster_at(address: str) -> Iterator[Cluster]:
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             raise EngineLost(
                 f"no Dask scheduler answers at {address} ({type(error).__name__})",
-                remedy="check --engine and that `dask scheduler` runs there",
+                remedy="check [[engine]] and that `dask scheduler` runs there",
             ) from None
         with client:
             workers = client.nthreads()

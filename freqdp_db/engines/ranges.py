@@ -1,9 +1,9 @@
-"""Ranges of whole trajectories: the unit of work.
+"""Ranges of whole trajectories: the unit of work of kernels, on the cores of one process.
 
 A function of a range takes `first, last` before its own arguments, reads what it needs of them and
 makes its partial result itself: a tuple of arrays and numbers. It writes into nothing that another
 range could see. Partial results merge in the order of the ranges, so that the result is the same
-for any engine and any number of ranges. Where work is by query, by cell or by place, ranges are of
+for any number of ranges. Where work is by query, by cell or by place, ranges are of
 these.
 """
 
@@ -22,8 +22,8 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.engines.threads import Threads
 
 
-class Engine(Protocol):
-    """What runs functions of ranges: where, and how many at once."""
+class Runner(Protocol):
+    """What runs functions of ranges in this process: all cores, or the thread that asks."""
 
     @property
     def parts(self) -> int:
@@ -36,26 +36,22 @@ class Engine(Protocol):
         ranges: list[tuple[int, int]],
         arguments: tuple[Any, ...],
     ) -> Iterator[Any]:
-        """function(first, last, *arguments) of every range, in their order.
-
-        It may as well be called in another process: the function is found by its name in its
-        module, and the arguments can be pickled.
-        """
+        """function(first, last, *arguments) of every range, in their order."""
         ...
 
 
-# Which engine is at work changes no result, so it is no argument of what is computed.
-_engine: ContextVar[Engine] = ContextVar("engine", default=Threads())  # noqa: B039
+# How many threads are at work changes no result, so it is no argument of what is computed.
+_runner: ContextVar[Runner] = ContextVar("runner", default=Threads())  # noqa: B039
 
 
 @contextmanager
-def use(engine: Engine) -> Iterator[None]:
-    """Have this engine run what the block maps."""
-    before = _engine.set(engine)
+def use(runner: Runner) -> Iterator[None]:
+    """Have it run what the block maps."""
+    before = _runner.set(runner)
     try:
         yield
     finally:
-        _engine.reset(before)
+        _runner.reset(before)
 
 
 def cut(offsets: Ints, parts: int) -> list[tuple[int, int]]:
@@ -84,8 +80,8 @@ def map_ranges(
     advance(groups): so many more are done.
     """
     parts = []
-    ranges = cut(offsets, _engine.get().parts)
-    for done, part in zip(ranges, _engine.get().run(function, ranges, arguments), strict=True):
+    ranges = cut(offsets, _runner.get().parts)
+    for done, part in zip(ranges, _runner.get().run(function, ranges, arguments), strict=True):
         parts.append(part)
         if advance is not None:
             advance(done[1] - done[0])
@@ -94,9 +90,9 @@ def map_ranges(
 
 def map_each(function: Callable[..., Any], count: int, *arguments: Any) -> list[Any]:
     """The same for so many things that are about as much work each."""
-    parts = min(count, _engine.get().parts)
+    parts = min(count, _runner.get().parts)
     ranges = _between(np.linspace(0, count, parts + 1).astype(np.int64))
-    return list(_engine.get().run(function, ranges, arguments))
+    return list(_runner.get().run(function, ranges, arguments))
 
 
 def joined(parts: list[Any]) -> tuple[NDArray[Any], ...]:
@@ -111,12 +107,12 @@ def merged(parts: list[Any], *ways: Callable[[list[Any]], Any]) -> tuple[Any, ..
     return tuple(way(column) for way, column in zip(ways, columns, strict=True))
 
 
-def join(column: list[Any], empty: Callable[..., NDArray[Any]] = np.empty) -> NDArray[Any]:
+def join(column: list[Any]) -> NDArray[Any]:
     """One part after the other. Each is let go as it is copied: memory never holds all twice."""
-    if len(column) == 1 and empty is np.empty:
+    if len(column) == 1:
         return np.asarray(column[0])
     rows = sum(len(part) for part in column)
-    whole = empty((rows, *column[0].shape[1:]), column[0].dtype)
+    whole = np.empty((rows, *column[0].shape[1:]), column[0].dtype)
     begin = 0
     for i, part in enumerate(column):
         whole[begin : begin + len(part)] = part

@@ -47,3 +47,18 @@ class Threads:
             return
         with ThreadPoolExecutor(cores()) as pool:
             yield from pool.map(lambda part: function(*part, *arguments), ranges)
+
+
+class SingleThread:
+    """The thread that asks does it all, in one range: for work so small that threads cost more."""
+
+    parts = 1
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        ranges: list[tuple[int, int]],
+        arguments: tuple[Any, ...],
+    ) -> Iterator[Any]:
+        for part in ranges:
+            yield function(*part, *arguments)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from freqdp_db.dataset.memory import same_build
-from freqdp_db.engines.held import as_kept, workers_in_use
+from freqdp_db.engines.partitions import Engine
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.reach import Reach
@@ -26,6 +26,7 @@ Working = Callable[[Answer, Piece, Progress], Found]
 
 
 def deal_out(
+    engine: Engine,
     database: Database,
     build: BuildRow,
     make: Making[Asked, Answer],
@@ -36,23 +37,15 @@ def deal_out(
 ) -> Iterator[Found]:
     """work(make(database, asked), piece) of every piece, in their order.
 
-    `make` reads the build, and is called once by everybody who works. Functions are found by their
-    names, and what they take and give can be pickled: they may run in another process.
+    `make` reads the build, and is called once by every process that works.
     """
-    workers = workers_in_use()
-    if workers is None:
-        made = make(database, asked, progress)
-        for piece in pieces:
-            yield work(made, piece, progress)
-        return
-    reach = Reach.of(database)
-    made_there = workers.once(_Made, reach, build.build_id, build.fingerprint, make, asked)
-    places = [(number, number + 1) for number in range(len(pieces))]
-    yield from workers.hold(places, _work, made_there, work, pieces).each(as_kept)
+    shown = Progress() if engine.remote else progress
+    made = _Made(Reach.of(database), build.build_id, build.fingerprint, make, asked, shown)
+    return engine.map(_work, pieces, engine.share(made), work, shown)
 
 
 class _Made(Generic[Asked, Answer]):
-    """What `make` gives, made by the worker that first needs it there, and never sent."""
+    """What `make` gives, made by the process that first needs it there, and never sent."""
 
     def __init__(
         self,
@@ -61,25 +54,21 @@ class _Made(Generic[Asked, Answer]):
         fingerprint: str,
         make: Making[Asked, Answer],
         asked: Asked,
+        progress: Progress,
     ) -> None:
-        self._recipe = (reach, build_id, fingerprint, make, asked)
+        self._recipe = (reach, build_id, fingerprint, make, asked, progress)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._recipe
 
     @cached_property
     def value(self) -> Answer:
-        reach, build_id, fingerprint, make, asked = self._recipe
+        reach, build_id, fingerprint, make, asked, progress = self._recipe
         same_build(reach, build_id, fingerprint)
-        return make(reach.database(), asked, Progress())
+        return make(reach.database(), asked, progress)
 
 
 def _work(
-    first: int,
-    last: int,
-    made: _Made[Any, Any],
-    work: Working[Any, Any, Any],
-    pieces: Sequence[Any],
+    piece: Any, made: _Made[Any, Any], work: Working[Any, Any, Any], progress: Progress
 ) -> Any:
-    """For a worker: a piece."""
-    return work(made.value, pieces[first], Progress())
+    return work(made.value, piece, progress)

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.engines.held import workers_in_use
+from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure.case import Case
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_piece, pieces_of, with_headlines
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import Replayed, released_state, require_published
 from freqdp_db.roads.network import Network
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.metrics import store_metrics
@@ -50,6 +50,7 @@ def evaluate(
     progress: Progress,
     seed: int = DEFAULT_SEED,
     roads: RoadTable | None = None,
+    engine: Engine = LOCAL,
     replayed: Replayed | None = None,
 ) -> dict[str, float]:
     """Measure a published release against the build it was made from, and store the numbers.
@@ -62,9 +63,8 @@ def evaluate(
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for values in deal_out(
-            database, build, _reader(release, replayed), asked, _measure, pieces, progress
-        ):
+        read = _reader(release, None if engine.remote else replayed)
+        for values in deal_out(engine, database, build, read, asked, _measure, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
@@ -78,7 +78,7 @@ def _reader(
     release: ReleaseRow, replayed: Replayed | None
 ) -> Callable[[Database, _ReleaseAsked, Progress], _Read]:
     """How the release is read: from the database, unless it is here already."""
-    if replayed is None or workers_in_use() is not None:
+    if replayed is None:
         return _read
     case = Case.of(replayed.build, replayed.state, Request.of(release).values)
 
@@ -121,7 +121,8 @@ def require_measurable(release: ReleaseRow) -> None:
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise BadInput(
-            f"--seed {seed} is not a whole number from 0 to 2^63 - 1", remedy="for example --seed 1"
+            f"[[seed]] {seed} is not a whole number from 0 to 2^63 - 1",
+            remedy="for example [[seed]] 1",
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.engines.partitions import LOCAL, Engine
+from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.progress import Progress
@@ -35,6 +36,7 @@ def approve_within_limit(
     release: ReleaseRow,
     progress: Progress,
     replaces: Collection[str] = (),
+    engine: Engine = LOCAL,
     replayed: Replayed | None = None,
 ) -> tuple[ReleaseRow, Exposure | None]:
     """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
@@ -45,5 +47,7 @@ def approve_within_limit(
     require_held(release)
     measured = measured_exposure(database, release)
     if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
-        measured = exposure_in(evaluate(database, release, progress, replayed=replayed))
+        measured = exposure_in(
+            evaluate(database, release, progress, engine=engine, replayed=replayed)
+        )
     return approve(database, release, measured, replaces), measured

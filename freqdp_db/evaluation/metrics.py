@@ -7,22 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from freqdp_db.evaluation.attacks.exposure import measuring as exposure
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
-from freqdp_db.evaluation.attacks.linking import linking_attacks
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.attacks import exposure
+from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
+from freqdp_db.evaluation.attacks.signatures import linking_attacks
+from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.evaluation.utility.divergence import mutual_information
 from freqdp_db.evaluation.utility.journeys import in_trips, side_by_side
 from freqdp_db.evaluation.utility.losses import (
     diameter_error,
+    frequent_patterns,
     hotspot_correlation,
     information_loss,
     plausibility,
     query_error,
     trip_error,
 )
-from freqdp_db.evaluation.utility.patterns import frequent_patterns
 from freqdp_db.evaluation.utility.usefulness import usefulness
 from freqdp_db.progress import Progress
 

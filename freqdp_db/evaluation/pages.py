@@ -38,8 +38,9 @@ def files_in(folder: Path, names: Iterable[str], *, overwrite: bool) -> list[Pat
     there = [file for file in files if file.exists()]
     if there and not overwrite:
         raise BadInput(
-            f"{there[0]} is there already", remedy="name another folder with --out, or say --force"
+            f"{there[0]} is there already",
+            remedy="name another folder with [[out]], or say [[force]]",
         )
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"--out {folder} is not a folder", remedy="name a folder")
+        raise BadInput(f"[[out]] {folder} is not a folder", remedy="name a folder")
     return files

@@ -12,7 +12,6 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.sorting import sort_ids
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import add, join, map_ranges, merged
 
@@ -37,7 +36,7 @@ def _count(first, last, offsets, location, locations):  # type: ignore[no-untype
     total = 0
     for t in range(first, last):
         part = ordered[offsets[t] - begin : offsets[t + 1] - begin]
-        sort_ids(part)
+        part.sort()
         for i in range(len(part)):
             if i == 0 or part[i] != part[i - 1]:
                 distinct[t - first] += 1

@@ -18,7 +18,7 @@ _NAMES = {
     "@monthly": "0 0 1 * *",
 }
 _EXAMPLE = (
-    "for example --at '0 3 * * *' (every night at three), or @hourly, @daily, @weekly, @monthly"
+    "for example [[at]] '0 3 * * *' (every night at three), or @hourly, @daily, @weekly, @monthly"
 )
 
 
@@ -32,15 +32,17 @@ class Cron:
     def parse(cls, text: str) -> Cron:
         words = _NAMES.get(text.strip(), text).split()
         if len(words) != _FIELDS:
-            raise BadInput(f"--at {text!r} does not have five fields", remedy=_EXAMPLE)
+            raise BadInput(f"[[at]] {text!r} does not have five fields", remedy=_EXAMPLE)
         cron = cls(" ".join(words))
         try:
             cron.next_after(datetime(2024, 1, 1, tzinfo=UTC), ZoneInfo("UTC"))
         except LookupError:
-            raise BadInput(f"--at {text!r} names a day that never comes", remedy=_EXAMPLE) from None
+            raise BadInput(
+                f"[[at]] {text!r} names a day that never comes", remedy=_EXAMPLE
+            ) from None
         except (CronSimError, ValueError) as error:
             what = str(error).lower() if isinstance(error, CronSimError) else "bad number"
-            raise BadInput(f"--at {text!r}: {what}", remedy=_EXAMPLE) from None
+            raise BadInput(f"[[at]] {text!r}: {what}", remedy=_EXAMPLE) from None
         return cron
 
     def next_after(self, moment: datetime, zone: ZoneInfo) -> datetime:
@@ -62,5 +64,5 @@ def find_zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise BadInput(
-            f"--timezone {name!r} is not known here", remedy="for example UTC or Europe/Brussels"
+            f"[[timezone]] {name!r} is not known here", remedy="for example UTC or Europe/Brussels"
         ) from None

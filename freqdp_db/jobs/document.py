@@ -8,7 +8,7 @@ from typing import Any
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import Flag, Whole
 from freqdp_db.methods.parameters import Parameter
-from freqdp_db.methods.registry import DEFAULT_METHOD
+from freqdp_db.methods.registry import require_named
 from freqdp_db.release.request import Request, check_release_name
 
 MAX_KEEP = 10_000
@@ -22,7 +22,7 @@ def check_keep(keep: int | None) -> int | None:
     """How many releases of a schedule stay; None: all."""
     if keep is not None and not (isinstance(keep, int) and 1 <= keep <= MAX_KEEP):
         raise BadInput(
-            f"--keep {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example --keep 7"
+            f"[[keep]] {keep} is not between 1 and {MAX_KEEP:,}", remedy="for example [[keep]] 7"
         )
     return keep
 
@@ -55,9 +55,9 @@ class JobRequest:
 def parse(document: dict[str, Any]) -> JobRequest:
     """Check a document as SQL does; numbers must be int or Decimal. Raises BadInput."""
     given = {key: value for key, value in document.items() if value is not None}
-    method, name = given.pop("method", DEFAULT_METHOD), given.pop("as", None)
+    method, name = require_named(given.pop("method", None)), given.pop("as", None)
     if name is not None and not isinstance(name, str):
-        raise BadInput(f"--as {name!r} is not a name", remedy="for example --as city_1")
+        raise BadInput(f"[[name]] {name!r} is not a name", remedy="for example [[name]] city_1")
     own = {
         p.name: p.parse(given.pop(p.name), text=False) if p.name in given else p.default
         for p in (_NEW_DRAW, _REBUILD, _KEEP, _HOLD)

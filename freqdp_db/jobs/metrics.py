@@ -84,8 +84,8 @@ def exposed(
         server, thread = start_http_server(port, address, registry)
     except (OSError, OverflowError):
         raise BadInput(
-            f"--metrics {port} is not a port that is free on {address}",
-            remedy="give another, such as 9187, or another --metrics-address",
+            f"[[metrics]] {port} is not a port that is free on {address}",
+            remedy="give another, such as 9187, or another [[metrics_address]]",
         ) from None
     try:
         yield server.server_port

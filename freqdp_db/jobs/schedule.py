@@ -14,22 +14,22 @@ from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import budget_of
 from freqdp_db.storage.records.schedules import ScheduleRow
 
-REPEATED = (
+_REPEATED = (
     "Releases of one source can be joined through their untouched samples: each further one exposes "
     "more of the edits. The budget limits how often noise is drawn, not what the tables reveal."
 )
-REPEATED_SYNTHETIC = (
+_REPEATED_SYNTHETIC = (
     "Synthetic releases of the same objects add up: their ledger bounds what all of them together "
     "reveal about one object, and ends the schedule when it is spent. Releases with true samples are "
     "not in that sum."
 )
-REPEATED_UNLINKED = (
+_REPEATED_UNLINKED = (
     "Unlinked releases of the same times are joined through their true samples: whoever has two undoes "
     "much of the unlinking, also whoever kept a copy of one that was withdrawn. So a release is refused "
     "while an earlier one of overlapping data is out: --keep 1 withdraws that one each time, and "
     "--beside DATASET_current accepts it."
 )
-TELLS_NO_CHANGE = (
+_TELLS_NO_CHANGE = (
     " A time without a new version says, exactly, that nothing has changed (--new-draw)."
 )
 
@@ -48,6 +48,14 @@ class Planned:
     next_at: datetime
     releases_left: int | None
     """None: they cost nothing."""
+
+
+def warning_of(asked: JobRequest) -> str:
+    """What whoever makes a schedule should know of releases that follow each other."""
+    kind = asked.request.method.kind
+    if kind == "synthetic":
+        return _REPEATED_SYNTHETIC + ("" if asked.new_draw else _TELLS_NO_CHANGE)
+    return _REPEATED_UNLINKED if kind == "unlinked" else _REPEATED
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from freqdp_db.dataset.building import build
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import Busy, FreqdpError, NotFound, TooExposed
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
@@ -23,11 +24,12 @@ from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
 Gate: TypeAlias = Callable[
-    [Database, ReleaseRow, Progress, Collection[str], Replayed | None], object
+    [Database, ReleaseRow, Progress, Collection[str], Engine, Replayed | None], object
 ]
 """Grants a release that is held because its dataset has a limit, or raises why not.
 
-Last: the releases that are withdrawn as soon as it is granted, and what was verified of it just now.
+The collection: the releases that are withdrawn as soon as it is granted. Last: what was verified of it
+just now.
 """
 
 
@@ -40,19 +42,21 @@ class Done:
     note: str | None
 
 
-def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> Done:
+def perform(
+    database: Database, job: JobRow, progress: Progress, gate: Gate, engine: Engine = LOCAL
+) -> Done:
     """Do a job, from wherever an earlier attempt left it."""
     asked = parse(job.wanted)
     require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is not None:
-        made = _go_on(database, get_release(database, job.release_id), progress)
+        made = _go_on(database, get_release(database, job.release_id), progress, engine)
     else:
-        made = _begin(database, job, asked, progress)
+        made = _begin(database, job, asked, progress, engine)
     release = made.release
     try:
         if release.held and not asked.hold:
             replaced = _replaced(database, release.dataset_id, asked.keep)
-            gate(database, release, progress, replaced, made.replayed)
+            gate(database, release, progress, replaced, engine, made.replayed)
     except TooExposed:
         if asked.keep is not None:
             _retire(database, release.dataset_id, asked.keep)
@@ -61,10 +65,10 @@ def perform(database: Database, job: JobRow, progress: Progress, gate: Gate) -> 
     return Done(get_release(database, release.release_id), made.resumed, note)
 
 
-def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> Outcome:
+def _go_on(database: Database, release: ReleaseRow, progress: Progress, engine: Engine) -> Outcome:
     done = None
     if release.state == "running":
-        done = run(database, release, progress)
+        done = run(database, release, progress, engine=engine)
         release = get_release(database, release.release_id)
     if release.state != "published":
         raise NotFound(
@@ -74,10 +78,12 @@ def _go_on(database: Database, release: ReleaseRow, progress: Progress) -> Outco
     return Outcome(release, False, True, *(done or (None, None)))
 
 
-def _begin(database: Database, job: JobRow, asked: JobRequest, progress: Progress) -> Outcome:
+def _begin(
+    database: Database, job: JobRow, asked: JobRequest, progress: Progress, engine: Engine
+) -> Outcome:
     dataset = _dataset(database, job.dataset_id)
     if asked.rebuild and job.build_id is None:
-        made = build(database, dataset, progress)
+        made = build(database, dataset, progress, engine)
         jobs.record_build(database, job, made.build_id)
         dataset = _dataset(database, job.dataset_id)
 
@@ -94,6 +100,7 @@ def _begin(database: Database, job: JobRow, asked: JobRequest, progress: Progres
         hold_back=asked.hold,
         recorded=recorded,
         replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
+        engine=engine,
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 import freqdp_db
-from freqdp_db.errors import BudgetExceeded, Busy, FreqdpError, VerificationFailed
+from freqdp_db.engines.partitions import LOCAL, Engine
+from freqdp_db.errors import BadInput, BudgetExceeded, Busy, FreqdpError, VerificationFailed
 from freqdp_db.jobs import work
 from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
@@ -53,13 +54,27 @@ def back_off(attempts: int) -> float:
     return float(min(_MOST_BACK_OFF_S, 2.0 ** (min(attempts, MAX_ATTEMPTS) - 1)))
 
 
+def parse_seconds(option: str, given: float | str) -> float:
+    """A lease or a grace; raises BadInput."""
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 1 <= value <= 86_400:
+        raise BadInput(
+            f"{option} {given} is not between 1 and 86,400 seconds",
+            remedy=f"for example {option} 60",
+        )
+    return value
+
+
 class _Stop(KeyboardInterrupt):
     """Ends the wait of a worker that has nothing to do."""
 
 
-def _threads(database: Database, progress: Progress) -> AbstractContextManager[None]:
-    """Nothing has to be made for threads."""
-    return nullcontext()
+def _local(database: Database, progress: Progress) -> AbstractContextManager[Engine]:
+    """Nothing has to be started for threads of this process."""
+    return nullcontext(LOCAL)
 
 
 @dataclass
@@ -70,7 +85,7 @@ class Worker:
     gate: work.Gate
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
-    engine: Callable[[Database, Progress], AbstractContextManager[None]] = _threads
+    engine: Callable[[Database, Progress], AbstractContextManager[Engine]] = _local
     """Around the work of a job: what does it."""
     served: Served = field(default_factory=Served)
     _stopping: bool = False
@@ -224,8 +239,8 @@ class Worker:
                 self._pulse = pulse
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
-                with self.engine(own, progress):
-                    done = work.perform(own, job, progress, self.gate)
+                with self.engine(own, progress) as engine:
+                    done = work.perform(own, job, progress, self.gate, engine)
         except WorkInterrupted:
             return self._interrupted(job, pulse.reason)
         except FreqdpError as error:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.loading.network import Floats, Ints, StreetNetwork
-from freqdp_db.loading.routing import Router
+from freqdp_db.roads.router import DestinationTrees
 
 HOUR = 3_600.0
 DAY = 86_400.0
@@ -145,9 +145,11 @@ def plan_taxis(places: Places, count: int, days: int, rng: np.random.Generator) 
     return _plans(start, destination, earliest, latest, stay)
 
 
-def carry_out(plans: DayPlans, router: Router, days: int, rng: np.random.Generator) -> PlannedTrips:
+def carry_out(
+    plans: DayPlans, ways: DestinationTrees, days: int, rng: np.random.Generator
+) -> PlannedTrips:
     """Follow the plans slot by slot; a trip starts where the last one ended, after it."""
-    router.prepare(plans.destination)
+    ways.prepare(plans.destination)
     count, slots = plans.destination.shape
     here = plans.start.copy()
     free = np.zeros(count)
@@ -162,7 +164,7 @@ def carry_out(plans: DayPlans, router: Router, days: int, rng: np.random.Generat
         goes &= (leave < plans.latest[:, slot]) & (leave < days * DAY - HOUR)
         pace = _traffic(leave) * habit * np.exp(rng.normal(0, 0.06, count))
         who = everyone[goes]
-        travel = router.travel_s(here[who], destination[who]) * pace[who]
+        travel = ways.costs(here[who], destination[who]) * pace[who]
         columns.append(
             (who, here[who], destination[who], leave[who], leave[who] + travel, pace[who])
         )

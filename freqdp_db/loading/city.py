@@ -27,8 +27,8 @@ from freqdp_db.loading.agenda import (
 from freqdp_db.loading.dirt import soil
 from freqdp_db.loading.interest import make_interest
 from freqdp_db.loading.network import Floats, Ints, make_network, to_degrees
-from freqdp_db.loading.routing import Paths, Router
 from freqdp_db.loading.rows import SourceSamples
+from freqdp_db.roads.router import DestinationTrees, Paths
 
 BATCH = 400
 TAXI_SHARE = 0.1
@@ -69,7 +69,7 @@ class City:
     """The network, the places, what there is, and the cast; `chunks` plays it, as often as asked."""
 
     def __init__(self, objects: int, days: int, rng: np.random.Generator) -> None:
-        for option, value, most in (("--objects", objects, 1_000_000), ("--days", days, 366)):
+        for option, value, most in (("[[objects]]", objects, 1_000_000), ("[[days]]", days, 366)):
             if not 1 <= value <= most:
                 raise BadInput(
                     f"{option} {value} is not possible", remedy=f"give a number from 1 to {most:,}"
@@ -80,7 +80,7 @@ class City:
         self.network = make_network(rng)
         self.places = make_places(self.network, rng)
         self.interest = make_interest(self.network, self.places, own)
-        self._router = Router(self.network)
+        self._ways = DestinationTrees(self.network.graph)
         taxis = round(objects * TAXI_SHARE)
         width = max(4, len(str(objects)))
         names = [f"taxi-{i:0{width}}" for i in range(1, taxis + 1)]
@@ -107,8 +107,8 @@ class City:
         for plans, who in ((people, np.flatnonzero(~taxi)), (taxis, np.flatnonzero(taxi))):
             if not len(who):
                 continue
-            trips = carry_out(plans, self._router, self.days, rng)
-            paths = self._router.paths(trips.origin, trips.destination)
+            trips = carry_out(plans, self._ways, self.days, rng)
+            paths = self._ways.paths(trips.origin, trips.destination)
             asleep = _ASLEEP_AFTER_S[int(taxi[who[0]])]
             owner, at, x, y, speed = self._record(trips, paths, plans.start, asleep, rng)
             order = np.lexsort((at, owner))
@@ -139,20 +139,21 @@ class City:
         rng: np.random.Generator,
     ) -> tuple[Ints, Floats, Floats, Floats, Floats]:
         """What the devices would send: fixes under way, and one repeated fix while parked."""
-        network, router = self.network, self._router
+        network, seconds = self.network, self.network.seconds[paths.road]
         trip, at = _instants(trips.leave, trips.arrive, 30.0, 38.0, 300.0, rng)
-        clock = np.concatenate([[0.0], np.cumsum(paths.seconds)])
+        clock = np.concatenate([[0.0], np.cumsum(seconds)])
         into = clock[paths.first[trip]] + (at - trips.leave[trip]) / trips.pace[trip]
         index = np.searchsorted(clock, into, side="right") - 1
         index = np.clip(index, paths.first[trip], paths.first[trip + 1] - 1)
-        arc = paths.arc[index]
-        share = np.clip((into - clock[index]) / paths.seconds[index], 0.0, 1.0)
-        tail, head = router.tail[arc], router.head[arc]
+        road, forward = paths.road[index], paths.forward[index]
+        share = np.clip((into - clock[index]) / seconds[index], 0.0, 1.0)
+        tail = np.where(forward, network.source[road], network.target[road])
+        head = np.where(forward, network.target[road], network.source[road])
         moving_x = network.x[tail] + share * (network.x[head] - network.x[tail])
         moving_y = network.y[tail] + share * (network.y[head] - network.y[tail])
-        noise = rng.normal(0, GPS_SIGMA_M, (2, len(arc)))
-        speed = network.speed_kmh[router.road[arc]] / trips.pace[trip]
-        speed = np.maximum(speed * rng.normal(0.85, 0.15, len(arc)), 0.0)
+        noise = rng.normal(0, GPS_SIGMA_M, (2, len(road)))
+        speed = network.speed_kmh[road] / trips.pace[trip]
+        speed = np.maximum(speed * rng.normal(0.85, 0.15, len(road)), 0.0)
 
         # A stay follows each trip; the first one starts with the recording.
         everyone = np.arange(len(start))
@@ -179,15 +180,16 @@ class City:
 
     def _truth(self, trips: PlannedTrips, paths: Paths, names: NDArray[np.bytes_]) -> DrivenRoads:
         trip = owners(paths.first)
-        clock = np.concatenate([[0.0], np.cumsum(paths.seconds)])
+        seconds = self.network.seconds[paths.road]
+        clock = np.concatenate([[0.0], np.cumsum(seconds)])
         since = clock[:-1] - clock[paths.first[trip]]
         begin = _START_S + trips.leave[trip]
         return DrivenRoads(
             names[trips.object[trip]],
-            self._router.road[paths.arc] + 1,
-            self._router.forward[paths.arc],
+            paths.road.astype(np.int64) + 1,
+            paths.forward,
             begin + since * trips.pace[trip],
-            begin + (since + paths.seconds) * trips.pace[trip],
+            begin + (since + seconds) * trips.pace[trip],
         )
 
 

@@ -30,7 +30,7 @@ def time_zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise BadInput(
-            f"--timezone {name!r} is not a known time zone",
+            f"[[timezone]] {name!r} is not a known time zone",
             remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
         ) from None
 
@@ -66,7 +66,7 @@ def parser(text: str, zone: tzinfo) -> Callable[[pa.Array], NDArray[np.int64]]:
         return lambda column: _epoch(column, 1e6 if text == "epoch" else 1e3)
     if "%" not in text:
         raise BadInput(
-            f"--time-format {text!r} is not a format",
+            f"[[time_format]] {text!r} is not a format",
             remedy="give iso, epoch, epoch-ms or a strptime format such as '%d/%m/%Y %H:%M:%S'",
         )
     return lambda column: _each(column, zone, lambda value: datetime.strptime(value, text))

@@ -51,7 +51,7 @@ def read_csv(
     delimiter = {"\\t": "\t", "tab": "\t"}.get(layout.delimiter, layout.delimiter)
     if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
         raise BadInput(
-            f"--delimiter {layout.delimiter!r} is not one character", remedy="give , or ; or tab"
+            f"[[delimiter]] {layout.delimiter!r} is not one character", remedy="give , or ; or tab"
         )
     for path in paths:
         yield from _read_file(path, layout, delimiter, times, bad, on_bytes)
@@ -124,7 +124,7 @@ def _read_file(
         # Arrow's own message quotes the row.
         raise BadInput(
             f"{path} cannot be read as CSV: it is not UTF-8 text, or a quote is left open",
-            remedy="check --delimiter; convert other encodings first, with iconv for example",
+            remedy="check [[delimiter]]; convert other encodings first, with iconv for example",
         ) from None
     except OSError:
         raise _unreadable(path) from None
@@ -166,7 +166,7 @@ def _names(path: Path, layout: CsvFormat, delimiter: str) -> list[str]:
         else:
             if not column.isdecimal() or not 1 <= int(column) <= len(found):
                 raise BadInput(
-                    f"{option} {column}: with --no-header a column is its number",
+                    f"{option} {column}: with [[no_header]] a column is its number",
                     remedy=f"give a number from 1 to {len(found)}",
                 )
             names.append(f"f{int(column) - 1}")
@@ -177,7 +177,7 @@ def _columns_of(found: Sequence[str]) -> str:
     # Without a header the first row is somebody's data: show it only if it looks like names.
     if all(_NAME.fullmatch(name) for name in found):
         return "its columns are " + ", ".join(found[:30])
-    return "check --delimiter; for files without a header say --no-header"
+    return "check [[delimiter]]; for files without a header say [[no_header]]"
 
 
 def _first_row(path: Path, head: bytes, delimiter: str) -> list[str]:

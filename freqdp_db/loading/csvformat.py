@@ -35,8 +35,8 @@ class CsvFormat:
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        named = () if self.object is None else (("--object", self.object),)
-        return (*named, ("--time", self.time), ("--lon", self.lon), ("--lat", self.lat))
+        named = () if self.object is None else (("[[object]]", self.object),)
+        return (*named, ("[[time]]", self.time), ("[[lon]]", self.lon), ("[[lat]]", self.lat))
 
 
 def object_of(path: Path) -> str:
@@ -46,7 +46,7 @@ def object_of(path: Path) -> str:
     if len(name.encode()) > LONGEST_ID:
         raise BadInput(
             f"the object of {path} would have more than {LONGEST_ID} bytes",
-            remedy="give the file a shorter name, or say which column it is with --object",
+            remedy="give the file a shorter name, or say which column it is with [[object]]",
         )
     return name
 
@@ -58,24 +58,24 @@ def refuse_misfit(layout: CsvFormat, bad: BadRows) -> None:
     ((reason, count),) = bad.counts.items()
     rows = f"not one of the first {count:,} rows"
     said, remedy = {
-        NO_OBJECT: (f"--object {layout.object}: {rows} has one", "check which column it is"),
+        NO_OBJECT: (f"[[object]] {layout.object}: {rows} has one", "check which column it is"),
         LONG_OBJECT: (
-            f"--object {layout.object}: {rows} has one of up to {LONGEST_ID} bytes",
+            f"[[object]] {layout.object}: {rows} has one of up to {LONGEST_ID} bytes",
             "check which column it is",
         ),
         NO_SUCH_TIME: (
-            f"--time-format {layout.time_format} does not fit --time {layout.time}: {rows} has "
+            f"[[time_format]] {layout.time_format} does not fit [[time]] {layout.time}: {rows} has "
             "such a time",
             "say how times are written: iso, epoch, epoch-ms, or a format such as "
-            "--time-format '%d/%m/%Y %H:%M:%S'",
+            "[[time_format]] '%d/%m/%Y %H:%M:%S'",
         ),
         NO_SUCH_COORDINATE: (
-            f"--lon {layout.lon} and --lat {layout.lat}: {rows} has two numbers there",
+            f"[[lon]] {layout.lon} and [[lat]] {layout.lat}: {rows} has two numbers there",
             "check which columns they are; a decimal comma has to become a point first",
         ),
         UNEVEN: (
-            f"--delimiter {layout.delimiter}: {rows} has as many columns as the first line",
-            "check --delimiter, and say --no-header if there is none",
+            f"[[delimiter]] {layout.delimiter}: {rows} has as many columns as the first line",
+            "check [[delimiter]], and say [[no_header]] if there is none",
         ),
     }[reason]
     raise BadInput(said, remedy=remedy)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+
+from freqdp_db.roads.graph import RoadGraph, largest_part, make_graph
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,6 +27,8 @@ _AVENUE_EVERY = 6
 _SNAP_M = 28.0
 """A junction this close to a new road moves onto it: no slivers between them."""
 _ONEWAY_SHARE = 0.18
+_JUNCTION_S = 5.0
+"""Slowing down and waiting at the end of each road."""
 
 LON, LAT = 4.35, 50.85
 # Metres per degree at that latitude, on the WGS 84 ellipsoid.
@@ -62,6 +64,17 @@ class StreetNetwork:
     @property
     def speed_kmh(self) -> Floats:
         return SPEEDS_KMH[self.kind]
+
+    @property
+    def seconds(self) -> Floats:
+        """How long driving each road takes where nobody else is under way."""
+        driving: Floats = self.length_m / (self.speed_kmh / 3.6) + _JUNCTION_S
+        return driving
+
+    @property
+    def graph(self) -> RoadGraph:
+        """Its roads to drive on, with seconds for lengths."""
+        return make_graph(self.x, self.y, self.source, self.target, self.oneway, self.seconds)
 
     def names(self) -> list[str]:
         """A name for each road: one per line of the plan."""
@@ -272,13 +285,7 @@ def _split(network: StreetNetwork, road: Ints, share: Floats, new: Ints) -> tupl
 
 def _largest_component(network: StreetNetwork) -> StreetNetwork:
     """Keep the junctions that all reach each other, numbered anew."""
-    back = ~network.oneway
-    source = np.concatenate([network.source, network.target[back]])
-    target = np.concatenate([network.target, network.source[back]])
-    size = len(network.x)
-    graph = csr_array((np.ones(len(source)), (source, target)), shape=(size, size))
-    _, label = connected_components(graph, directed=True, connection="strong")
-    keep = label == np.bincount(label).argmax()
+    keep = largest_part(network.source, network.target, network.oneway, len(network.x))
     number = np.cumsum(keep) - 1
     roads = keep[network.source] & keep[network.target] & (network.source != network.target)
     return StreetNetwork(

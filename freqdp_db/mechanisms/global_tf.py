@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags
+from freqdp_db.columns.arrays import Flags, Ids
 from freqdp_db.columns.edits import TfTargets
-from freqdp_db.frequency.counts import Frequencies
 from freqdp_db.mechanisms.mechanism import Mechanism
 from freqdp_db.mechanisms.noise import RandomSource
 
@@ -27,7 +26,7 @@ def tf_mechanism(epsilon: Fraction) -> Mechanism:
 
 
 def perturb_tf(
-    frequencies: Frequencies, candidates: Flags, epsilon: Fraction, source: RandomSource
+    tf: Ids, trajectories: int, candidates: Flags, epsilon: Fraction, source: RandomSource
 ) -> TfTargets:
     """Draw a target for the TF of every candidate: l* = clamp(l + noise(1/eps), 0, |D|).
 
@@ -38,8 +37,7 @@ def perturb_tf(
     Paper: Algorithm 1, lines 1-6.
     """
     location = np.flatnonzero(candidates).astype(np.int32)
-    tf = frequencies.tf[location]
-    trajectories = len(frequencies.offsets) - 1
+    tf = tf[location]
     noise = source.discrete_laplace(tf_mechanism(epsilon).scale, len(location))
     target = np.clip(tf + noise, 0, trajectories).astype(np.int32)
     return TfTargets(location, tf, target)

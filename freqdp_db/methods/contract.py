@@ -23,9 +23,8 @@ from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.engines.held import Held, Here
+from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import add
-from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.guarantee import Declare
@@ -36,7 +35,7 @@ from freqdp_db.progress import Told, nobody
 if TYPE_CHECKING:
     from freqdp_db.edits.insertion import Search
     from freqdp_db.frequency.counts import Frequencies
-    from freqdp_db.methods.frequency.parts import KnownOfAll
+    from freqdp_db.frequency.partition import Partition
     from freqdp_db.methods.synthesis.public import Period, Region
 
 Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
@@ -140,36 +139,25 @@ class State:
         return self.trajectories.owner if self.owner is None else self.owner
 
     @cached_property
-    def parts(self) -> Held:
-        """The trajectories where they are kept: in ranges with workers, or all of them here."""
-        if isinstance(self.trajectories, Spread):
-            return self.trajectories.parts
-        from freqdp_db.frequency.parts import Part
+    def partitions(self) -> Partitions[Partition]:
+        """The trajectories where they are kept: with workers in ranges, or all of them here."""
+        from freqdp_db.frequency.partition import partitions_of
 
-        whole = Part(0, self.trajectories, len(self.places))
-        return Here([(0, len(self.trajectories))], [whole])
-
-    @property
-    def shared_places(self) -> Any:
-        """The places, as an argument for functions of the parts."""
-        if isinstance(self.trajectories, Spread):
-            return self.trajectories.places
-        return self.places
+        return partitions_of(self.trajectories, self.places)
 
     @property
     def frequencies(self) -> Frequencies:
         """PF and TF, where all trajectories are here."""
-        assert isinstance(self.parts, Here)
-        found: Frequencies = self.parts.thing(0).frequencies
-        return found
+        (whole,) = self.partitions
+        return whole.frequencies
 
     @cached_property
-    def known(self) -> KnownOfAll:
-        """What ranking the places of a part takes of all trajectories."""
-        from freqdp_db.frequency.parts import tf_of
-        from freqdp_db.methods.frequency.parts import KnownOfAll
+    def tf(self) -> Ids:
+        """How many trajectories visit each place."""
+        from freqdp_db.frequency.partition import tf_of
 
-        return KnownOfAll(add(list(self.parts.each(tf_of))), len(self.trajectories))
+        total: Ids = add(list(self.partitions.map(tf_of)))
+        return total
 
     @cached_property
     def rank(self) -> Ints:
@@ -211,8 +199,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     options: type[Options]
     draws: type[Drawn]
     logs: type[Logged]
-    spread: ClassVar[bool] = False
-    """Whether it works on the parts of a state, wherever they are kept."""
+    partitioned: ClassVar[bool] = False
+    """Whether it works on the partitions of a state, wherever they are kept."""
     makes_areas: ClassVar[bool] = False
     """Whether a sample is somewhere in an area afterwards."""
     checked: ClassVar[Mapping[str, str]] = {}
@@ -345,9 +333,9 @@ class Method:
         return self.publishes or (AREAS if self.makes_areas else TRAJECTORIES)
 
     @property
-    def spread(self) -> bool:
+    def partitioned(self) -> bool:
         """Whether workers can do all of its steps, each on its own trajectories."""
-        return all(step.spread for step in self.steps) and not self.publishes
+        return all(step.partitioned for step in self.steps) and not self.publishes
 
     @property
     def for_analysts(self) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.spread import Spread
 from freqdp_db.mechanisms.noise import RandomSource, released_ids
 from freqdp_db.methods.contract import AnyStep, Counts, Method, State, World, options_of
 from freqdp_db.progress import Progress, Stage
@@ -73,7 +72,7 @@ def run_steps(
     time_step = values.get("time_step")
     if time_step is None:
         return state
-    coarse = replace(state, trajectories=_coarsened(state.trajectories, time_step))
+    coarse = replace(state, trajectories=_coarsened(state, time_step))
     if state.areas is None:
         return coarse
     # outward, so that what was in an interval still is
@@ -96,15 +95,11 @@ class _Shown:
             self.stage.advance(further)
 
 
-def _coarsened(trajectories: Trajectories, step_us: int) -> Trajectories:
-    if isinstance(trajectories, Spread):
-        from freqdp_db.methods.frequency.parts import coarsen
+def _coarsened(state: State, step_us: int) -> Trajectories:
+    from freqdp_db.edits.applying import coarsen
+    from freqdp_db.frequency.partition import trajectories_in
 
-        parts = trajectories.parts.then(coarsen, step_us)
-        return Spread(trajectories.offsets, parts, trajectories.places)
-    from freqdp_db.edits.applying import coarsen_times
-
-    return coarsen_times(trajectories, step_us)
+    return trajectories_in(state.partitions.map(coarsen, step_us))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, named, option_of
 from freqdp_db.methods.kinds import Duration, Kind, NotAcceptable, Number, Whole
 
 _METADATA = "parameter"
@@ -45,7 +45,12 @@ class Parameter:
 
     @property
     def option(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        return option_of(self.name)
+
+    @property
+    def named(self) -> str:
+        """As messages name it."""
+        return named(self.name)
 
     def parse(self, value: Any, *, text: bool, recorded: bool = False) -> Any:
         """A value from the command line (`text`) or from JSON; or a refusal that names the option."""
@@ -56,8 +61,8 @@ class Parameter:
             return kind.from_text(value) if text else kind.from_json(value)
         except NotAcceptable as error:
             raise BadInput(
-                f"{self.option} {value} is not {error}",
-                remedy=f"for example {self.option} {self.kind.example}",
+                f"{self.named} {value} is not {error}",
+                remedy=f"for example {self.named} {self.kind.example}",
             ) from None
 
     def declaration(self) -> dict[str, Any]:
@@ -129,8 +134,9 @@ def read(
     known = {p.name: p for p in declared}
     for name in given:
         if name not in known and name not in TOTALS:
-            option = "--" + name.replace("_", "-")
-            raise BadInput(f"{option}: {method} has no such option", remedy=f"leave {option} out")
+            raise BadInput(
+                f"{named(name)}: {method} has no such option", remedy=f"leave {named(name)} out"
+            )
     values = {
         name: known[name].parse(value, text=text, recorded=recorded)
         for name, value in given.items()
@@ -156,23 +162,23 @@ def _share(
     *,
     text: bool,
 ) -> None:
-    named = [p for p in shares if p.name in values]
+    parts = [p for p in shares if p.name in values]
     if total.name in given and not shares:
         raise BadInput(
-            f"{total.option}: {method} draws no noise, it has no {total.name} to give it",
-            remedy=f"leave {total.option} out, or choose another --method",
+            f"{total.named}: {method} draws no noise, it has no {total.name} to give it",
+            remedy=f"leave {total.named} out, or choose another [[method]]",
         )
-    if total.name in given and named:
+    if total.name in given and parts:
         raise BadInput(
-            f"{total.option} and {'/'.join(p.option for p in named)} are given",
+            f"{total.named} and {'/'.join(p.named for p in parts)} are given",
             remedy="give the total, or the parts",
         )
-    if named and len(named) < len(shares):
+    if parts and len(parts) < len(shares):
         raise BadInput(
-            f"{method} needs " + " and ".join(p.option for p in shares),
-            remedy=f"give all of them, or {total.option} for the total",
+            f"{method} needs " + " and ".join(p.named for p in shares),
+            remedy=f"give all of them, or {total.named} for the total",
         )
-    if not named and shares:
+    if not parts and shares:
         amount = total.parse(given[total.name], text=text) if total.name in given else total.default
         for share in shares:
             values[share.name] = amount / len(shares)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from freqdp_db.engines.held import workers_in_use
+from freqdp_db.engines.partitions import Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
@@ -17,7 +17,6 @@ from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.family import SYNTHESIS
 from freqdp_db.methods.unlinking.family import UNLINKING
 
-DEFAULT_METHOD = "lg"
 _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
 
@@ -27,6 +26,16 @@ METHODS: dict[str, Method] = {
 
 _EDITED_BEFORE = "Samples were taken out and others put in first. "
 _CLOSED_BEFORE = "Samples were taken out first. "
+
+
+def require_named(method: str | None) -> str:
+    """Refuse a request that names no method: none is right for all data."""
+    if method is None:
+        raise BadInput(
+            "[[method]] is missing: which one is right depends on the data",
+            remedy="`freqdp recommend DATASET` says which; [[method]] lg is the paper's",
+        )
+    return method
 
 
 @lru_cache
@@ -45,7 +54,7 @@ def _known(part: str, name: str) -> Method:
         remedy = "use one of " + ", ".join(METHODS)
         if joined:
             remedy += f"; {', '.join(joined)} may follow others: lg+{joined[0]}"
-        raise BadInput(f"--method {name!r} is not known", remedy=remedy)
+        raise BadInput(f"[[method]] {name!r} is not known", remedy=remedy)
     return METHODS[part]
 
 
@@ -53,7 +62,7 @@ def _join(first: Method, then: Method) -> Method:
     name = f"{first.name}{_JOINED}{then.name}"
     if first.kind not in then.after:
         raise BadInput(
-            f"--method {name!r}: {then.name} cannot follow {first.name}",
+            f"[[method]] {name!r}: {then.name} cannot follow {first.name}",
             remedy=f"leave out one of them; what {first.name} makes is {first.kind}",
         )
 
@@ -83,14 +92,14 @@ def _before(first: Method) -> str:
     return _EDITED_BEFORE if first.kind == "edited" else ""
 
 
-def require_spread(method: Method) -> None:
-    """Refuse a method whose work cannot be done by workers, where workers are to do it."""
-    if workers_in_use() is not None and not method.spread:
-        able = ", ".join(name for name, known in METHODS.items() if known.spread)
+def require_partitioned(method: Method, engine: Engine) -> None:
+    """Refuse a method that needs all trajectories at once, where an engine keeps them apart."""
+    if engine.remote and not method.partitioned:
+        able = ", ".join(name for name, known in METHODS.items() if known.partitioned)
         raise BadInput(
-            f"--engine dask cannot run --method {method.name}: it looks at all trajectories at once, "
+            f"[[engine]] dask cannot run [[method]] {method.name}: it looks at all trajectories at once, "
             "and no worker has them",
-            remedy=f"use --engine threads, or one of {able}",
+            remedy=f"use [[engine]] threads, or one of {able}",
         )
 
 

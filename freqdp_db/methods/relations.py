@@ -46,7 +46,8 @@ class Relation:
     rows: Rows | None = None
     """The rows of a table, in the order of its key. None: those of the released trajectories."""
     view: str | None = None
-    """Of a view: the function in `sql/` that makes it, from the release's name and SRID."""
+    """Of a view: the function in `sql/` that makes it, from the release's name, its SRID and that of the
+    build's metres."""
 
     @property
     def names(self) -> list[str]:
@@ -109,9 +110,11 @@ TRAJECTORIES = (
             Column(
                 "start_at",
                 "timestamptz",
-                "Time of its first place: when it leaves it, if it has rested there.",
+                "Time of its first sample: the last of the stay before it.",
             ),
-            Column("end_at", "timestamptz", "When it comes to its last place."),
+            Column(
+                "end_at", "timestamptz", "Time of its last sample: the first of the stay after it."
+            ),
             Column("length_m", "float8", "Metres along the line, on the ellipsoid."),
             Column("places", "int4", "How many places it passes, its ends included."),
             Column("start_geom", "geometry(Point)", "Where it begins."),
@@ -120,7 +123,7 @@ TRAJECTORIES = (
                 "geom", "geometry(LineString)", "The line through its places, without the time."
             ),
         ),
-        "A line for each trip, between stays or gaps of 20 minutes.",
+        "A line for each trip, between stays (20 minutes within 150 m) or gaps (30 minutes).",
         view="create_trip_view",
     ),
 )

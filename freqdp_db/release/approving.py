@@ -50,8 +50,8 @@ def require_held(release: ReleaseRow) -> None:
         raise BadInput(
             f"release {release.name!r} is never granted to analysts: its noise was seeded, or its "
             "method guarantees nothing",
-            remedy="it stays for curators; for analysts, make one without --seed, by a method that may be "
-            "granted",
+            remedy="it stays for curators; for analysts, make one without [[seed]], by a method that may "
+            "be granted",
         )
     if not release.held:
         raise BadInput(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method
 from freqdp_db.methods.registry import find_method
-from freqdp_db.methods.unlinking.guarantee import accepted_beside
+from freqdp_db.methods.unlinking.family import accepted_beside
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import requests
@@ -16,7 +16,7 @@ from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.requests import PublishedBeside
 
 _LEAVE = "leave this one held: curators can read it"
-_HOLD = "keep this one for curators with --hold"
+_HOLD = "keep this one for curators with [[hold]]"
 _FEW = 3
 """So many releases are named one by one."""
 
@@ -137,7 +137,7 @@ def _refuse_unlinking(
     names = [*accepted, *(other.name for other in others)]
     if len(others) > _FEW:
         names = [*accepted, *dict.fromkeys(f"{other.dataset}_current" for other in others)]
-    accept = f"accept that with --beside {shlex.quote(','.join(names))}, or {_HOLD}"
+    accept = f"accept that with [[beside]] {shlex.quote(','.join(names))}, or {_HOLD}"
     raise BadInput(
         f"{first.name} is a published release of the same source in which {what}",
         remedy=f"withdraw it (freqdp release withdraw {shlex.quote(first.name)}), or "

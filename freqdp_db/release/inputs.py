@@ -11,7 +11,7 @@ from freqdp_db.dataset.coverage import coverage_of
 from freqdp_db.dataset.facts import facts_in, facts_of
 from freqdp_db.dataset.shown import InSource
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+from freqdp_db.errors import BadInput, NotFound, PermissionMissing, in_options, named
 from freqdp_db.methods.contract import Method, Need, World, options_of
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Connection, Database
@@ -42,10 +42,9 @@ def make_world(
     except (NotFound, BadInput, PermissionMissing) as error:
         if release is None:
             raise
-        told = error.as_options()
         raise NotFound(
             f"release {release!r} was made from more than its dataset, and that cannot be read any more: "
-            f"{told['message']}",
+            f"{error.text}",
             remedy="bring the table or view back as it was: a backup of freqdp's schemas does not hold it",
         ) from None
     return World(build, search, inputs, facts_of(build), shown=InSource(build))
@@ -73,7 +72,7 @@ def require_readable(
     with database.begin(snapshot=True) as connection:
         for need in method.needs:
             if need.parameter in values:
-                option = option_of(need.parameter)
+                option = named(need.parameter)
                 relation = read_name(connection, values[need.parameter], option)
                 for login in logins:
                     require_readable_by(connection, relation, login, option)
@@ -82,7 +81,7 @@ def require_readable(
 def _read(
     connection: Connection, srid: int, method: Method, need: Need, values: Mapping[str, Any]
 ) -> Any:
-    option = option_of(need.parameter)
+    option = named(need.parameter)
     if need.parameter not in values:
         raise BadInput(
             f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table"
@@ -92,15 +91,10 @@ def _read(
         from freqdp_db.roads.network import make_network
 
         return make_network(read_roads(connection, relation, srid, {}))
-    named = need.columns["category"]
+    category = need.columns["category"]
     return read_points(
-        connection, relation, srid, values[named], option=option, category_option=option_of(named)
+        connection, relation, srid, values[category], option=option, category_option=named(category)
     )
-
-
-def option_of(parameter: str) -> str:
-    """How a parameter is called on the command line."""
-    return "--" + parameter.replace("_", "-")
 
 
 def require_public_inputs(
@@ -126,10 +120,10 @@ def _public_tables(
     found = []
     for need in request.method.needs:
         if (text := request.values.get(need.parameter)) is not None:
-            option = option_of(need.parameter)
+            option = named(need.parameter)
             found.append((option, read_name(connection, text, option)))
     if (anchors := Snap.parse(build.snap).relation) is not None:
-        found.append(("--snap anchors:", anchors))
+        found.append(("[[snap]] anchors:", anchors))
     return found
 
 
@@ -146,12 +140,12 @@ def _require_times(dataset: DatasetRow, build: BuildRow, request: Request) -> No
     if build.time_unit == "guessed" and declared is None:
         raise BadInput(
             f"the times of {dataset.name} are epoch numbers, and what they count was guessed from all "
-            f"rows: --method {request.method.name} needs it declared",
+            f"rows: [[method]] {request.method.name} needs it declared",
             remedy=f"freqdp dataset set {shlex.quote(dataset.name)} --time-unit s|ms|us|ns, then {again}",
         )
     if build.time_unit not in ("timestamp", declared):
         raise BadInput(
-            f"build {build.build_id} did not read epoch numbers as --time-unit {declared}",
+            f"build {build.build_id} did not read epoch numbers as [[time_unit]] {declared}",
             remedy=f"make a new one: {again}",
         )
 
@@ -168,7 +162,8 @@ def notes_for_persons(
     warnings = choosing_warnings(database, dataset)
     with database.begin() as connection:
         warnings += [
-            f"what {what} reads, which {option} names, cannot be traced: it must not be made from the data"
+            f"what {what} reads, which {in_options(option)} names, cannot be traced: it must not be made "
+            "from the data"
             for option, relation in _public_tables(connection, build, request)
             for what in untraced(connection, database, *relation)
         ]

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.edits import Edits
+from freqdp_db.columns.edits import EditLog, Edits
 from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.held import Held, PerRange
-from freqdp_db.engines.spread import Spread
+from freqdp_db.engines.partitions import PerPartition, Range
 from freqdp_db.errors import BadInput, ResumeRefused, VerificationFailed
-from freqdp_db.frequency.parts import Part
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.methods.contract import AnyStep, Counts, State, World
-from freqdp_db.methods.frequency.editing import logged_of
+from freqdp_db.methods.frequency.editing import log_of
 from freqdp_db.progress import Progress
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.reach import Reach
@@ -203,12 +202,12 @@ class ReplayJournal:
         return after
 
     def _log(self, number: int, step: AnyStep, state: State) -> Any:
-        """The log of a step; where workers keep the trajectories, each reads what concerns its own."""
-        if not isinstance(state.trajectories, Spread):
+        """The log of a step; of edits, each partition reads what concerns its trajectories."""
+        if step.logs is not EditLog:
             return self._load(number, "log", step.logs)
-        parts = state.trajectories.parts
-        reach = Reach.of(self.database)
-        return logged_of(parts.then(_own_edits, reach, self.release_id, number, _limits(parts)))
+        partitions, reach = state.partitions, Reach.of(self.database)
+        limits = _limits(partitions.ranges)
+        return log_of(partitions.map(_own_edits, reach, self.release_id, number, limits))
 
     def _load(self, number: int, part: Any, kind: type) -> Any:
         return load_columns(self.connection, self.database, self.release_id, number, part, kind)
@@ -219,37 +218,39 @@ def _same_counts(recorded: Counts | None, found: Counts, later: frozenset[str]) 
     return recorded == found or recorded == {n: v for n, v in found.items() if n not in later}
 
 
-def _limits(parts: Held) -> PerRange:
+def _limits(ranges: list[Range]) -> PerPartition:
     """The trajectories of each range; none are left out at either end, so that a stray one shows."""
-    inner: list[int | None] = [first for first, _ in parts.ranges[1:]]
-    return PerRange(list(pairwise([None, *inner, None])))
+    inner: list[int | None] = [first for first, _ in ranges[1:]]
+    return PerPartition(list(pairwise([None, *inner, None])))
 
 
 def _own_edits(
-    part: Part, reach: Reach, release_id: int, step: int, limits: tuple[int | None, int | None]
+    partition: Partition,
+    reach: Reach,
+    release_id: int,
+    step: int,
+    limits: tuple[int | None, int | None],
 ) -> Edits:
-    """For a worker: what the log says of its trajectories."""
+    """What the log says of the trajectories of a partition."""
     database = reach.database()
     with database.begin(snapshot=True) as connection:
         return load_edits(connection, database, release_id, step, limits)
 
 
 def digest(state: State) -> str:
-    """Hash of the trajectories' hashes: parts of the trajectories can be hashed apart."""
+    """Hash of the trajectories' hashes: partitions of the trajectories can be hashed apart."""
     whole = hashlib.sha256()
-    if isinstance(state.trajectories, Spread):
-        for hashes in state.parts.each(_part_hashes):
-            whole.update(hashes)
-        return _BY_TRAJECTORY + whole.hexdigest()
-    t = state.trajectories
-    columns: list[NDArray[Any]] = [t.location, t.at]
+    more: list[NDArray[Any]] = []
     if state.owner is not None:
-        columns.append(state.owner)
+        more.append(state.owner)
     if state.places.source_x is None:
-        columns += [state.places.x[t.location], state.places.y[t.location]]
+        location = state.trajectories.location
+        more += [state.places.x[location], state.places.y[location]]
     if state.areas is not None:
-        columns += [getattr(state.areas, f.name) for f in fields(state.areas)]
-    whole.update(_hashes(t.offsets, columns))
+        more += [getattr(state.areas, f.name) for f in fields(state.areas)]
+    # columns of a method's own are there only where all trajectories are here, in one partition
+    for hashes in state.partitions.map(_hashes_of, more):
+        whole.update(hashes)
     if state.members is not None:
         whole.update(state.members.tobytes())
     if state.made is not None:
@@ -258,9 +259,9 @@ def digest(state: State) -> str:
     return _BY_TRAJECTORY + whole.hexdigest()
 
 
-def _part_hashes(part: Part) -> bytes:
-    t = part.trajectories
-    return _hashes(t.offsets, [t.location, t.at])
+def _hashes_of(partition: Partition, more: list[NDArray[Any]]) -> bytes:
+    t = partition.trajectories
+    return _hashes(t.offsets, [t.location, t.at, *more])
 
 
 def _hashes(offsets: Ints, columns: list[NDArray[Any]]) -> bytes:
@@ -278,10 +279,10 @@ def _hashes(offsets: Ints, columns: list[NDArray[Any]]) -> bytes:
 
 def same_digest(recorded: str | None, state: State) -> bool:
     if recorded is not None and not recorded.startswith(_BY_TRAJECTORY):
-        if isinstance(state.trajectories, Spread):
+        if state.partitions.remote:
             raise BadInput(
-                "--engine dask cannot check what version 0.1.0 recorded: one hash of all samples",
-                remedy="leave --engine out",
+                "[[engine]] dask cannot check what version 0.1.0 recorded: one hash of all samples",
+                remedy="leave [[engine]] out",
             )
         return recorded == _digest_by_column(state.trajectories)
     return recorded == digest(state)

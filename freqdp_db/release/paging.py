@@ -20,12 +20,15 @@ _INDEX_BYTES = 120
 """What the index in memory takes for a segment while it is made."""
 
 
-def parse_memory(text: str) -> int:
-    """`256MB`, `4GB`: bytes."""
+def parse_memory(given: int | str) -> int:
+    """Bytes, from what is written `256MB` or `4GB`, or is a number of bytes."""
+    if isinstance(given, int) and given > 0:
+        return given
+    text = str(given)
     match = re.fullmatch(r"(\d+)\s*(MB|GB)", text.strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         raise BadInput(
-            f"--memory {text!r} is not a size", remedy="write a whole number of MB or GB: 512MB"
+            f"[[memory]] {text!r} is not a size", remedy="write a whole number of MB or GB: 512MB"
         )
     return int(match[1]) * _UNITS[match[2].upper()]
 

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.engines.held import workers_in_use
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
-from freqdp_db.methods.registry import require_spread
+from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
@@ -81,6 +81,7 @@ def anonymize(
     memory: int = DEFAULT_MEMORY,
     recorded: Recorded | None = None,
     replaces: Collection[str] = (),
+    engine: Engine = LOCAL,
 ) -> Outcome:
     """Publish a release, or return, join or go on with the one that answers the same request.
 
@@ -89,7 +90,7 @@ def anonymize(
     """
     if name is not None:
         check_release_name(name)
-    require_spread(request.method)
+    require_partitioned(request.method, engine)
     require_declared(database)
     release, fresh = _ask(
         database, dataset, request, name, new_draw, hold_back, recorded, replaces, progress
@@ -97,7 +98,7 @@ def anonymize(
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
-    done = run(database, release, progress, memory, join=True)
+    done = run(database, release, progress, memory, join=True, engine=engine)
     return Outcome(
         releases.get_release(database, release.release_id),
         existed=done is None,
@@ -194,7 +195,7 @@ def _default_name(connection: Connection, database: Database, dataset: DatasetRo
     except BadInput:
         raise BadInput(
             f"no release can be called {dataset.name}_{number}, after its dataset",
-            remedy="give the release a name with --as",
+            remedy="give the release a name with [[name]]",
         ) from None
 
 
@@ -205,13 +206,14 @@ def run(
     memory: int = DEFAULT_MEMORY,
     *,
     join: bool = False,
+    engine: Engine = LOCAL,
 ) -> tuple[Verified, Replayed] | None:
     """Carry a recorded release to its end, from wherever it stands; what was verified.
 
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
     join: if another session is at work on it, wait. None: that one has published it meanwhile.
     """
-    require_spread(Request.of(release).method)
+    require_partitioned(Request.of(release).method, engine)
     with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
         state = releases.get_release(database, release.release_id).state
@@ -222,14 +224,14 @@ def run(
                 f"release {release.name!r} was finished by another session",
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
-        done = _carry_out(database, release, progress, memory)
+        done = _carry_out(database, release, progress, memory, engine)
     finish_late(database)
     sweep_builds(database)
     return done
 
 
 def _carry_out(
-    database: Database, release: ReleaseRow, progress: Progress, memory: int
+    database: Database, release: ReleaseRow, progress: Progress, memory: int, engine: Engine
 ) -> tuple[Verified, Replayed]:
     """For the holder of the release's lock."""
     # what the ledger has booked is compared with what SQL knows of the method
@@ -238,10 +240,9 @@ def _carry_out(
     staging.sweep_staging(database)
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
-    build = load_build(database, release.build_id, progress)
-    # workers hold the segments of their ranges: how many that are is a matter of how ranges are cut
-    spread = workers_in_use() is not None
-    search = None if spread else search_within(database, release.build_id, build, memory)
+    build = load_build(database, release.build_id, progress, engine)
+    # workers hold the segments of their partitions: how many that are depends on how these are cut
+    search = None if engine.remote else search_within(database, release.build_id, build, memory)
     world = make_world(
         database, build, request.method, request.values, search, release=release.name
     )
@@ -274,10 +275,9 @@ def _carry_out(
         try:
             _publish(database, release, request, compared.verified.rows, build.timezone)
         except SchemaInUse as error:
-            told = error.as_options()
             raise SchemaInUse(
-                f"release {release.name!r} is made, but not published: {told['message']}",
-                remedy=f"it is not lost: {told['remedy']}; then go on with it, which spends nothing: "
+                f"release {release.name!r} is made, but not published: {error.text}",
+                remedy=f"it is not lost: {error.remedy_text}; then go on with it, which spends nothing: "
                 f"freqdp release resume {shlex.quote(release.name)}",
             ) from None
     return compared.verified, replayed

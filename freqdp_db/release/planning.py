@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.methods.protected_unit import ProtectedUnit
-from freqdp_db.methods.registry import require_spread
+from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world, notes_for_persons, require_public_inputs
@@ -134,16 +135,20 @@ class Plan:
 
 
 def make_plan(
-    database: Database, dataset: DatasetRow, request: Request, progress: Progress
+    database: Database,
+    dataset: DatasetRow,
+    request: Request,
+    progress: Progress,
+    engine: Engine = LOCAL,
 ) -> Plan:
     """Run the steps on a trial draw that is thrown away."""
-    require_spread(request.method)
+    require_partitioned(request.method, engine)
     row = find_build(database, dataset.require_build())
     request.require_possible(row)
     request = request.with_facts(dataset, row)
     with database.begin() as connection:
         require_public_inputs(connection, database, dataset, row, request)
-    build = load_build(database, dataset.require_build(), progress)
+    build = load_build(database, dataset.require_build(), progress, engine)
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
     trial = Trial(lambda number: source, counted=True)

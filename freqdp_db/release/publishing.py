@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.progress import Progress
+from freqdp_db.storage.connection import engine
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import did_you_mean
 from freqdp_db.storage.published import copying
@@ -20,6 +21,18 @@ class Handed:
     removed: list[str]
     waiting: list[str]
     """What could not be dropped or shown yet, and why: the next run does that."""
+
+
+def elsewhere(database: Database, to: str) -> Database:
+    """The other database; its schemas are called as in this one."""
+    try:
+        return engine.connect(replace(database.settings, dsn=to), "release publish")
+    except BadInput:
+        # its words are those of --dsn; nothing of it is repeated, as it may hold a password
+        raise BadInput(
+            "[[to]] is not a connection string",
+            remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
+        ) from None
 
 
 def publish_to(source: Database, target: Database, name: str | None, progress: Progress) -> Handed:
@@ -73,7 +86,7 @@ def _require_granted(name: str, known: dict[str, copying.CatalogEntry]) -> None:
         raise NotFound(
             f"the catalogue has no release {name!r}",
             remedy=did_you_mean(name, list(known)) + "`freqdp release list` shows what there is; "
-            "--all also removes what was withdrawn",
+            "[[all]] also removes what was withdrawn",
         )
     if not known[name].row["granted"]:
         raise BadInput(

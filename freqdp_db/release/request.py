@@ -15,7 +15,7 @@ from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.protected_unit import ProtectedUnit
-from freqdp_db.methods.registry import DEFAULT_METHOD, find_method, suffixes
+from freqdp_db.methods.registry import find_method, require_named, suffixes
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import CURRENCIES, per_unit
@@ -43,9 +43,11 @@ class Request:
     """Of every parameter that has one."""
 
     @classmethod
-    def parse(cls, method: str = DEFAULT_METHOD, **given: Any) -> Request:
+    def parse(cls, method: str | None, **given: Any) -> Request:
         """From the command line or from Python: values as text, or as what is written so."""
-        return cls._read(method, {k: _as_text(v) for k, v in given.items()}, text=True)
+        return cls._read(
+            require_named(method), {k: _as_text(v) for k, v in given.items()}, text=True
+        )
 
     @classmethod
     def from_json(cls, method: str, given: Mapping[str, Any]) -> Request:
@@ -124,7 +126,7 @@ class Request:
         missing = [name for name in _PUBLIC if name not in values]
         if missing:
             raise BadInput(
-                f"--method {self.method.name} guarantees something for {dataset.protected.words}: its "
+                f"[[method]] {self.method.name} guarantees something for {dataset.protected.words}: its "
                 f"{' and '.join(missing)} must be public, and not be read from the data",
                 remedy=f"say it once: freqdp dataset set {shlex.quote(dataset.name)} "
                 + " ".join(f"--{name} {_PUBLIC[name]}" for name in missing),
@@ -197,11 +199,11 @@ def _readable(value: Any) -> Any:
 
 def check_release_name(name: str) -> str:
     """A name that leaves room for the suffixes of relations and is not one of ours."""
-    check_name("--as", name, MAX_NAME_BYTES)
+    check_name("[[name]]", name, MAX_NAME_BYTES)
     *endings, last = (*filter(None, suffixes()), "_current")
     if name == "catalog" or name.endswith((*endings, last)):
         raise BadInput(
-            f"--as {name!r} is reserved",
+            f"[[name]] {name!r} is reserved",
             remedy="choose a name that is not `catalog` and does not end in "
             f"{', '.join(endings)} or {last}",
         )

@@ -23,11 +23,10 @@ from freqdp_db.columns.ragged import offsets_from, rows_of
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.projection import to_source
 from freqdp_db.dataset.shown import InSource
-from freqdp_db.engines.held import Held, PerRange
+from freqdp_db.engines.partitions import Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
-from freqdp_db.engines.spread import Spread
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.frequency.parts import Part
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.methods.contract import Method, State, World
 from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
 from freqdp_db.progress import Progress, Stage
@@ -198,7 +197,7 @@ class ReleasedTable:
                 columns["during"] = range_bytes(self.trajectories.at[source], a.until[source])
             yield self.layout.pack(**columns)
 
-    def lines(self) -> Iterator[memoryview]:
+    def lines(self) -> Iterator[NDArray[np.uint8]]:
         """Rows (trajectory_id, day, LineStringM) of the days with at least two samples."""
         seconds = (self.trajectories.at + POSTGRES_EPOCH_US) / 1e6
         for batch in self._batches(_LINE_ROWS):
@@ -247,13 +246,14 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class SpreadTable:
+class DistributedTable:
     """A released table whose rows are with the workers."""
 
-    pieces: Held
+    pieces: Partitions[Piece]
     ids: list[Ids]
     """The released ids of each piece. The first and the last have no limit: a row too many shows."""
-    places: object
+    places: Partitions[Locations]
+    """The build's, as workers have them: the same for every piece."""
     srid: int
     timezone: str
     rows: int
@@ -263,34 +263,32 @@ class SpreadTable:
     """Pages of several writers are mixed: rows are compared by their index."""
 
     @classmethod
-    def of(cls, state: State, world: World) -> SpreadTable:
-        spread = state.trajectories
-        assert isinstance(spread, Spread)
-        lengths = spread.lengths
+    def of(cls, state: State, world: World) -> DistributedTable:
+        partitions, lengths = state.partitions, state.trajectories.lengths
         order = np.argsort(state.key)
         order = order[lengths[order] > 0]
-        ranges = cut(offsets_from(lengths[order]), len(spread.parts.ranges))
+        ranges = cut(offsets_from(lengths[order]), len(partitions.ranges))
         wanted = [
-            [_of_part(order[begin:end], part, state.key) for part in spread.parts.ranges]
+            [_of_range(order[begin:end], own, state.key) for own in partitions.ranges]
             for begin, end in ranges
         ]
         limits = [None, *(int(state.key[order[begin]]) for begin, _ in ranges[1:]), None]
         return cls(
-            spread.parts.exchange(_take, wanted, _join, ranges),
+            partitions.shuffle(_take, wanted, _join, ranges),
             list(pairwise(limits)),
-            spread.places,
+            partitions.map(_places_of),
             world.build.source_srid,
             world.build.timezone,
-            spread.samples,
+            state.samples,
             len(order),
         )
 
     def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
         """Each worker writes its pieces of all tables."""
         run = staging.create_for_parts(tables)
-        numbers = PerRange(range(len(self.ids)))
+        numbers = PerPartition(range(len(self.ids)))
         reach, about = Reach.of(staging.database), (staging.release_id, staging.method)
-        written = self.pieces.each(
+        written = self.pieces.map(
             _write, self.places, self.srid, self.timezone, reach, about, run, numbers
         )
         for rows in written:
@@ -303,23 +301,27 @@ class SpreadTable:
 
     def compare(self, database: Database, relation: Relation, stored: Stored, stage: Stage) -> None:
         """Each worker compares its pieces with the stored table."""
-        reach, ids = Reach.of(database), PerRange(self.ids)
-        compared = self.pieces.each(
+        reach, ids = Reach.of(database), PerPartition(self.ids)
+        compared = self.pieces.map(
             _compare, self.places, self.srid, self.timezone, reach, relation.suffix, stored, ids
         )
         for rows in compared:
             stage.advance(0 if relation.suffix else rows)
 
 
-def _of_part(chosen: Ints, part: tuple[int, int], key: Ints) -> tuple[Ints, Ints]:
-    """Which trajectories of a part are wanted, by their numbers there, and their released ids."""
-    mine = chosen[(chosen >= part[0]) & (chosen < part[1])]
-    return mine - part[0], key[mine]
+def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
+    """Which trajectories of a range are wanted, by their numbers there, and their released ids."""
+    mine = chosen[(chosen >= own[0]) & (chosen < own[1])]
+    return mine - own[0], key[mine]
 
 
-def _take(part: Part, wanted: tuple[Ints, Ints]) -> Piece:
+def _places_of(partition: Partition) -> Locations:
+    return partition.places
+
+
+def _take(partition: Partition, wanted: tuple[Ints, Ints]) -> Piece:
     chosen, key = wanted
-    return Piece(key, part.trajectories.take(chosen))
+    return Piece(key, partition.trajectories.take(chosen))
 
 
 def _join(pieces: list[Piece]) -> Piece:
@@ -378,14 +380,14 @@ def _compare(
     return piece.rows
 
 
-AnyRows: TypeAlias = ReleasedTable | SpreadTable | OwnRows
+AnyRows: TypeAlias = ReleasedTable | DistributedTable | OwnRows
 
 
 def rows_to_release(method: Method, state: State, world: World) -> AnyRows:
     """The rows that a state is released as."""
     if method.publishes:
         return OwnRows(state, world)
-    of = SpreadTable.of if isinstance(state.trajectories, Spread) else ReleasedTable.of
+    of = DistributedTable.of if state.partitions.remote else ReleasedTable.of
     return of(state, world)
 
 

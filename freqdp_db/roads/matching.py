@@ -2,7 +2,8 @@
 
 Emission: normal in the distance to the road. Transition: exponential in |route - straight|. A stay
 at one place is one step. A chain breaks where a sample has no road within reach, or no route within
-bounds leads to it; a new one begins there.
+bounds leads to it; a new one begins there. Kernels hand each other `graph` (a `RoadGraph`) and `near`: the
+candidate roads of each place, metres along them and metres away.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, join, joined, map_each, map_ranges, merged
 from freqdp_db.progress import Progress
-from freqdp_db.roads.network import CANDIDATES, Candidates, Network
-from freqdp_db.roads.routes import longest_route, make_scratch, make_ways, routes, search
+from freqdp_db.roads.network import CANDIDATES, REACH_M, Candidates, Network
+from freqdp_db.roads.router import make_scratch, search
 
 SIGMA_M = 10.0
 _LEAST_BETA_M = SIGMA_M  # where samples are seconds apart, their own noise makes the detours
 _BETA_MOVES = 5_000
 _AS_NEAR_M = 0.01
+_FASTEST_M_PER_S = 50.0
+_DETOUR = 8.0
+_JITTER_M = 50.0
+"""So far back on a one-way road is noise along it (5 sigma), not a drive around the block."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +45,111 @@ class Matched:
 
 
 @njit(nogil=True, cache=True)
+def _make_ways():  # type: ignore[no-untyped-def]
+    """What `_routes` fills in for each pair of candidates: route, leave, enter."""
+    pairs = (CANDIDATES, CANDIDATES)
+    return np.empty(pairs, np.float64), np.empty(pairs, np.int64), np.empty(pairs, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _ends(place, only, leaving, near, graph, node, metres):  # type: ignore[no-untyped-def]
+    """Junctions through which each candidate can be left (or entered), and how far they are."""
+    source, target, oneway, length = graph.source, graph.target, graph.oneway, graph.length
+    roads, along, _ = near
+    for i in range(CANDIDATES):
+        node[i, 0] = node[i, 1] = -1
+        r = roads[place, i]
+        if r < 0 or (only >= 0 and i != only):
+            continue
+        ahead, behind = length[r] - along[place, i], along[place, i]
+        if leaving or not oneway[r]:
+            node[i, 0], metres[i, 0] = target[r], ahead
+        if not leaving or not oneway[r]:
+            node[i, 1], metres[i, 1] = source[r], behind
+
+
+@njit(nogil=True, cache=True)
+def _distinct(node, found):  # type: ignore[no-untyped-def]
+    """The junctions of these ends, each once; how many."""
+    count = 0
+    for i in range(CANDIDATES):
+        for end in range(2):
+            new = node[i, end] >= 0
+            for k in range(count):
+                if found[k] == node[i, end]:
+                    new = False
+            if new:
+                found[count] = node[i, end]
+                count += 1
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _longest_route(straight, gap_us):  # type: ignore[no-untyped-def]
+    """How long a route may be, beside the way between samples and their roads."""
+    return min(_FASTEST_M_PER_S * gap_us / 1e6, _DETOUR * straight)
+
+
+@njit(nogil=True, cache=True)
+def _routes(u, v, limit, only_u, only_v, near, graph, scratch, route, leave, enter):  # type: ignore[no-untyped-def]
+    """Shortest way from each candidate of place u to each of place v, if within the limit; else inf.
+
+    `leave` and `enter`: the first and last junction of the way (-1: it stays on one road). `only_u`
+    and `only_v` ask for one candidate instead of all (-1).
+    """
+    oneway = graph.oneway
+    roads, along, away = near
+    cost, done = scratch.cost, scratch.done
+    out_node, out_metres = np.empty((CANDIDATES, 2), np.int64), np.empty((CANDIDATES, 2))
+    in_node, in_metres = np.empty((CANDIDATES, 2), np.int64), np.empty((CANDIDATES, 2))
+    _ends(u, only_u, True, near, graph, out_node, out_metres)
+    _ends(v, only_v, False, near, graph, in_node, in_metres)
+    exits, entries = np.empty(2 * CANDIDATES, np.int64), np.empty(2 * CANDIDATES, np.int64)
+    starts, targets = _distinct(out_node, exits), _distinct(in_node, entries)
+    for i in range(CANDIDATES):
+        for j in range(CANDIDATES):
+            route[i, j], leave[i, j], enter[i, j] = np.inf, -1, -1
+    # one search serves all candidates that are left through the same junction
+    for k in range(starts):
+        bound = limit + 2 * REACH_M
+        stamp = search(exits[k], -1, entries, targets, bound, None, graph, scratch)
+        for i in range(CANDIDATES):
+            for out in range(2):
+                if out_node[i, out] != exits[k]:
+                    continue
+                for j in range(CANDIDATES):
+                    for into in range(2):
+                        n = in_node[j, into]
+                        if n >= 0 and done[n] == stamp:
+                            whole = out_metres[i, out] + cost[n] + in_metres[j, into]
+                            if whole < route[i, j]:
+                                route[i, j], leave[i, j], enter[i, j] = whole, exits[k], n
+    for i in range(CANDIDATES):
+        for j in range(CANDIDATES):
+            r = roads[u, i]
+            if r < 0 or roads[v, j] < 0:
+                continue
+            ahead = along[v, j] - along[u, i]
+            on_one_road = r == roads[v, j] and (ahead >= -_JITTER_M or not oneway[r])
+            if on_one_road and abs(ahead) <= route[i, j]:
+                route[i, j], leave[i, j], enter[i, j] = abs(ahead), -1, -1
+            if route[i, j] > limit + away[u, i] + away[v, j]:
+                route[i, j] = np.inf
+
+
+@njit(nogil=True, cache=True)
 def _emission(away):  # type: ignore[no-untyped-def]
     return -0.5 * (away / SIGMA_M) ** 2
 
 
 @njit(nogil=True, cache=True)
-def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, stamp, chosen, linked):  # type: ignore[no-untyped-def]
+def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, chosen, linked):  # type: ignore[no-untyped-def]
     """Viterbi over the stays of one trajectory: the candidate of each (-1: none).
 
-    `linked`: whether a route leads to it from the stay before. Returns the next stamp and the breaks.
+    `linked`: whether a route leads to it from the stay before. Returns the breaks.
     """
     roads, _, away = near
-    route, leave, enter = make_ways()
+    route, leave, enter = _make_ways()
     back = np.full((count, CANDIDATES), -1, np.int8)
     score, better = np.full(CANDIDATES, -np.inf), np.empty(CANDIDATES)
     breaks = 0
@@ -63,8 +161,8 @@ def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, sta
         if there and begun >= 0:
             u = location[stays[k - 1]]
             straight = math.hypot(x[v] - x[u], y[v] - y[u])
-            limit = longest_route(straight, at[stays[k]] - at[stays[k] - 1])
-            stamp = routes(u, v, limit, -1, -1, near, graph, scratch, stamp, route, leave, enter)
+            limit = _longest_route(straight, at[stays[k]] - at[stays[k] - 1])
+            _routes(u, v, limit, -1, -1, near, graph, scratch, route, leave, enter)
             for j in range(CANDIDATES):
                 better[j] = -np.inf
                 for i in range(CANDIDATES):
@@ -91,7 +189,7 @@ def _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, sta
                 better[j] = _emission(away[v, j]) if roads[v, j] >= 0 else -np.inf
         for j in range(CANDIDATES):
             score[j] = better[j]
-    return stamp, breaks
+    return breaks
 
 
 @njit(nogil=True, cache=True)
@@ -99,15 +197,13 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type
     """The road of each sample; how many each trajectory drove, and which; and the breaks."""
     road = np.full(offsets[last] - offsets[first], -1, np.int32)
     driven_count = np.zeros(last - first, np.int64)
-    source, target = graph[0], graph[1]
     roads = near[0]
     scratch = make_scratch(graph)
-    came_by = scratch[3]
-    route, leave, enter = make_ways()
+    route, leave, enter = _make_ways()
     goal = np.empty(1, np.int64)
-    marked = np.full(len(source), -1, np.int64)
+    marked = np.full(len(graph.source), -1, np.int64)
     driven = np.empty(1024, np.int32)
-    total, breaks, stamp = 0, 0, 1
+    total, breaks = 0, 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
         begun = total
@@ -119,10 +215,9 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type
                 count += 1
         stays[count] = hi
         chosen, linked = np.full(count, -1, np.int8), np.zeros(count, np.bool_)
-        stamp, broken = _likeliest(
-            stays, count, location, at, x, y, beta, near, graph, scratch, stamp, chosen, linked
+        breaks += _likeliest(
+            stays, count, location, at, x, y, beta, near, graph, scratch, chosen, linked
         )
-        breaks += broken
         for k in range(count):
             if chosen[k] < 0:
                 continue
@@ -137,18 +232,17 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type
             u = location[stays[k - 1]]
             a, b = chosen[k - 1], chosen[k]
             straight = math.hypot(x[v] - x[u], y[v] - y[u])
-            limit = longest_route(straight, at[stays[k]] - at[stays[k] - 1])
-            stamp = routes(u, v, limit, a, b, near, graph, scratch, stamp, route, leave, enter)
+            limit = _longest_route(straight, at[stays[k]] - at[stays[k] - 1])
+            _routes(u, v, limit, a, b, near, graph, scratch, route, leave, enter)
             n, start = enter[a, b], leave[a, b]
             if n < 0:
                 continue
             goal[0] = n
-            search(start, np.inf, goal, 1, graph, scratch, stamp)
-            stamp += 1
+            search(start, -1, goal, 1, np.inf, None, graph, scratch)
             while n != start:
-                r = came_by[n]
-                driven, total = _mark(r, t, marked, driven, total)
-                n = source[r] if target[r] == n else target[r]
+                arc = scratch.came_by[n]
+                driven, total = _mark(graph.arc_road[arc], t, marked, driven, total)
+                n = graph.arc_from[arc]
         driven_count[t - first] = total - begun
     return road, driven_count, driven[:total], breaks
 
@@ -174,13 +268,12 @@ def _detours(first, last, move_from, move_to, gap_us, x, y, near, graph):  # typ
     roads, _, away = near
     detour = np.empty(last - first, np.float64)
     scratch = make_scratch(graph)
-    route, leave, enter = make_ways()
-    stamp = 1
+    route, leave, enter = _make_ways()
     for m in range(first, last):
         u, v = move_from[m], move_to[m]
         straight = math.hypot(x[v] - x[u], y[v] - y[u])
-        limit = longest_route(straight, gap_us[m])
-        stamp = routes(u, v, limit, -1, -1, near, graph, scratch, stamp, route, leave, enter)
+        limit = _longest_route(straight, gap_us[m])
+        _routes(u, v, limit, -1, -1, near, graph, scratch, route, leave, enter)
         best = np.inf
         for i in range(CANDIDATES):
             for j in range(CANDIDATES):

@@ -1,10 +1,9 @@
-"""A road network in memory: its graph, and an index of its pieces that finds the roads near a place."""
+"""The roads of a table in memory: their graph, their lines, and the roads near a place."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
@@ -14,9 +13,7 @@ from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import joined, map_each
-
-if TYPE_CHECKING:
-    from freqdp_db.storage.source.roads import RoadRows
+from freqdp_db.roads.graph import RoadGraph, make_graph
 
 REACH_M = 100.0
 CANDIDATES = 8
@@ -24,21 +21,27 @@ _FAR = 1 << 31
 
 
 @dataclass(frozen=True)
-class Network:
-    """Roads as a graph. Positions on a road are metres from its source."""
+class RoadRows:
+    """Roads in order of their ids; road r runs through the vertices offsets[r] to offsets[r+1]-1."""
 
-    road_id: Ints
-    source: Ids
-    target: Ids
+    id: Ints
+    source: Ints
+    target: Ints
     oneway: Flags
-    length: Metres
-    arc_offsets: Ints
-    """Arcs that leave junction n are arc_offsets[n] to arc_offsets[n + 1] - 1."""
-    arc_to: Ids
-    arc_road: Ids
+    offsets: Ints
     x: Metres
     y: Metres
-    """Where the junctions are."""
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Roads of a table: their graph and their lines. Positions on a road are metres from its source."""
+
+    road_id: Ints
+    graph: RoadGraph
     piece_road: Ids
     """Straight pieces of roads: of which road, from where to where, and how far along it."""
     piece: NDArray[np.float64]
@@ -48,21 +51,6 @@ class Network:
 
     def __len__(self) -> int:
         return len(self.road_id)
-
-    @property
-    def graph(self) -> tuple[Any, ...]:
-        """The bundle of arrays that the kernels of `routes.py` take."""
-        return (
-            self.source,
-            self.target,
-            self.oneway,
-            self.length,
-            self.arc_offsets,
-            self.arc_to,
-            self.arc_road,
-            self.x,
-            self.y,
-        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ def make_network(roads: RoadRows) -> Network:
     """Number the junctions, measure the roads, file their pieces in cells."""
     junctions, ends = np.unique(np.concatenate([roads.source, roads.target]), return_inverse=True)
     count = len(roads.id)
-    source, target = ends[:count].astype(np.int32), ends[count:].astype(np.int32)
+    source, target = ends[:count], ends[count:]
     first = np.ones(len(roads.x), np.bool_)
     first[roads.offsets[:-1]] = False
     end = np.flatnonzero(first)
@@ -92,11 +80,6 @@ def make_network(roads: RoadRows) -> Network:
     piece = np.column_stack(
         [roads.x[begin], roads.y[begin], roads.x[end], roads.y[end], along, metres]
     )
-    leaves = np.concatenate([source, target[~roads.oneway]])
-    order = np.argsort(leaves, kind="stable")
-    number = np.arange(count, dtype=np.int32)
-    arc_to = np.concatenate([target, source[~roads.oneway]])[order]
-    arc_road = np.concatenate([number, number[~roads.oneway]])[order]
     x, y = np.zeros(len(junctions)), np.zeros(len(junctions))
     for at, node in ((roads.offsets[:-1], source), (roads.offsets[1:] - 1, target)):
         x[node], y[node] = roads.x[at], roads.y[at]
@@ -107,15 +90,7 @@ def make_network(roads: RoadRows) -> Network:
     cell_key, at = np.unique(keys[by_key], return_index=True)
     return Network(
         np.asarray(roads.id),
-        source,
-        target,
-        np.asarray(roads.oneway),
-        length,
-        offsets_of(leaves[order], len(junctions)),
-        arc_to,
-        arc_road,
-        x,
-        y,
+        make_graph(x, y, source, target, np.asarray(roads.oneway), length),
         piece_road,
         piece,
         cell_key,

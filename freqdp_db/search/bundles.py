@@ -6,8 +6,8 @@ offset), and every eight of them are a bundle with a box turned into their direc
 long segments. The distance to that box bounds the distance to each of them from below. Every eight
 bundles of a cell are a sheaf, every eight sheaves a larger one, until one holds the whole cell.
 
-The numbers of eight neighbours stand side by side (all first ends' x, then all y, ...), so that
-the processor compares all of them at once; places that no member fills are infinitely far away.
+The numbers of eight neighbours stand side by side (all first ends' x, then all y, ...); places that no
+member fills are infinitely far away.
 What decides whether to look closer takes half the memory of the exact coordinates: whole quanta (a
 millimetre or so) in 32 bits, whose differences are exact, and single precision for the rest. Bounds
 give way by what rounding can make of a distance, so that nothing near is missed; losses are computed
@@ -18,22 +18,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from, within
-from freqdp_db.engines.ranges import join, joined, map_each, map_ranges, merged
+from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.search.distance import common_direction
 from freqdp_db.search.filing import Filed
 from freqdp_db.search.grid import piece_of
-from freqdp_db.search.lanes import WIDTH, aligned, constant, rows_of, splat
 
-SIZE = WIDTH
+SIZE = 8
 NO_RANK = np.iinfo(np.int32).max
 """Worse than every rank."""
 _STRIP, MEMBER = 3, 7  # numbers of a box: the first in single precision, and the last
@@ -46,7 +44,7 @@ _FARTHEST = 1e37
 _ERROR = 2e-6
 _MORE = 1e-3
 _QUANTA = 4.0
-_LENGTH_ERROR2 = float(np.float32(_ERROR**2 * (1.0 + 1.0 / _MORE)))
+_LENGTH_ERROR2 = np.float32(_ERROR**2 * (1.0 + 1.0 / _MORE))
 
 
 class Lattice(NamedTuple):
@@ -87,7 +85,7 @@ def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
     first_bundle = offsets_from(bundles)
     lattice = _choose_lattice(filed)
     parts = map_ranges(_lay_out, rows, rows, first_bundle, filed.ends, tuple(lattice))
-    row, ends = merged(parts, join, _join_aligned)
+    row, ends = joined(parts)
     top = np.where(bundles > 0, first_bundle[:-1], -1)
     height = np.zeros(len(bundles), np.int8)
     level, member, begin, end = [0], [], [], []
@@ -105,7 +103,7 @@ def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
         top[high], height[high] = first[high], h + 1
         level.append(level[-1] + int(sheaves.sum()))
         below, h, width = first, h + 1, width * SIZE
-    box = aligned((level[-1], 8, SIZE), np.int32)
+    box = np.empty((level[-1], 8, SIZE), np.int32)
     for h in range(len(member)):
         part = box[level[h] : level[h + 1]]
         fitted = map_each(
@@ -115,10 +113,6 @@ def tie_bundles(filed: Filed, best_rank: Ints) -> Bundles:
         part[:, :_STRIP], part[:, _STRIP:MEMBER].view(np.float32)[:] = joined(fitted)
         part[:, MEMBER, 0] = member[h]
     return Bundles(top, height, lattice, np.append(row, len(filed)), ends, box)
-
-
-def _join_aligned(column: list[Any]) -> NDArray[Any]:
-    return join(column, aligned)
 
 
 def _choose_lattice(filed: Filed) -> Lattice:
@@ -203,44 +197,36 @@ def rough_limit(limit2, quantum):  # type: ignore[no-untyped-def]
     return np.float32(min(limit * limit * (1.0 + _MORE), _FARTHEST))
 
 
-@intrinsic
-def near_members(typing, x, y, box, sheaf, limit2, worst_rank):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def near_members(x, y, box, strip, sheaf, limit2, worst_rank):  # type: ignore[no-untyped-def]
     """Which members of a sheaf may hold something for the list, as bits.
 
     By distance; and where the list is full of losses 0, by rank: a trajectory that ranks behind
-    all of the list cannot enter it.
+    all of the list cannot enter it. strip: the bits of all boxes as single precision.
     """
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        x, y, box, sheaf, limit2, worst_rank = arguments
-        x, y, limit2, worst_rank = (splat(builder, n) for n in (x, y, limit2, worst_rank))
-        numbers = rows_of(context, builder, (signature.args[2], box), sheaf, MEMBER, of=8)
-        middle_x, middle_y, rank = numbers[:_STRIP]
-        ux, uy, half_along, half_across = (number.as_single() for number in numbers[_STRIP:])
-        zero = constant(builder, 0.0)
-        dx, dy = (x - middle_x).single(), (y - middle_y).single()
-        along = (abs(dx * ux + dy * uy) - half_along).at_least(zero)
-        across = (abs(dy * ux - dx * uy) - half_across).at_least(zero)
-        return ((along * along + across * across <= limit2) & (rank <= worst_rank)).bits()
-
-    return types.int64(x, y, box, types.int64, limit2, worst_rank), generate
+    zero, near = np.float32(0.0), 0
+    for place in range(SIZE):
+        dx = np.float32(x - box[sheaf, 0, place])
+        dy = np.float32(y - box[sheaf, 1, place])
+        ux, uy = strip[sheaf, 3, place], strip[sheaf, 4, place]
+        along = max(abs(dx * ux + dy * uy) - strip[sheaf, 5, place], zero)
+        across = max(abs(dy * ux - dx * uy) - strip[sheaf, 6, place], zero)
+        ranked = box[sheaf, 2, place] <= worst_rank
+        near |= (ranked & (along * along + across * across <= limit2)) << place
+    return near
 
 
-@intrinsic
-def near_segments(typing, x, y, ends, bundle, limit2):  # type: ignore[no-untyped-def]
+@njit(nogil=True, cache=True)
+def near_segments(x, y, ends, bundle, limit2):  # type: ignore[no-untyped-def]
     """Which segments of a bundle are within the limit, as bits."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        x, y, ends, bundle, limit2 = arguments
-        x, y, limit2 = (splat(builder, n) for n in (x, y, limit2))
-        ax, ay, bx, by = rows_of(context, builder, (signature.args[2], ends), bundle, 4, of=4)
-        ux, uy = (x - ax).single(), (y - ay).single()
-        dx, dy = (bx - ax).single(), (by - ay).single()
+    zero, one, near = np.float32(0.0), np.float32(1.0), 0
+    for place in range(SIZE):
+        ax, ay = ends[bundle, 0, place], ends[bundle, 1, place]
+        ux, uy = np.float32(x - ax), np.float32(y - ay)
+        dx = np.float32(ends[bundle, 2, place] - ax)
+        dy = np.float32(ends[bundle, 3, place] - ay)
         length2 = dx * dx + dy * dy
-        t = (ux * dx + uy * dy).at_most(length2).at_least(constant(builder, 0.0))
-        t = t / length2.at_least(constant(builder, 1.0))
+        t = max(min(ux * dx + uy * dy, length2), zero) / max(length2, one)
         ex, ey = ux - t * dx, uy - t * dy
-        error = constant(builder, _LENGTH_ERROR2) * length2
-        return (ex * ex + ey * ey <= limit2 + error).bits()
-
-    return types.int64(x, y, ends, types.int64, limit2), generate
+        near |= (ex * ex + ey * ey <= limit2 + _LENGTH_ERROR2 * length2) << place
+    return near

@@ -40,7 +40,6 @@ from freqdp_db.search.bundles import (
 from freqdp_db.search.distance import box_squared_distance, squared_distance, to_mm
 from freqdp_db.search.filing import Filed, file_trajectories
 from freqdp_db.search.grid import Grid
-from freqdp_db.search.lanes import fetch_ahead
 from freqdp_db.search.visits import ROOM, grown, pop, push
 
 __all__ = ["Nearest", "SegmentIndex", "index_segments", "nearest_trajectories"]
@@ -96,6 +95,7 @@ def _nearest_range(  # type: ignore[no-untyped-def]
     x, y, offsets, skip_offsets, skip, rank = asked
     out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
     origin_x, origin_y, quantum = lattice
+    strips = sheaves.view(np.float32)
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
     around = np.empty(ROOM, np.int64)
     queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
@@ -156,24 +156,17 @@ def _nearest_range(  # type: ignore[no-untyped-def]
                 waiting -= 1
                 n, h = stack_n[waiting], stack_h[waiting]
                 if h > 0:
-                    near = near_members(  # type: ignore[call-arg,var-annotated]
-                        rough_x, rough_y, sheaves, n, rough_limit2, worst_rank
+                    near = near_members(
+                        rough_x, rough_y, sheaves, strips, n, rough_limit2, worst_rank
                     )
-                    member, already = sheaves[n, MEMBER, 0], waiting
+                    member = sheaves[n, MEMBER, 0]
                     # all are written, those that are near stay: a branch would be guessed wrong
                     for place in range(SIZE):
                         stack_n[waiting], stack_h[waiting] = member + place, h - 1
                         waiting += (near >> place) & 1
-                    for i in range(already, waiting):
-                        if h > 1:
-                            fetch_ahead(sheaves, stack_n[i])
-                        else:
-                            fetch_ahead(rough, stack_n[i])
                     continue
                 distances += SIZE
-                near = near_segments(  # type: ignore[call-arg]
-                    rough_x, rough_y, rough, n, rough_limit2
-                )
+                near = near_segments(rough_x, rough_y, rough, n, rough_limit2)
                 if near == 0:
                     continue
                 for r in range(row[n], row[n + 1]):

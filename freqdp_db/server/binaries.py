@@ -108,7 +108,7 @@ def remedy(major: int | None = None) -> str:
     """What to do on a machine without a usable server."""
     return (
         f"apt-get install {package_name(major or distribution_major())}, or without root: "
-        "python -m freqdp_db.server.provision; or set FREQDP_PG_BINDIR, or give --dsn"
+        "python -m freqdp_db.server.provision; or set FREQDP_PG_BINDIR, or give [[dsn]]"
     )
 
 

@@ -44,7 +44,7 @@ class Account:
         except KeyError:
             raise ServerFailed(
                 f"user id {uid} has no entry in passwd, and PostgreSQL does not run without one",
-                remedy="run as a user that has a name, or give --dsn",
+                remedy="run as a user that has a name, or give [[dsn]]",
             ) from None
         return cls(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
@@ -143,7 +143,7 @@ class ClusterLayout:
                 continue
         raise ServerFailed(
             "PostgreSQL does not run as root, and there is neither a user postgres nor nobody",
-            remedy="run as an ordinary user, or give --dsn",
+            remedy="run as an ordinary user, or give [[dsn]]",
         )
 
     def _require_private(self) -> None:

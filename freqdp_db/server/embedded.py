@@ -153,9 +153,8 @@ class EmbeddedServer:
             if major is None:
                 raise
             raise ServerFailed(
-                f"the data in {self.layout.data_dir} was made by PostgreSQL {major}: "
-                f"{error.message}",
-                remedy=error.as_options()["remedy"],
+                f"the data in {self.layout.data_dir} was made by PostgreSQL {major}: {error.text}",
+                remedy=error.remedy_text,
             ) from None
 
     @contextmanager

@@ -131,7 +131,7 @@ def _choose_package(options: list[str]) -> str:
         raise ServerNotFound(
             f"apt offers no PostGIS for PostgreSQL {MIN_MAJOR} or newer "
             f"(offered: {', '.join(map(str, majors)) or 'none'})",
-            remedy="add the repository of apt.postgresql.org, or give --dsn",
+            remedy="add the repository of apt.postgresql.org, or give [[dsn]]",
         )
     return package_name(max(usable))
 

@@ -7,7 +7,6 @@ AS $body$
 DECLARE
     -- an option that is null is left out
     given jsonb := jsonb_strip_nulls(coalesce(request_document.options, '{}'));
-    chosen text := coalesce(request_document.method, 'lg');
     job jsonb := '{"new_draw": false, "rebuild": false, "hold": false}';
     -- what belongs to the job and not to the method
     declared jsonb := '{
@@ -18,6 +17,10 @@ DECLARE
     }';
     key text;
 BEGIN
+    IF request_document.method IS NULL THEN
+        RAISE EXCEPTION 'method is missing: which one is right depends on the data' USING ERRCODE = 'QF001',
+        HINT = '`freqdp recommend DATASET` says which; lg is the paper''s';
+    END IF;
     -- nothing that is asked for is so large or nested, and whoever reads it must be able to
     IF octet_length(request_document.options::text) > 500000
         OR jsonb_path_exists(request_document.options, '$.**{3}') THEN
@@ -52,8 +55,10 @@ BEGIN
         END IF;
         job := job || jsonb_build_object('as', given -> 'as');
     END IF;
-    RETURN job || jsonb_build_object('method', chosen)
-        || ${private}.request_parameters(chosen, given - ARRAY['new_draw', 'rebuild', 'keep', 'hold', 'as']);
+    RETURN job || jsonb_build_object('method', request_document.method)
+        || ${private}.request_parameters(
+            request_document.method, given - ARRAY['new_draw', 'rebuild', 'keep', 'hold', 'as']
+        );
 END;
 $body$;
 

@@ -1,6 +1,6 @@
 -- identity: FUNCTION ${private}.request_release(text, text, numeric, jsonb)
 CREATE FUNCTION ${private}.request_release(
-    dataset text, method text DEFAULT 'lg', epsilon numeric DEFAULT NULL, options jsonb DEFAULT '{}'
+    dataset text, method text DEFAULT NULL, epsilon numeric DEFAULT NULL, options jsonb DEFAULT '{}'
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -72,5 +72,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) IS
-'Asks for a release and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep), hold (for curators only, until it is approved). Bad requests are refused here (SQLSTATE class QF).';
+'Asks for a release by a method (required) and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep), hold (for curators only, until it is approved). Bad requests are refused here (SQLSTATE class QF).';
 REVOKE ALL ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) FROM PUBLIC;

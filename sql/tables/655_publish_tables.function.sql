@@ -15,7 +15,7 @@ DECLARE
     runner boolean := EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name});
 BEGIN
     -- the name that was asked for, and no other
-    SELECT r.name, r.method, b.source_srid INTO asked
+    SELECT r.name, r.method, b.source_srid, b.srid AS metric_srid INTO asked
     FROM ${private}.release AS r JOIN ${private}.build AS b ON b.build_id = r.build_id
     WHERE r.release_id = publish_tables.release AND r.state = 'running';
     IF NOT FOUND THEN
@@ -28,7 +28,10 @@ BEGIN
     LOOP
         named := asked.name || part.suffix;
         IF part.view IS NOT NULL THEN
-            EXECUTE format('SELECT %I.%I(%L::text, %L::int)', ${private:name}, part.view, asked.name, asked.source_srid);
+            EXECUTE format(
+                'SELECT %I.%I(%L::text, %L::int, %L::int)',
+                ${private:name}, part.view, asked.name, asked.source_srid, asked.metric_srid
+            );
             IF runner THEN
                 EXECUTE format('GRANT SELECT ON %I.%I TO %I', ${release:name}, named, ${runner:name});
             END IF;

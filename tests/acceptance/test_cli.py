@@ -140,17 +140,18 @@ SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
     (("dataset", "list"), list),
     (("dataset", "show", "city"), {"name", "mapping", "budget", "build"}),
     (("dataset", "build", "city"), {"build_id", "rows", "excluded", "samples", "seconds"}),
-    (("plan", "city"), {"epsilon", "allowed", "steps", "guarantee", "budget", "seconds"}),
-    (("anonymize", "city", "--as", "r"), {"name", "state", "table", "guarantee", "steps",
+    (("plan", "city", "--method", "lg"), {"epsilon", "allowed", "steps", "guarantee", "budget", "seconds"}),
+    (("anonymize", "city", "--method", "lg", "--as", "r"), {"name", "state", "table", "guarantee", "steps",
                                          "verified", "existed", "resumed", "seconds"}),
-    (("anonymize", "city", "--as", "r"), {"name", "existed"}),
+    (("anonymize", "city", "--method", "lg", "--as", "r"), {"name", "existed"}),
     (("release", "list"), list),
     (("release", "show", "r"), {"name", "state", "spend", "unit", "guarantee", "steps", "user_level"}),
     (("release", "verify", "r"), {"release", "verified", "rows", "checked"}),
     (("release", "find", "--object", "nobody"), list),
     (("budget", "city"), {"granted", "spent", "remaining", "ledger"}),
     (("ledger", "verify"), {"valid", "head_found"}),
-    (("schedule", "add", "city", "--at", "@daily"), {"schedule_id", "next_at", "warning"}),
+    (("schedule", "add", "city", "--method", "lg", "--at", "@daily"),
+     {"schedule_id", "next_at", "warning"}),
     (("schedule", "list"), list),
     (("schedule", "drop", "city"), {"schedule_id", "ended"}),
     (("worker", "--once"), {"done", "refused", "failed", "cancelled", "put_off"}),
@@ -185,7 +186,10 @@ def test_a_session_in_words(city: str) -> None:
         assert out.strip(), arguments
         with pytest.raises(json.JSONDecodeError):
             json.loads(out)
-        if arguments[:2] in (("dataset", "build"), ("anonymize", "city")) and "answers" not in out:
+        if (
+            arguments[:2] in (("dataset", "build"), ("anonymize", "city", "--method", "lg"))
+            and "answers" not in out
+        ):
             assert "/s" in err, "plain lines with a rate where there is no terminal"
 
 
@@ -230,7 +234,7 @@ def test_other_schema_names(empty_database_url: str) -> None:
     try:
         for arguments in (
             ("init",), small, ADD_CITY, ("dataset", "build", "city"),
-            ("anonymize", "city", "--signature", "3"), ("release", "verify", "city_1"),
+            ("anonymize", "city", "--method", "lg", "--signature", "3"), ("release", "verify", "city_1"),
             ("release", "withdraw", "city_1"),
         ):  # fmt: skip
             freqdp(empty_database_url, *arguments, *names).succeeded()
@@ -321,9 +325,9 @@ def test_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
         (("frobnicate",), 2),
         (("--frobnicate",), 2),
         (("dataset", "build"), 2),
-        (("anonymize", "x", "--as"), 2),
-        (("anonymize", "x", "--signature", "many"), 1),
-        (("anonymize", "x", "--epsilon", "-1"), 1),
+        (("anonymize", "x", "--method", "lg", "--as"), 2),
+        (("anonymize", "x", "--method", "lg", "--signature", "many"), 1),
+        (("anonymize", "x", "--method", "lg", "--epsilon", "-1"), 1),
         (("dataset", "list", "--schema", "public"), 1),
         (("dataset", "list", "--dsn", "host=/no/such/place"), 1),
     ],

@@ -44,7 +44,9 @@ def _completed(line: str, **environment: str) -> list[str]:
 def url(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         for options in (("--as", "held_one", "--hold"), ("--as", "open_one", "--new-draw")):
-            freqdp(url, "anonymize", "city", "--epsilon", "0.5", *options).succeeded()
+            freqdp(
+                url, "anonymize", "city", "--method", "lg", "--epsilon", "0.5", *options
+            ).succeeded()
         yield url
 
 

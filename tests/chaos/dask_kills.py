@@ -165,18 +165,28 @@ def main() -> None:
             "--time", "at", "--geom", "geom", "--budget", "1000",
         )  # fmt: skip
         quietly(url, "dataset", "build", "city")
-        quietly(url, "anonymize", "city", *_ASKED, "--as", "threads")
+        quietly(url, "anonymize", "city", "--method", "lg", *_ASKED, "--as", "threads")
         expected = query(url, _DIGESTS, "threads"), query(url, _FINGERPRINT)
         begun = time.monotonic()
-        quietly(url, "anonymize", "city", *_ASKED, "--as", "dask", "--new-draw", "--engine", "dask",
-                "--workers", "2")  # fmt: skip
+        quietly(url, "anonymize", "city", "--method", "lg", *_ASKED, "--as", "dask", "--new-draw",
+                "--engine", "dask", "--workers", "2")  # fmt: skip
         seconds = time.monotonic() - begun + 2
         for number, what in enumerate(kills):
             name = f"r{number}"
             job: tuple[str, ...] = ("dataset", "build", "city")
             if number % 4:
                 # a time step of its own makes each a request of its own: given again, it goes on
-                job = ("anonymize", "city", *_ASKED, "--as", name, "--time-step", f"{number + 1}s")
+                job = (
+                    "anonymize",
+                    "city",
+                    "--method",
+                    "lg",
+                    *_ASKED,
+                    "--as",
+                    name,
+                    "--time-step",
+                    f"{number + 1}s",
+                )
             run(url, what, job, seconds, ends)
             found: Any = query(url, _FINGERPRINT)
             assert found == expected[1], found

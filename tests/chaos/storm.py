@@ -81,8 +81,8 @@ def storm(runs: int, seed: int) -> None:
             make_dataset(url, name)
             # the last one runs out of budget on the way: a refusal that has to be clear
             epsilon = "150" if name == names[-1] else "1"
-            quietly(url, "schedule", "add", name, "--at", "0 3 * * *", "--keep", "2", "--signature",
-                    "4", "--epsilon", epsilon)  # fmt: skip
+            quietly(url, "schedule", "add", name, "--method", "lg", "--at", "0 3 * * *", "--keep", "2",
+                    "--signature", "4", "--epsilon", epsilon)  # fmt: skip
         start, made, weather = time.monotonic(), 0, Storm(server, url, draw, Path(folder))
         next_strike, begun = start, 0
         try:

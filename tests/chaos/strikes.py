@@ -42,7 +42,17 @@ _ENDED = {0, 1, 130, -signal.SIGKILL}
 _COMMANDS: dict[str, tuple[tuple[str, ...], set[int]]] = {
     "build": (("dataset", "build", "city"), _ENDED),
     "anonymize": (
-        ("anonymize", "city", "--epsilon", "0.1", "--signature", "3", "--new-draw"),
+        (
+            "anonymize",
+            "city",
+            "--method",
+            "lg",
+            "--epsilon",
+            "0.1",
+            "--signature",
+            "3",
+            "--new-draw",
+        ),
         _ENDED,
     ),
     "worker": (("worker", "--once", "--lease", str(_LEASE_S)), _ENDED | {4, 5, 6}),

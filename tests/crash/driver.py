@@ -26,7 +26,7 @@ from freqdp_db.cli import main
 from freqdp_db.dataset import building, writing
 from freqdp_db.methods.frequency.local import LocalStep
 from freqdp_db.release import pipeline, table
-from freqdp_db.storage.copy import libpq
+from freqdp_db.storage.copy import layout
 from freqdp_db.storage.published import staging
 from freqdp_db.storage.records import builds, draws, releases
 from freqdp_db.storage.source import rows as source
@@ -147,7 +147,7 @@ MOMENTS: dict[str, Patch] = {
 def _small_chunks() -> None:
     """A small city goes in one chunk: make it many, so that there is an amid."""
     for module, name, size in (
-        (libpq, "BUFFER", 1 << 16),
+        (layout, "BLOCK", 1 << 16),
         (writing, "_CHUNK", 1000),
         (table, "_CHUNK", 500),
         (table, "_LINE_ROWS", 500),
@@ -224,4 +224,4 @@ if __name__ == "__main__":
     # stdout is for the answers alone
     _ANSWERS = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve([["dataset", "build", "city"], ["anonymize", "city"]])
+    serve([["dataset", "build", "city"], ["anonymize", "city", "--method", "lg"]])

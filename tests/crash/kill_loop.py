@@ -55,7 +55,7 @@ def require_paid_once(url: str, releases: int) -> None:
 
 def kill_once(url: str, driver: Driver, number: int, moment: str) -> None:
     before = scene(url)
-    command = ("anonymize", "city", "--epsilon", str(EPSILON), "--new-draw")
+    command = ("anonymize", "city", "--method", "lg", "--epsilon", str(EPSILON), "--new-draw")
     run = driver.start(url, *command, stop=moment)
     run.reach()
     run.kill()

@@ -13,7 +13,7 @@ from witness import leftovers, require_whole, resumed, scene, sessions
 from world import freqdp, query, value
 
 BUILD = ("dataset", "build", "city")
-ANONYMIZE = ("anonymize", "city")
+ANONYMIZE = ("anonymize", "city", "--method", "lg")
 
 
 def interrupted_at(name: str, *values: str) -> pytest.MarkDecorator:

@@ -13,7 +13,7 @@ from world import freqdp, query, value
 from freqdp_db.storage.records import builds
 
 BUILD = ("dataset", "build", "city")
-ANONYMIZE = ("anonymize", "city")
+ANONYMIZE = ("anonymize", "city", "--method", "lg")
 
 KEY = r"^CREATE UNIQUE INDEX"
 GIST = r"^CREATE INDEX ON .*staging_1 USING gist"

@@ -56,7 +56,7 @@ def url(source: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def _all_at_once(url: str, *, new_draw: bool) -> list[Outcome | BudgetExceeded]:
     start = Barrier(REQUESTS)
-    request = Request.parse(epsilon="1000", signature=2)
+    request = Request.parse("lg", epsilon="1000", signature=2)
 
     def ask(_: int) -> Outcome | BudgetExceeded:
         with opened(url) as database:

@@ -12,7 +12,7 @@ from world import freqdp, query, value
 
 import freqdp_db
 
-ANONYMIZE = ("anonymize", "city")
+ANONYMIZE = ("anonymize", "city", "--method", "lg")
 
 
 def _killed(url: str, driver: Driver, moment: str) -> None:

@@ -20,7 +20,7 @@ from world import freqdp, query, value
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
 BUILD = ("dataset", "build", "city")
-ANONYMIZE = ("anonymize", "city")
+ANONYMIZE = ("anonymize", "city", "--method", "lg")
 TERMINATE = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
     "WHERE application_name LIKE 'freqdp %%' AND datname = current_database()"

@@ -106,6 +106,7 @@ def test_what_the_file_changes_is_changed_and_nothing_else(city: str, tmp_path: 
     assert query(city, "SELECT count(*) FROM freqdp.schedule WHERE ended_at IS NULL") == [(0,)]
 
 
+NIGHTLY = "[datasets.city.schedule]\nat = '@daily'\nmethod = 'lg'\n"
 FLEET = """
 [datasets.fleet]
 from = "demo.Fleet"
@@ -146,11 +147,12 @@ def test_columns_of_projected_numbers_are_compared_too(city: str, tmp_path: Path
         (CITY + "max_exposure = 5\n", ("--max-exposure 5",)),
         (CITY + "timezone = 'Mars'\n", ("Mars",)),
         (CITY + "period = 'soon'\n", ("--period soon",)),
-        (CITY + "[datasets.city.schedule]\nat = 'daily'\n", ("daily",)),
+        (CITY + "[datasets.city.schedule]\nmethod = 'lg'\nat = 'daily'\n", ("daily",)),
         (CITY + "[datasets.city.schedule]\nepsilon = 1\n", ("'at'",)),
-        (CITY + "[datasets.city.schedule]\nat = '@daily'\nepsilon = -1\n", ("--epsilon -1",)),
-        (CITY + "[datasets.city.schedule]\nat = '@daily'\nkeep = 0\n", ("--keep 0",)),
-        (CITY + "[datasets.city.schedule]\nat = '@daily'\nmethod = 'x'\n", ("x",)),
+        (CITY + NIGHTLY + "epsilon = -1\n", ("--epsilon -1",)),
+        (CITY + NIGHTLY + "keep = 0\n", ("--keep 0",)),
+        (CITY + NIGHTLY.replace("'lg'", "'x'"), ("x",)),
+        (CITY + NIGHTLY.replace("method = 'lg'\n", ""), ("--method is missing",)),
         ("datasets = 5\n", ("tables",)),
         ("dataset = 5\n", ("'dataset'", "not known")),
         ("[datasets\n", ("not TOML",)),

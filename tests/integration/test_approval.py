@@ -50,14 +50,14 @@ def _measured(url: str, name: str, share: float) -> None:
 
 
 def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
-    held = freqdp(city, "anonymize", "city", *LITTLE, "--hold").succeeded()
+    held = freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold").succeeded()
     assert (held["state"], held["held"], held["readers"]) == ("published", True, "curators (held)")
     assert value(city, "SELECT granted FROM freqdp_release.catalog") is False
     for relation in ("city_1", "city_1_line", "city_current"):
         assert not _readable(city, relation)
     freqdp(city, "release", "verify", "city_1").succeeded()
     freqdp(city, "release", "report", "city_1", "--public").refused("city_1", "not granted")
-    again = freqdp(city, "anonymize", "city", *LITTLE).succeeded()
+    again = freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE).succeeded()
     assert (again["existed"], again["held"]) == (True, True)
 
     approved = freqdp(city, "release", "approve", "city_1").succeeded()
@@ -72,8 +72,12 @@ def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
 def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
     city: str, tmp_path: Path
 ) -> None:
-    freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--as", "held").succeeded()
-    freqdp(city, "anonymize", "city", *LITTLE, "--seed", "1", "--as", "seeded").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold", "--as", "held"
+    ).succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", *LITTLE, "--seed", "1", "--as", "seeded"
+    ).succeeded()
     analyst = make_conninfo(city, options="-c role=freqdp_analyst")
     out = str(tmp_path / "file")
     for command in (("export", "--format", "csv"), ("report", "--public")):
@@ -95,8 +99,8 @@ def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
 
 
 def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str) -> None:
-    freqdp(city, "anonymize", "city", *LITTLE, "--hold").succeeded()
-    freqdp(city, "anonymize", "city", *LITTLE, "--new-draw").succeeded()
+    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold").succeeded()
+    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--new-draw").succeeded()
     freqdp(city, "release", "approve", "city_1").succeeded()
     assert "now city_2" in value(
         city, "SELECT obj_description('freqdp_release.city_current'::regclass)"
@@ -104,7 +108,9 @@ def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str
 
 
 def test_what_is_seeded_is_never_approved(city: str) -> None:
-    made = freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--seed", "1").succeeded()
+    made = freqdp(
+        city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold", "--seed", "1"
+    ).succeeded()
     assert (made["held"], made["readers"]) == (False, "curators")
     freqdp(city, "release", "approve", "city_1").refused("never granted")
 
@@ -112,7 +118,7 @@ def test_what_is_seeded_is_never_approved(city: str) -> None:
 def test_a_limit_holds_every_release_and_approve_measures_it(city: str) -> None:
     limit = freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     assert limit["max_exposure"] == 0.05
-    assert freqdp(city, "anonymize", "city", *LITTLE).succeeded()["held"] is True
+    assert freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE).succeeded()["held"] is True
     refused = freqdp(city, "release", "approve", "city_1").refused(
         "city_1", "more than the dataset"
     )
@@ -165,7 +171,9 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     assert "more than the dataset allows (5% of a person)" in error
     assert not _readable(city, "city_1")
     # one that stays within it is granted; the refused one does not count against it
-    freqdp(city, "anonymize", "city", *LITTLE, "--new-draw", "--as", "quiet").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", *LITTLE, "--new-draw", "--as", "quiet"
+    ).succeeded()
     _measured(city, "quiet", 0.01)
     _ask(city, '{"keep": 1}')  # an equal request: answered by the newest that is there
     assert _serve(city).done == 1
@@ -209,11 +217,13 @@ def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:
 
 def test_unlinking_is_checked_again_when_it_is_approved(city: str) -> None:
     freqdp(city, "anonymize", "city", "--method", "swap", "--hold", "--as", "mixed").succeeded()
-    freqdp(city, "anonymize", "city", *LITTLE).succeeded()
+    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE).succeeded()
     refused = freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
     assert "leave this one held" in refused["remedy"] and "--beside" not in refused["remedy"]
     freqdp(city, "release", "withdraw", "city_1").succeeded()
     freqdp(city, "release", "approve", "mixed").succeeded()
-    freqdp(city, "anonymize", "city", *LITTLE, "--hold", "--as", "edited").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold", "--as", "edited"
+    ).succeeded()
     refused = freqdp(city, "release", "approve", "edited").refused("mixed", "same source")
     assert "leave this one held" in refused["remedy"] and "--hold" not in refused["remedy"]

@@ -26,7 +26,7 @@ def city(
 
 def test_audit(city: str) -> None:
     before = written(city)
-    answer = freqdp(city, "audit", "city", "--epsilon", "2").succeeded()
+    answer = freqdp(city, "audit", "city", "--method", "lg", "--epsilon", "2").succeeded()
     assert written(city) == before
     held = [f for f in answer["findings"] if f["lists"] == "held equal"]
     assert {f["artefact"] for f in held} == {"tf_vector", "pf_vectors"}
@@ -48,7 +48,7 @@ def test_a_broken_mechanism_is_caught(city: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_bad_input(city: str) -> None:
-    freqdp(city, "audit", "city", "--runs", "10").refused("--runs 10")
-    freqdp(city, "audit", "nowhere").refused("'nowhere'")
+    freqdp(city, "audit", "city", "--method", "lg", "--runs", "10").refused("--runs 10")
+    freqdp(city, "audit", "nowhere", "--method", "lg").refused("'nowhere'")
     freqdp(city, "audit", "city", "--method", "sc").refused("sc", "no noise")
     freqdp(city, "audit", "city", "--method", "lg+swap").refused("lg+swap", "step swap")

@@ -28,7 +28,7 @@ def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: 
         build_points(database, "d", make_points(old, "points", POINTS))
     ask(old)
     assert serve(old)[0].done == 1
-    freqdp(old, "schedule", "add", "d", "--at", "@daily").succeeded()
+    freqdp(old, "schedule", "add", "d", "--method", "lg", "--at", "@daily").succeeded()
     waiting = ask(old, '{"signature": 4}')
     file = str(tmp_path / "freqdp.dump")
     _run("pg_dump", "--format=custom", "--schema=freqdp", "--schema=freqdp_release",

@@ -353,39 +353,42 @@ def test_a_source_that_changed(
     ids=str,
 )  # fmt: skip
 def test_requests(refuses: Refuses, options: tuple[str, ...], words: tuple[str, ...]) -> None:
-    refuses(("anonymize", "built", *options), *words)
+    refuses(("anonymize", "built", "--method", "lg", *options), *words)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("anonymize", "nothing"), ("'nothing'",)),
-        (("plan", "nothing"), ("'nothing'",)),
-        (("plan", "built", "--epsilon", "0"), ("--epsilon", "0")),
-        (("plan", "built", "--epsilon", "1e-9"), ("--epsilon", "0.0000000005", "samples")),
-        (("anonymize", "built", "--epsilon", "1e-9"), ("--epsilon", "0.0000000005", "samples")),
-        (("plan", "built", "--signature", "0"), ("--signature", "0")),
-        (("plan", "built", "--spread", "-1"), ("--spread", "-1")),
+        (("anonymize", "nothing", "--method", "lg"), ("'nothing'",)),
+        (("plan", "nothing", "--method", "lg"), ("'nothing'",)),
+        (("plan", "built", "--method", "lg", "--epsilon", "0"), ("--epsilon", "0")),
+        (("plan", "built", "--method", "lg", "--epsilon", "1e-9"),
+         ("--epsilon", "0.0000000005", "samples")),
+        (("anonymize", "built", "--method", "lg", "--epsilon", "1e-9"),
+         ("--epsilon", "0.0000000005", "samples")),
+        (("plan", "built", "--method", "lg", "--signature", "0"), ("--signature", "0")),
+        (("plan", "built", "--method", "lg", "--spread", "-1"), ("--spread", "-1")),
         (("plan", "built", "--method", "none"), ("--method", "'none'")),
-        (("anonymize", "unbuilt"), ("'unbuilt'", "not been built")),
-        (("plan", "unbuilt"), ("'unbuilt'", "not been built")),
-        (("anonymize", "built", "--seed", "-1"), ("--seed", "-1")),
-        (("anonymize", "built", "--seed", "abc"), ("--seed", "abc")),
-        (("anonymize", "built", "--seed", str(2**63)), ("--seed", str(2**63))),
-        (("anonymize", "built", "--as", "taken"), ("'taken'",)),
-        (("anonymize", "built", "--as", "taken_pkey"), ("'taken_pkey'",)),
-        (("anonymize", "built", "--as", "catalog"), ("--as", "'catalog'")),
-        (("anonymize", "built", "--as", "my_line"), ("--as", "'my_line'")),
-        (("anonymize", "built", "--as", "my_current"), ("--as", "'my_current'")),
-        (("anonymize", "built", "--as", "my_trip"), ("--as", "'my_trip'")),
-        (("anonymize", "built", "--as", ""), ("--as", "''")),
+        (("anonymize", "unbuilt", "--method", "lg"), ("'unbuilt'", "not been built")),
+        (("plan", "unbuilt", "--method", "lg"), ("'unbuilt'", "not been built")),
+        (("anonymize", "built", "--method", "lg", "--seed", "-1"), ("--seed", "-1")),
+        (("anonymize", "built", "--method", "lg", "--seed", "abc"), ("--seed", "abc")),
+        (("anonymize", "built", "--method", "lg", "--seed", str(2**63)), ("--seed", str(2**63))),
+        (("anonymize", "built", "--method", "lg", "--as", "taken"), ("'taken'",)),
+        (("anonymize", "built", "--method", "lg", "--as", "taken_pkey"), ("'taken_pkey'",)),
+        (("anonymize", "built", "--method", "lg", "--as", "catalog"), ("--as", "'catalog'")),
+        (("anonymize", "built", "--method", "lg", "--as", "my_line"), ("--as", "'my_line'")),
+        (("anonymize", "built", "--method", "lg", "--as", "my_current"), ("--as", "'my_current'")),
+        (("anonymize", "built", "--method", "lg", "--as", "my_trip"), ("--as", "'my_trip'")),
+        (("anonymize", "built", "--method", "lg", "--as", ""), ("--as", "''")),
         *(
-            (("anonymize", "built", "--as", name), ("--as", repr(name), "no file"))
+            (("anonymize", "built", "--method", "lg", "--as", name), ("--as", repr(name), "no file"))
             for name in ("../evil", "a/b", "a\\b", ".hidden", "a\nb", "\x1b[31m")
         ),
-        (("anonymize", "built", "--as", "x" * 56), ("--as", "x" * 56)),
-        (("anonymize", "built", "--as", "ü" * 28), ("--as", "ü" * 28)),
-        (("anonymize", "built", "--epsilon", "1.75"), ("requested 1.75", "remaining 1.5")),
+        (("anonymize", "built", "--method", "lg", "--as", "x" * 56), ("--as", "x" * 56)),
+        (("anonymize", "built", "--method", "lg", "--as", "ü" * 28), ("--as", "ü" * 28)),
+        (("anonymize", "built", "--method", "lg", "--epsilon", "1.75"),
+         ("requested 1.75", "remaining 1.5")),
         (("dataset", "build", "nothing"), ("'nothing'",)),
         (("dataset", "show", "nothing"), ("'nothing'",)),
         (("dataset", "drop", "nothing'; DROP TABLE x; --"), ("DROP TABLE x",)),
@@ -421,8 +424,8 @@ def test_commands(refuses: Refuses, arguments: tuple[str, ...], words: tuple[str
         ("dataset", "build", "one", "two"),
         ("dataset", "build", "built", "--frobnicate"),
         ("dataset", "add", "x"),
-        ("anonymize", "built", "--as"),
-        ("anonymize", "built", "--seed"),
+        ("anonymize", "built", "--method", "lg", "--as"),
+        ("anonymize", "built", "--method", "lg", "--seed"),
         ("release", "find"),
     ],
     ids=str,
@@ -608,10 +611,10 @@ def test_no_permission_on_the_source(sources: str) -> None:
 def test_no_permission_on_our_schema(sources: str) -> None:
     before = written(sources)
     with _role(sources) as url:
-        for command in (("dataset", "list"), ("anonymize", "built"), _add()):
+        for command in (("dataset", "list"), ("anonymize", "built", "--method", "lg"), _add()):
             assert freqdp(url, *command).refused("freqdp")["remedy"]
     with _role(sources, "GRANT freqdp_analyst TO {role}") as url:
-        for command in (("dataset", "list"), ("anonymize", "built")):
+        for command in (("dataset", "list"), ("anonymize", "built", "--method", "lg")):
             assert freqdp(url, *command).refused("freqdp")["remedy"]
         # an analyst sees what is published, and nothing else
         assert [r["name"] for r in freqdp(url, "release", "list").succeeded()] == ["taken"]
@@ -668,9 +671,9 @@ def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
         "--time", columns[1], "--geom", columns[2], "--", called,
     ).succeeded()  # fmt: skip
     freqdp(database_url, "dataset", "build", "--", called).succeeded()
-    assert freqdp(database_url, "plan", called).succeeded()["dataset"] == called
+    assert freqdp(database_url, "plan", called, "--method", "lg").succeeded()["dataset"] == called
     release = freqdp(
-        database_url, "anonymize", called, "--signature", "3", "--as", called
+        database_url, "anonymize", called, "--method", "lg", "--signature", "3", "--as", called
     ).succeeded()
     assert (release["name"], release["state"]) == (called, "published")
     assert freqdp(database_url, "release", "verify", called).succeeded()["verified"] is True
@@ -700,11 +703,20 @@ def test_longest_names(database_url: str) -> None:
     add = _add(**{"name": "d" * 63, "from": f"src.{relation}"})
     freqdp(database_url, *add).succeeded()
     freqdp(database_url, "dataset", "build", "d" * 63).succeeded()
-    refusal = freqdp(database_url, "anonymize", "d" * 63).refused("d" * 63)
+    refusal = freqdp(database_url, "anonymize", "d" * 63, "--method", "lg").refused("d" * 63)
     assert "--as" in refusal["remedy"]
     for name in (release, "y" * 55):
         freqdp(
-            database_url, "anonymize", "d" * 63, "--as", name, "--signature", "2", "--new-draw"
+            database_url,
+            "anonymize",
+            "d" * 63,
+            "--method",
+            "lg",
+            "--as",
+            name,
+            "--signature",
+            "2",
+            "--new-draw",
         ).succeeded()
         freqdp(database_url, "release", "verify", name).succeeded()
 
@@ -716,7 +728,9 @@ def test_index_names_are_taken_too(database_url: str) -> None:
     freqdp(database_url, "dataset", "build", "d").succeeded()
     freqdp(database_url, "anonymize", "d", "--as", "x_geom_idx", "--method", "pure-g").succeeded()
     spent = value(database_url, "SELECT spent FROM freqdp.budget")
-    refusal = freqdp(database_url, "anonymize", "d", "--as", "x").refused("x_geom_idx")
+    refusal = freqdp(database_url, "anonymize", "d", "--method", "lg", "--as", "x").refused(
+        "x_geom_idx"
+    )
     assert refusal["error"] == "AlreadyExists"
     assert value(database_url, "SELECT spent FROM freqdp.budget") == spent
 
@@ -782,10 +796,10 @@ def test_disk_full_while_building(tiny_disk: str) -> None:
 
 
 def test_disk_full_while_writing_a_release(tiny_disk: str) -> None:
-    freqdp(tiny_disk, "anonymize", "city").refused("disk", "full")
+    freqdp(tiny_disk, "anonymize", "city", "--method", "lg").refused("disk", "full")
     assert query(tiny_disk, "SELECT name FROM freqdp_release.catalog") == []
     _more_disk(tiny_disk)
-    answer = freqdp(tiny_disk, "anonymize", "city").succeeded()
+    answer = freqdp(tiny_disk, "anonymize", "city", "--method", "lg").succeeded()
     assert (answer["resumed"], answer["state"]) == (True, "published")
     assert value(tiny_disk, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
     assert _leftovers(written(tiny_disk)) == []

@@ -16,7 +16,6 @@ from psycopg import sql
 
 from freqdp_db.errors import ConnectionFailed
 from freqdp_db.storage.connection.engine import driver
-from freqdp_db.storage.copy import libpq
 from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
 
 LAYOUT = Layout([("n", "int4")])
@@ -42,12 +41,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize("way", ["fast", "plain"])
-def test_files_above_1023(
-    database_url: str, way: str, many_files: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if way == "plain":
-        monkeypatch.setattr(libpq, "can_read", lambda _: False)
+def test_files_above_1023(database_url: str, many_files: None) -> None:
     with opened(database_url) as database, database.begin() as connection:
         raw = driver(connection)
         assert raw.pgconn.socket > 1023

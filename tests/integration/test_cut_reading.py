@@ -9,7 +9,6 @@ from psycopg import sql
 
 from freqdp_db.errors import ConnectionFailed
 from freqdp_db.storage.connection.engine import driver
-from freqdp_db.storage.copy import libpq
 from freqdp_db.storage.copy.layout import Layout, read_arrays
 
 ROWS = 40
@@ -17,10 +16,7 @@ QUERY = sql.SQL("SELECT n, n::float8 AS x FROM generate_series(1, {}) AS n").for
 LAYOUT = Layout([("n", "int4"), ("x", "float8")])
 
 
-@pytest.mark.parametrize("way", ["fast", "plain"])
-def test_cut_at_every_length(database_url: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way == "plain":
-        monkeypatch.setattr(libpq, "can_read", lambda _: False)
+def test_cut_at_every_length(database_url: str) -> None:
     proxy = Proxy(database_url)
     failed, whole = 0, 0
     try:

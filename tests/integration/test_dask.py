@@ -23,25 +23,28 @@ from library import opened
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, same_rows, value
 
-import freqdp_db
 from freqdp_db.dataset.building import build
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.engines.at_work import use_engine
 from freqdp_db.engines.choice import choose_engine
 from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
-from freqdp_db.engines.held import use_workers
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.evaluate import evaluate
-from freqdp_db.evaluation.experiment.design import ExperimentWishes, experiment_on
-from freqdp_db.interface.engines import at_work
 from freqdp_db.methods.relations import TRAJECTORIES
+from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
 from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.pipeline import anonymize
+from freqdp_db.release.planning import make_plan
 from freqdp_db.release.request import Request
+from freqdp_db.release.verification import Verified, verify
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.staging import Staging, drop_staging
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import find_dataset
-from freqdp_db.storage.records.releases import ReleaseRow
+from freqdp_db.storage.records.releases import ReleaseRow, find_release
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,14 +64,13 @@ def cluster(city: str) -> Iterator[Cluster]:
 
 
 def _release(
-    url: str, name: str, workers: Cluster | None, progress: Progress | None = None, **wished: Any
+    url: str, name: str, engine: Engine, progress: Progress | None = None, **wished: Any
 ) -> ReleaseRow:
-    with opened(url) as database, use_workers(workers):
+    with opened(url) as database:
         row = find_dataset(database, "city")
         request = Request.parse(**{"seed": 5, **wished})
-        outcome = anonymize(
-            database, row, request, progress or Progress(), name=name, new_draw=True
-        )
+        shown = progress or Progress()
+        outcome = anonymize(database, row, request, shown, name=name, new_draw=True, engine=engine)
         assert outcome.verified is not None
         return outcome.release
 
@@ -116,7 +118,7 @@ def _leftovers(url: str) -> list[Any]:
 )
 def test_same_as_threads(city: str, cluster: Cluster, wished: dict[str, Any]) -> None:
     names = [f"{wished['method']}_{who}" for who in ("threads", "dask")]
-    one = _release(city, names[0], None, **wished)
+    one = _release(city, names[0], LOCAL, **wished)
     other = _release(city, names[1], cluster, **wished)
     _assert_same(city, one, other)
 
@@ -141,15 +143,23 @@ def test_rows_lie_by_released_id(city: str, cluster: Cluster) -> None:
     assert any(all(by_halves(ids, middle) for ids in pages.values()) for middle in lying)
 
 
+def _verify(database: Database, name: str, engine: Engine) -> Verified:
+    release = find_release(database, name)
+    request = Request.of(release)
+    build = load_build(database, release.build_id, Progress(), engine)
+    world = make_world(database, build, request.method, request.values)
+    return verify(database, release, world, Progress())
+
+
 def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
-    _release(city, "spoilt", None, method="gl")
+    _release(city, "spoilt", LOCAL, method="gl")
     with opened(city) as database:
-        for engine in (None, cluster):
-            with use_workers(engine):
-                found = freqdp_db.verify(database, "spoilt")
-                assert found.rows == value(city, "SELECT count(*) FROM freqdp_release.spoilt")
-                plan = freqdp_db.plan(database, "city", "gl", epsilon=1)
-                assert [taken.counts["deletions"] > 0 for taken in plan.steps] == [True, True]
+        row, request = find_dataset(database, "city"), Request.parse("gl", epsilon=1)
+        for engine in (LOCAL, cluster):
+            found = _verify(database, "spoilt", engine)
+            assert found.rows == value(city, "SELECT count(*) FROM freqdp_release.spoilt")
+            plan = make_plan(database, row, request, Progress(), engine)
+            assert [taken.counts["deletions"] > 0 for taken in plan.steps] == [True, True]
         first = query(city, "SELECT * FROM freqdp_release.spoilt ORDER BY 1, 2 LIMIT 1")[0]
         query(
             city,
@@ -157,11 +167,8 @@ def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
             "WHERE trajectory_id = %s AND seq = 1",
             first[0],
         )
-        with (
-            use_workers(cluster),
-            pytest.raises(VerificationFailed, match="does not hold the rows"),
-        ):
-            freqdp_db.verify(database, "spoilt")
+        with pytest.raises(VerificationFailed, match="does not hold the rows"):
+            _verify(database, "spoilt", cluster)
     freqdp(city, "release", "withdraw", "spoilt").succeeded()
 
 
@@ -188,7 +195,7 @@ def test_a_worker_is_killed(city: str, cluster: Cluster, stage: str) -> None:
     killing = Killing(cluster, stage)
     other = _release(city, f"killed_{name}", cluster, killing, method="gl")
     assert killing.killed
-    _assert_same(city, _release(city, f"spared_{name}", None, method="gl"), other)
+    _assert_same(city, _release(city, f"spared_{name}", LOCAL, method="gl"), other)
     assert value(city, "SELECT count(*) FROM freqdp.spend") == spent + 2
 
 
@@ -339,11 +346,14 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
             return False
 
         _wait(there, "a worker")
-        with opened(city) as database, at_work(chosen, database, Progress()):
+        with (
+            opened(city) as database,
+            use_engine(chosen, database.conninfo, Progress()) as engine,
+        ):
             with pytest.raises(EngineLost, match="lost") as lost:
                 request = Request.parse("gl", epsilon=1)
                 row = find_dataset(database, "city")
-                anonymize(database, row, request, Losing(), name="lost")
+                anonymize(database, row, request, Losing(), name="lost", engine=engine)
             assert lost.value.can_pass and "same command" in str(lost.value.remedy)
     freqdp(city, "release", "resume", "lost").succeeded()
     assert _leftovers(city) == []
@@ -399,20 +409,34 @@ def test_jobs(city: str) -> None:
 def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     for option in (("--engine", "dask"), ("--engine", "dask://host:8786")):
-        said = freqdp(city, "anonymize", "city", *option).refused("needs Dask", "not installed")
+        said = freqdp(city, "anonymize", "city", "--method", "lg", *option).refused(
+            "needs Dask", "not installed"
+        )
         assert said["remedy"] == "pip install 'freqdp_db[dask]'"
     monkeypatch.setenv("FREQDP_ENGINE", "dask")
-    freqdp(city, "plan", "city").refused("FREQDP_ENGINE=dask", "not installed")
+    freqdp(city, "plan", "city", "--method", "lg").refused("FREQDP_ENGINE=dask", "not installed")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("anonymize", "city", "--engine", "spark"), "--engine spark is not an engine"),
-        (("anonymize", "city", "--engine", "dask://host"), "is not an engine"),
-        (("anonymize", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
-        (("plan", "city", "--engine", "dask", "--workers", "0"), "--workers 0 is not between"),
-        (("plan", "city", "--engine", "tls://h:1", "--workers", "1"), "is for --engine dask"),
+        (
+            ("anonymize", "city", "--method", "lg", "--engine", "spark"),
+            "--engine spark is not an engine",
+        ),
+        (("anonymize", "city", "--method", "lg", "--engine", "dask://host"), "is not an engine"),
+        (
+            ("anonymize", "city", "--method", "lg", "--workers", "2"),
+            "--workers 2 is for --engine dask",
+        ),
+        (
+            ("plan", "city", "--method", "lg", "--engine", "dask", "--workers", "0"),
+            "--workers 0 is not between",
+        ),
+        (
+            ("plan", "city", "--method", "lg", "--engine", "tls://h:1", "--workers", "1"),
+            "is for --engine dask",
+        ),
         (("evaluate", "gl_dask", "--workers", "2"), "--workers 2 is for --engine dask"),
         (("experiment", "city", "--engine", "spark"), "--engine spark is not an engine"),
     ],
@@ -422,7 +446,7 @@ def test_refused(city: str, arguments: tuple[str, ...], words: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["swap", "lg+cut", "glove"])
-def test_methods_that_are_not_spread(city: str, cluster: Cluster, method: str) -> None:
+def test_methods_that_need_all_trajectories(city: str, cluster: Cluster, method: str) -> None:
     before = value(city, "SELECT count(*) FROM freqdp.release")
     with pytest.raises(BadInput, match=f"cannot run method {re.escape(method)}: it looks at all"):
         _release(city, "never", cluster, method=method, seed=None)
@@ -433,13 +457,16 @@ def test_methods_that_are_not_spread(city: str, cluster: Cluster, method: str) -
     "wished", [{"method": "pure-l"}, {"method": "glove", "k": 3, "seed": None}]
 )
 def test_the_same_metrics(city: str, cluster: Cluster, wished: dict[str, Any]) -> None:
-    """Also of releases whose methods are not spread."""
-    release = _release(city, f"measured_{wished['method'][-1]}", None, **wished)
+    """Also of releases whose methods need all trajectories at once."""
+    release = _release(city, f"measured_{wished['method'][-1]}", LOCAL, **wished)
     found = []
-    for workers in (None, cluster):
-        with opened(city) as database, use_workers(workers):
-            found.append(evaluate(database, release, Progress()))
+    for engine in (LOCAL, cluster):
+        with opened(city) as database:
+            found.append(evaluate(database, release, Progress(), engine=engine))
     assert found[0] == found[1] and len(found[0]) > 100
+
+
+_PATIENCE_S = 60.0
 
 
 def _made_by(database: Database, asked: Path, progress: Progress) -> tuple[int, Path]:
@@ -447,20 +474,23 @@ def _made_by(database: Database, asked: Path, progress: Progress) -> tuple[int, 
 
 
 def _who(made: tuple[int, Path], piece: int, progress: Progress) -> tuple[int, int]:
-    """Waits a while for another worker to have a piece as well: the scheduler moves pieces to idle ones."""
+    """Waits for another worker to have a piece as well: the scheduler gives pieces to idle ones."""
     maker, seen = made
     assert maker == os.getpid(), "what was made stays where it was made"
     (seen / str(maker)).touch()
-    until = time.monotonic() + 5
+    until = time.monotonic() + _PATIENCE_S
     while len(list(seen.iterdir())) < 2 and time.monotonic() < until:
         time.sleep(0.05)
     return maker, piece
 
 
 def test_pieces_are_dealt_out_to_all(city: str, cluster: Cluster, tmp_path: Path) -> None:
-    with opened(city) as database, use_workers(cluster):
+    # one that an earlier test has killed may still be on its way back
+    cluster._client.wait_for_workers(cluster.count, timeout=_PATIENCE_S)
+    with opened(city) as database:
         build = find_build(database, find_dataset(database, "city").require_build())
-        found = list(deal_out(database, build, _made_by, tmp_path, _who, range(12), Progress()))
+        dealt = deal_out(cluster, database, build, _made_by, tmp_path, _who, range(12), Progress())
+        found = list(dealt)
     assert [piece for _, piece in found] == list(range(12))
     assert len({maker for maker, _ in found}) == cluster.count == 2
 
@@ -472,12 +502,12 @@ def test_the_same_experiment(
     facts = ("--region", "4,50,5,51", "--period", "2024-03-03/2024-03-12")
     freqdp(city, "dataset", "set", "city", *facts).succeeded()
     found = []
-    for name, workers in (("threads", None), ("dask", cluster)):
-        wishes = ExperimentWishes(
+    for name, engine in (("threads", LOCAL), ("dask", cluster)):
+        options = ExperimentOptions(
             methods, None, [20, 40], 2, 10, None, None, tmp_path / name, False, "dpt" in methods
         )
-        with opened(city) as database, use_workers(workers):
-            experiment_on(database, "city", wishes, Progress())
+        with opened(city) as database:
+            experiment_on(database, "city", options, Progress(), engine)
         runs = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["runs"]
         found.append([{**run, "seconds": 0.0} for run in runs])
     assert found[0] == found[1] and len(found[0]) >= 6
@@ -533,11 +563,10 @@ def test_what_is_chosen() -> None:
 _PARTS = ("sample", "location", "trajectory", "segment", "grid_cell")
 
 
-def _build(
-    url: str, dataset: str, workers: Cluster | None, progress: Progress | None = None
-) -> int:
-    with opened(url) as database, use_workers(workers):
-        return build(database, find_dataset(database, dataset), progress or Progress()).build_id
+def _build(url: str, dataset: str, engine: Engine, progress: Progress | None = None) -> int:
+    with opened(url) as database:
+        row = find_dataset(database, dataset)
+        return build(database, row, progress or Progress(), engine).build_id
 
 
 def _assert_same_builds(url: str, one: int, other: int) -> None:
@@ -628,7 +657,7 @@ def test_builds(
     # the keys of `few` are in the order of the objects
     wanted = _KEYS[key] if geom == "geom" else "object_id"
     with _named(city, wanted, geom, kind) as name:
-        one = _build(city, name, None)
+        one = _build(city, name, LOCAL)
         _keep(city, "built", one)
         progress = Progress() if killed is None else Killing(cluster, killed)
         other = _build(city, name, cluster, progress)
@@ -643,7 +672,7 @@ def test_builds(
         (("--time", "epoch", "--geom", "geom"), "cannot guess what epoch numbers count"),
     ],
 )
-def test_builds_that_are_not_spread(
+def test_builds_that_need_all_positions(
     city: str, cluster: Cluster, options: tuple[str, ...], words: str
 ) -> None:
     query(
@@ -668,7 +697,7 @@ def test_epoch_numbers_of_a_declared_unit(city: str, cluster: Cluster) -> None:
         city, "dataset", "add", "odd", "--from", "public.odd", "--object", "object_id",
         "--time", "epoch", "--geom", "geom", "--time-unit", "s",
     ).succeeded()  # fmt: skip
-    threads, workers = (_build(city, "odd", engine) for engine in (None, cluster))
+    threads, workers = (_build(city, "odd", engine) for engine in (LOCAL, cluster))
     built = query(
         city,
         "SELECT fingerprint, time_unit FROM freqdp.build WHERE build_id = ANY(%s)",

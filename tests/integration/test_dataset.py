@@ -460,7 +460,9 @@ def test_snap_exact_keeps_every_bit(database_url: str) -> None:
     )
     _add(database_url, "--snap", "exact")
     _build(database_url)
-    freqdp(database_url, "anonymize", "d", "--signature", "2", "--as", "r").succeeded()
+    freqdp(
+        database_url, "anonymize", "d", "--method", "lg", "--signature", "2", "--as", "r"
+    ).succeeded()
     found = query(
         database_url,
         "SELECT count(*), count(*) FILTER (WHERE ST_AsEWKB(r.geom) IN "
@@ -506,7 +508,7 @@ def test_across_the_date_line(database_url: str) -> None:
 
 def test_rebuild_swaps_and_keeps_what_a_release_needs(city: str) -> None:
     source = fingerprint(city, "demo.city")
-    freqdp(city, "anonymize", "city", "--as", "first").succeeded()
+    freqdp(city, "anonymize", "city", "--method", "lg", "--as", "first").succeeded()
     assert fingerprint(city, "demo.city") == source
     query(city, "DELETE FROM demo.city WHERE object_id = (SELECT min(object_id) FROM demo.city)")
     second = _build(city, "city")
@@ -548,7 +550,9 @@ def test_an_unchanged_source_builds_the_same(city: str) -> None:
 
 
 def test_drop_keeps_the_budget(city: str) -> None:
-    freqdp(city, "anonymize", "city", "--epsilon", "1.5", "--as", "kept").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", "--epsilon", "1.5", "--as", "kept"
+    ).succeeded()
     dropped = freqdp(city, "dataset", "drop", "city").succeeded()
     # the release is published: its build stays
     assert dropped == {"dropped": "city", "builds_removed": [], "releases_published": 1}
@@ -644,7 +648,7 @@ def _anonymize(url: str) -> str:
     database = Database(url, Settings(dsn=url), "asker")
     try:
         dataset = find_dataset(database, "city")
-        return anonymize(database, dataset, Request.parse(), Progress()).release.state
+        return anonymize(database, dataset, Request.parse("lg"), Progress()).release.state
     finally:
         database.close()
 

@@ -80,9 +80,9 @@ RUN = [
     ADD,
     ("dataset", "build", "d"),
     ("dataset", "show", "d"),
-    ("plan", "d", "--signature", "3"),
-    ("anonymize", "d", "--signature", "3"),
-    ("anonymize", "d", "--signature", "3"),
+    ("plan", "d", "--method", "lg", "--signature", "3"),
+    ("anonymize", "d", "--method", "lg", "--signature", "3"),
+    ("anonymize", "d", "--method", "lg", "--signature", "3"),
     ("release", "verify", "d_1"),
     ("release", "show", "d_1"),
     ("budget", "d"),
@@ -157,7 +157,7 @@ def test_hostile_values_are_values(source: str) -> None:
     freqdp(source, *ADD).succeeded()
     built = freqdp(source, "dataset", "build", "d").succeeded()
     assert built["trajectories"] == len(KEYS)
-    freqdp(source, "anonymize", "d", "--signature", "3").succeeded()
+    freqdp(source, "anonymize", "d", "--method", "lg", "--signature", "3").succeeded()
     stored = {k for (k,) in query(source, "SELECT object_key FROM freqdp.trajectory")}
     assert stored == set(KEYS)
     for key in KEYS:
@@ -181,6 +181,6 @@ def test_names_that_postgres_would_cut_off_are_refused(source: str, long: str) -
     freqdp(source, *ADD[:2], long, *ADD[3:]).refused(long)
     freqdp(source, *ADD).succeeded()
     freqdp(source, "dataset", "build", "d").succeeded()
-    freqdp(source, "anonymize", "d", "--as", long).refused(long)
+    freqdp(source, "anonymize", "d", "--method", "lg", "--as", long).refused(long)
     freqdp(source, *ADD[:2], "e", "--from", f's."{long}"', *ADD[5:]).refused(long)
     freqdp(source, *ADD[:2], "e", *ADD[3:5], "--object", long, *ADD[7:]).refused(long)

@@ -11,15 +11,16 @@ from library import opened
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query
 
-from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
+from freqdp_db.columns.edits import PfTargets, TfTargets
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.edits.applying import apply_edits, coarsen_times
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
+from freqdp_db.frequency.partition import Partition
 from freqdp_db.methods.frequency.editing import key_of
 from freqdp_db.progress import Progress
-from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.draws import load_columns, load_edits
 from freqdp_db.storage.records.releases import find_release
 
 _STEP = "5min"
@@ -30,7 +31,9 @@ _STEP_US = 300_000_000
 def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
     """The name of a database in which the city is released as `r`, with coarse times."""
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        freqdp(url, "anonymize", "city", "--as", "r", "--time-step", _STEP).succeeded()
+        freqdp(
+            url, "anonymize", "city", "--method", "lg", "--as", "r", "--time-step", _STEP
+        ).succeeded()
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
 
@@ -46,18 +49,18 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
         release = find_release(database, "r")
         pair = load_case(database, release, Progress()).pair
         loaded = load_build(database, release.build_id, Progress())
-        state = loaded.trajectories
+        state = Partition(0, loaded.trajectories, loaded.locations)
         with database.begin() as connection:
             for step, drawn in ((1, PfTargets), (2, TfTargets)):
                 of = (connection, database, release.release_id, step)
-                edits = load_columns(*of, "log", Edits)
+                edits = load_edits(*of)
                 key = key_of(load_columns(*of, "draw", drawn))
-                state = apply_edits(state, edits, loaded.locations, loaded.clock, key)
-        state = coarsen_times(state, _STEP_US)
+                state = apply_edits(state, edits, loaded.clock, key)
+        expected_side = coarsen_times(state.trajectories, _STEP_US)
     for found, expected in (
-        (pair.released.offsets, state.offsets),
-        (pair.released.location, state.location),
-        (pair.released.at, state.at),
+        (pair.released.offsets, expected_side.offsets),
+        (pair.released.location, expected_side.location),
+        (pair.released.at, expected_side.at),
     ):
         assert np.array_equal(found, expected)
     assert pair.time_step_us == _STEP_US
@@ -86,7 +89,7 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     assert shown.code == 0
     lines = shown.out.splitlines()
     line = next(line for line in lines if line.endswith(" la"))
-    assert line.startswith("linked to the right trajectory by the best attacker ")
+    assert line.startswith("linked to the right trajectory by the strongest attacker ")
     # answers first; a row ends where its words do
     assert [line.partition("?")[0] for line in lines[:3]] == [
         "Could someone be found in it",

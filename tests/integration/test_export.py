@@ -173,7 +173,7 @@ def _export(
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that a file is put together from several."""
-    monkeypatch.setattr("freqdp_db.storage.copy.libpq.BUFFER", 100 * POINTS.dtype.itemsize)
+    monkeypatch.setattr("freqdp_db.storage.copy.layout.BLOCK", 100 * POINTS.dtype.itemsize)
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -448,8 +448,11 @@ def test_name_that_is_no_file_name(
     with pytest.raises(BadInput, match="cannot give a file its name"):
         export_release(database, row, "csv", None, Progress())
     for public in (True, False):
-        with pytest.raises(BadInput, match="cannot give a file its name"):
-            freqdp_db.report(url, row, public=public)
+        with (
+            freqdp_db.connect(url) as db,
+            pytest.raises(BadInput, match="cannot give a file its name"),
+        ):
+            db.report(row, public=public)
     export_release(database, row, "csv", tmp_path / "a.csv", Progress())
 
 

@@ -139,7 +139,7 @@ def test_counts_that_are_gone_are_seen(url: str, counts: str) -> None:
 
 
 def test_an_unlinked_release_is_not_put_beside_a_linked_one(url: str) -> None:
-    freqdp(url, "anonymize", "city", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "lg", "--as", "linked").succeeded()
     freqdp(url, "anonymize", "city", "--method", "swap").refused("linked", "undoes")
     assert value(url, "SELECT count(*) FROM freqdp.release") == 1
     freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
@@ -148,12 +148,12 @@ def test_an_unlinked_release_is_not_put_beside_a_linked_one(url: str) -> None:
 def test_a_linked_release_is_not_put_beside_an_unlinked_one(url: str) -> None:
     """Which of the two was first makes no difference to who has both."""
     freqdp(url, "anonymize", "city", "--method", "swap", "--as", "mixed").succeeded()
-    refusal = freqdp(url, "anonymize", "city").refused("mixed", "undoes")
+    refusal = freqdp(url, "anonymize", "city", "--method", "lg").refused("mixed", "undoes")
     assert "--hold" in refusal["remedy"]
     assert value(url, "SELECT count(*) FROM freqdp.release") == 1
     # what analysts never get is no harm, and what is held is looked at again
-    freqdp(url, "anonymize", "city", "--seed", "1").succeeded()
-    freqdp(url, "anonymize", "city", "--hold", "--as", "kept").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "lg", "--seed", "1").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "lg", "--hold", "--as", "kept").succeeded()
     freqdp(url, "release", "approve", "kept").refused("mixed", "undoes")
     freqdp(url, "release", "withdraw", "mixed").succeeded()
     freqdp(url, "release", "approve", "kept").succeeded()
@@ -170,9 +170,9 @@ def test_moved_objects_are_linked_too(url: str) -> None:
 
 
 def test_a_linked_release_may_follow_where_that_was_accepted(url: str) -> None:
-    freqdp(url, "anonymize", "city", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "lg", "--as", "linked").succeeded()
     freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
-    freqdp(url, "anonymize", "city", "--new-draw").succeeded()
+    freqdp(url, "anonymize", "city", "--method", "lg", "--new-draw").succeeded()
 
 
 def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> None:
@@ -227,7 +227,7 @@ def test_unlinked_releases_of_other_days_are_not_joined(url: str) -> None:
     assert "--beside later_1,first_1" in refused["remedy"]
     for name in ("first_1", "later_1"):
         freqdp(url, "release", "withdraw", name).succeeded()
-    freqdp(url, "anonymize", "first", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "first", "--method", "lg", "--as", "linked").succeeded()
     freqdp(url, "anonymize", "later", "--method", "cut", "--new-draw").refused("linked", "undoes")
 
 
@@ -239,7 +239,7 @@ def test_objects_by_another_column_have_the_same_samples(url: str) -> None:
         "--geom", "geom",
     ).succeeded()  # fmt: skip
     freqdp(url, "dataset", "build", "plates").succeeded()
-    freqdp(url, "anonymize", "plates", "--as", "linked").succeeded()
+    freqdp(url, "anonymize", "plates", "--method", "lg", "--as", "linked").succeeded()
     freqdp(url, "anonymize", "city", "--method", "swap").refused("linked", "undoes")
 
 
@@ -249,7 +249,7 @@ def test_accepting_an_unlinked_release_accepts_no_linked_one(url: str) -> None:
         url, "anonymize", "city", "--method", "swap", "--beside", "pieces", "--as", "s"
     ).succeeded()
     freqdp(url, "release", "withdraw", "pieces").succeeded()
-    freqdp(url, "anonymize", "city").refused("s is a published release", "undoes")
+    freqdp(url, "anonymize", "city", "--method", "lg").refused("s is a published release", "undoes")
 
 
 def test_a_job_that_replaces_an_unlinked_release_may_follow_it(url: str) -> None:
@@ -330,7 +330,9 @@ def test_true_samples_beside_a_guarantee(url: str) -> None:
     for method in ("lg", "cut", "glove"):
         planned = freqdp(url, "plan", "city", "--method", method).succeeded()
         assert said in planned["guarantee"]["not_protected"]
-    held = freqdp(url, "anonymize", "city", "--hold", "--as", "edited", in_words=True)
+    held = freqdp(
+        url, "anonymize", "city", "--method", "lg", "--hold", "--as", "edited", in_words=True
+    )
     assert f"Not protected: {said}." in _words(held.out)
     approved = freqdp(url, "release", "approve", "edited", in_words=True)
     assert f"Not protected: {said}." in _words(approved.out)

@@ -10,7 +10,6 @@ from world import freqdp, query, value
 
 from freqdp_db.dataset.building import build
 from freqdp_db.engines.dask import local_cluster
-from freqdp_db.engines.held import use_workers
 from freqdp_db.progress import Progress
 from freqdp_db.storage.records.datasets import find_dataset
 
@@ -106,12 +105,8 @@ def test_others_are_built_to_the_bit_by_workers(database_url: str, srid: int) ->
     freqdp(url, "dataset", "build", "d").succeeded()
     before = _others(url)
     _add_hostile(url)
-    with (
-        local_cluster(2, {"DATABASE_URL": url}) as cluster,
-        opened(url) as database,
-        use_workers(cluster),
-    ):
-        build(database, find_dataset(database, "d"), Progress())
+    with local_cluster(2, {"DATABASE_URL": url}) as cluster, opened(url) as database:
+        build(database, find_dataset(database, "d"), Progress(), cluster)
     assert _others(url) == before
 
 

@@ -91,7 +91,7 @@ def _build(url: str, name: str) -> Answer:
 
 
 def _strict(url: str, name: str) -> Answer:
-    return freqdp(url, "anonymize", name, *STRICT)
+    return freqdp(url, "anonymize", name, "--method", "lg", *STRICT)
 
 
 def _not_allowed(url: str, name: str, whose: str, by: str = "") -> None:

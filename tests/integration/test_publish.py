@@ -22,11 +22,15 @@ def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[s
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         query(url, "SELECT freqdp.grant_budget(1, 100, 'tests')")
         for name, signature in (("r", "3"), ("s", "4")):
-            asked = ("anonymize", "city", "--signature", signature, "--as", name)
+            asked = ("anonymize", "city", "--method", "lg", "--signature", signature, "--as", name)
             freqdp(url, *asked).succeeded()
         freqdp(url, "anonymize", "city", "--method", "glove", "--as", "areas").succeeded()
-        freqdp(url, "anonymize", "city", "--signature", "5", "--as", "kept", "--hold").succeeded()
-        freqdp(url, "anonymize", "city", "--seed", "7", "--as", "seeded").succeeded()
+        freqdp(
+            url, "anonymize", "city", "--method", "lg", "--signature", "5", "--as", "kept", "--hold"
+        ).succeeded()
+        freqdp(
+            url, "anonymize", "city", "--method", "lg", "--seed", "7", "--as", "seeded"
+        ).succeeded()
         yield url
 
 
@@ -112,7 +116,7 @@ def test_what_analysts_do_works_there(city: str, other: str, tmp_path: Path) -> 
         freqdp(other, "release", "export", "r", "--format", form, "--out", out).succeeded()
     report = str(tmp_path / "r.html")
     freqdp(other, "release", "report", "r", "--public", "--out", report).succeeded()
-    freqdp(other, "anonymize", "city").refused("no schema")
+    freqdp(other, "anonymize", "city", "--method", "lg").refused("no schema")
 
 
 def test_again_it_changes_nothing(city: str, other: str) -> None:
@@ -153,7 +157,7 @@ def test_another_release_of_the_same_name_replaces_it(city: str, other: str) -> 
     _publish(city, other, "r")
     assert _names(other) == ["r"]
     freqdp(city, "release", "withdraw", "r").succeeded()
-    freqdp(city, "anonymize", "city", "--signature", "6", "--as", "r").succeeded()
+    freqdp(city, "anonymize", "city", "--method", "lg", "--signature", "6", "--as", "r").succeeded()
     done = _publish(city, other, "r")
     assert (done["copied"], done["removed"], done["waiting"]) == (["r"], ["r"], [])
     assert _rows(other, "r") == _rows(city, "r")

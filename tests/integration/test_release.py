@@ -43,7 +43,7 @@ def released_template(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The name of a database in which the city is released as `r`, and what was said about it."""
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        answer = freqdp(url, "anonymize", "city", "--as", "r").succeeded()
+        answer = freqdp(url, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"]), answer
 
 
@@ -153,7 +153,7 @@ def test_rows_are_trajectories(released: str) -> None:
 
 def test_ids_and_physical_order_say_nothing(city: str) -> None:
     for name in ("one", "two"):
-        freqdp(city, "anonymize", "city", "--as", name, "--new-draw").succeeded()
+        freqdp(city, "anonymize", "city", "--method", "lg", "--as", name, "--new-draw").succeeded()
     for name in ("one", "two"):
         for relation in (name, f"{name}_line"):
             stored = query(
@@ -247,7 +247,9 @@ def test_analyst_reads_releases_and_nothing_else(released: str) -> None:
 
 
 def test_seeded_release_is_not_private(city: str) -> None:
-    answer = freqdp(city, "anonymize", "city", "--seed", "7", "--as", "seeded").succeeded()
+    answer = freqdp(
+        city, "anonymize", "city", "--method", "lg", "--seed", "7", "--as", "seeded"
+    ).succeeded()
     assert answer["grantable"] is False
     assert query(city, "SELECT granted, guarantee->>'noise' FROM freqdp_release.catalog") == [
         (False, "seeded: reproducible, therefore not private")
@@ -261,7 +263,9 @@ def test_seeded_release_is_not_private(city: str) -> None:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 read(f"SELECT * FROM freqdp_release.{relation}")
     # the same seed gives the same table, row by row; it spends all the same
-    freqdp(city, "anonymize", "city", "--seed", "7", "--as", "again", "--new-draw").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", "--seed", "7", "--as", "again", "--new-draw"
+    ).succeeded()
     assert same_rows(city, "freqdp_release.seeded", "freqdp_release.again")
     assert Decimal(freqdp(city, "budget", "city").succeeded()["spent"]) == 2
 
@@ -509,7 +513,9 @@ def test_an_analyst_cannot_keep_a_release(
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 keeper.execute("SELECT * FROM mine")
     # the next release, of anything, sweeps it
-    freqdp(released, "anonymize", "city", "--signature", "4", "--as", "next").succeeded()
+    freqdp(
+        released, "anonymize", "city", "--method", "lg", "--signature", "4", "--as", "next"
+    ).succeeded()
     assert _state(released) == ("withdrawn", [])
     with _analyst(released) as reader:
         reader.execute("SELECT * FROM freqdp_release.city_current LIMIT 1")
@@ -532,14 +538,18 @@ def test_the_newest_is_shown_again_after_a_withdrawal(
 ) -> None:
     """Rights that were given on the view of the newest stay, if nobody is in the way."""
     monkeypatch.setattr(granting, "LOCK_TIMEOUT", "100ms")
-    freqdp(released, "anonymize", "city", "--signature", "4", "--as", "s").succeeded()
+    freqdp(
+        released, "anonymize", "city", "--method", "lg", "--signature", "4", "--as", "s"
+    ).succeeded()
     query(released, "GRANT SELECT ON freqdp_release.city_current TO freqdp_auditor")
     read = "SELECT count(*) > 0 FROM freqdp_release.city_current"
     freqdp(released, "release", "withdraw", "s").succeeded()
     auditor = make_conninfo(released, options="-c role=freqdp_auditor")
     with psycopg.connect(auditor) as connection:
         assert connection.execute(read.encode()).fetchone() == (True,)
-    freqdp(released, "anonymize", "city", "--signature", "4", "--as", "s").succeeded()
+    freqdp(
+        released, "anonymize", "city", "--method", "lg", "--signature", "4", "--as", "s"
+    ).succeeded()
     with _analyst(released) as keeper, _analyst(released) as other:
         keeper.execute("BEGIN")
         keeper.execute("SELECT * FROM freqdp_release.city_current LIMIT 1")
@@ -587,7 +597,7 @@ def test_withdrawn_release_leaves_its_record(released: str) -> None:
     freqdp(released, "release", "verify", "r").refused("'r'", "withdrawn")
     freqdp(released, "release", "withdraw", "r").refused("'r'", "withdrawn")
     # the name is free again; the same request is drawn anew, and paid for
-    again = freqdp(released, "anonymize", "city", "--as", "r").succeeded()
+    again = freqdp(released, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()
     assert (again["existed"], again["version"]) == (False, 2)
     assert Decimal(freqdp(released, "budget", "city").succeeded()["spent"]) == 2
 
@@ -627,7 +637,7 @@ def test_find_tells_builds_and_releases(released: str) -> None:
     key = value(released, "SELECT max(object_id) FROM demo.city")
     query(released, "DELETE FROM demo.city WHERE object_id = %s", key)
     freqdp(released, "dataset", "build", "city").succeeded()
-    freqdp(released, "anonymize", "city", "--as", "without").succeeded()
+    freqdp(released, "anonymize", "city", "--method", "lg", "--as", "without").succeeded()
     found = freqdp(released, "release", "find", "--object", key).succeeded()
     assert [(f["build_id"], f["release"]) for f in found] == [(1, "r")]
     other = value(released, "SELECT min(object_id) FROM demo.city")
@@ -643,18 +653,18 @@ def test_same_request_is_answered_once(released: str) -> None:
     assert value(released, spent) == 1
     for options in ((), ("--epsilon", "1.0"), ("--epsilon-global", ".5", "--epsilon-local", "0.50"),
                     ("--spread", "500m", "--method", "lg"), ("--as", "another")):  # fmt: skip
-        answer = freqdp(released, "anonymize", "city", *options).succeeded()
+        answer = freqdp(released, "anonymize", "city", "--method", "lg", *options).succeeded()
         assert (answer["name"], answer["existed"]) == ("r", True)
         assert answer["verified"] is None
     # an equal build is the same data
     freqdp(released, "dataset", "build", "city").succeeded()
-    assert freqdp(released, "anonymize", "city").succeeded()["existed"] is True
+    assert freqdp(released, "anonymize", "city", "--method", "lg").succeeded()["existed"] is True
     assert value(released, spent) == 1
-    fresh = freqdp(released, "anonymize", "city", "--new-draw").succeeded()
+    fresh = freqdp(released, "anonymize", "city", "--method", "lg", "--new-draw").succeeded()
     assert (fresh["name"], fresh["existed"], fresh["version"]) == ("city_1", False, 2)
     assert value(released, spent) == 2
     # what differs is another request
-    other = freqdp(released, "anonymize", "city", "--signature", "9").succeeded()
+    other = freqdp(released, "anonymize", "city", "--method", "lg", "--signature", "9").succeeded()
     assert (other["name"], other["existed"]) == ("city_2", False)
     assert value(released, spent) == 3
 
@@ -664,7 +674,7 @@ def test_budget_refusal_explains_itself(released: str) -> None:
         query(released, "SELECT * FROM freqdp.release"),
         query(released, "SELECT * FROM freqdp.spend"),
     )
-    refusal = freqdp(released, "anonymize", "city", "--epsilon", "3.25").refused(
+    refusal = freqdp(released, "anonymize", "city", "--method", "lg", "--epsilon", "3.25").refused(
         "requested 3.25", "spent 1 of 4", "remaining 3", "short by 0.25"
     )
     assert refusal["error"] == "BudgetExceeded"
@@ -673,11 +683,16 @@ def test_budget_refusal_explains_itself(released: str) -> None:
         query(released, "SELECT * FROM freqdp.release"),
         query(released, "SELECT * FROM freqdp.spend"),
     )
-    assert freqdp(released, "plan", "city", "--epsilon", "3.25").succeeded()["allowed"] is False
+    assert (
+        freqdp(released, "plan", "city", "--method", "lg", "--epsilon", "3.25").succeeded()[
+            "allowed"
+        ]
+        is False
+    )
     freqdp(
         released, "budget", "city", "--raise", "0.25", "--reason", "board decision 12"
     ).succeeded()
-    freqdp(released, "anonymize", "city", "--epsilon", "3.25").succeeded()
+    freqdp(released, "anonymize", "city", "--method", "lg", "--epsilon", "3.25").succeeded()
     account = freqdp(released, "budget", "city").succeeded()
     assert Decimal(account["remaining"]) == 0
     assert [(e["kind"], Decimal(e["amount"])) for e in account["ledger"]] == [
@@ -693,7 +708,9 @@ def test_budget_refusal_explains_itself(released: str) -> None:
     ("text", "seconds"), [("60s", 60), ("5min", 300), ("1h", 3600), ("90", 90), ("0.5 m", 30)]
 )
 def test_time_step(city: str, text: str, seconds: int) -> None:
-    freqdp(city, "anonymize", "city", "--time-step", text, "--as", "coarse").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", "--time-step", text, "--as", "coarse"
+    ).succeeded()
     assert query(
         city,
         "SELECT count(*) FILTER (WHERE extract(epoch FROM at) %% %s <> 0), count(*) > 0 "
@@ -713,18 +730,29 @@ def test_time_step(city: str, text: str, seconds: int) -> None:
 def test_names_that_are_almost_right(released: str) -> None:
     near = freqdp(released, "release", "show", "rr").refused("'rr'")
     assert near["remedy"].startswith("did you mean r? ")
-    assert freqdp(released, "plan", "citty").refused()["remedy"].startswith("did you mean city? ")
-    assert "did you mean" not in freqdp(released, "plan", "x").refused()["remedy"]
+    assert (
+        freqdp(released, "plan", "citty", "--method", "lg")
+        .refused()["remedy"]
+        .startswith("did you mean city? ")
+    )
+    assert "did you mean" not in freqdp(released, "plan", "x", "--method", "lg").refused()["remedy"]
     analyst = make_conninfo(released, options="-c role=freqdp_analyst")
     assert "did you mean r?" in freqdp(analyst, "release", "show", "rr").refused()["remedy"]
 
 
 def test_a_name_that_is_not_used_is_said(released: str) -> None:
-    again = freqdp(released, "anonymize", "city", "--as", "other").succeeded()
+    again = freqdp(released, "anonymize", "city", "--method", "lg", "--as", "other").succeeded()
     assert (again["name"], again["name_not_used"]) == ("r", "other")
-    words = freqdp(released, "anonymize", "city", "--as", "other", in_words=True).out
+    words = freqdp(
+        released, "anonymize", "city", "--method", "lg", "--as", "other", in_words=True
+    ).out
     assert "--as other was not used: the release that answers is called r" in words
-    assert freqdp(released, "anonymize", "city", "--as", "r").succeeded()["name_not_used"] is None
+    assert (
+        freqdp(released, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()[
+            "name_not_used"
+        ]
+        is None
+    )
 
 
 def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> None:
@@ -736,7 +764,7 @@ def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> 
         assert curators["dataset"] == analysts["dataset"] == "city"
         assert curators["dataset_id"] == 1
         assert curators["parameters"] == analysts["parameters"]
-    plan = freqdp(released, "plan", "city").succeeded()
+    plan = freqdp(released, "plan", "city", "--method", "lg").succeeded()
     assert plan["parameters"] == curators["parameters"]
 
 
@@ -791,7 +819,9 @@ def test_signature_closure(city: str, method: str) -> None:
 
 
 def test_it_is_said_who_is_gone_and_how_much_is_left(city: str) -> None:
-    made = freqdp_db.anonymize(city, "city", "rsc", radius=2500)
+    with freqdp_db.connect(city) as db:
+        made = db.anonymize("city", "rsc", radius=2500)
+        both = db.anonymize("city", "lg", epsilon=1)
     ((rows, there, objects, samples),) = query(
         city,
         f"SELECT count(*), count(DISTINCT trajectory_id), b.trajectories, b.samples "
@@ -805,7 +835,6 @@ def test_it_is_said_who_is_gone_and_how_much_is_left(city: str) -> None:
     (what,) = [line for line in said if line.startswith("What it is")]
     assert "put in" not in what.replace("none were put in", "") and "some" not in what
     # a step that deletes may take what one before it put in
-    both = freqdp_db.anonymize(city, "city", "lg", epsilon=1)
     assert any(line.startswith("Of the original samples at least ") for line in both.lines())
 
 
@@ -813,7 +842,7 @@ def test_a_reader_does_not_stop_a_release(released: str) -> None:
     """Somebody reads the release schema all the while; publishing waits for nobody for long."""
     with psycopg.connect(released) as reader:
         reader.execute("SELECT count(*) FROM freqdp_release.r, freqdp_release.catalog")
-        freqdp(released, "anonymize", "city", "--new-draw").succeeded()
+        freqdp(released, "anonymize", "city", "--method", "lg", "--new-draw").succeeded()
 
 
 @pytest.mark.parametrize("method", ["gl", "lg"])
@@ -839,7 +868,7 @@ def test_paged_search_gives_the_same_release(
 
 @pytest.mark.parametrize("size", ["much", "0GB", "-1GB", "4", "4TB"])
 def test_memory_is_a_size(city: str, size: str) -> None:
-    answer = freqdp(city, "anonymize", "city", f"--memory={size}")
+    answer = freqdp(city, "anonymize", "city", "--method", "lg", f"--memory={size}")
     assert answer.code == 1 and "--memory" in answer.err and size in answer.err
 
 
@@ -861,11 +890,15 @@ def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -
     query(released, change.format("freqdp_release.r"))
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "is not there" in answer.err
-    lost = freqdp(released, "anonymize", "city").refused("'r'", "freqdp_release.r is not there")
+    lost = freqdp(released, "anonymize", "city", "--method", "lg").refused(
+        "'r'", "freqdp_release.r is not there"
+    )
     assert "freqdp release withdraw r" in lost["remedy"]
     doctor = freqdp(released, "doctor")
     assert doctor.code == 1 and "freqdp_release.r is not there" in doctor.out
     freqdp(released, "release", "withdraw", "r").succeeded()
     assert value(released, "SELECT count(*) FROM freqdp_release.catalog") == 0
     if change.startswith("DROP"):  # a table that was renamed keeps its indexes, by their names
-        freqdp(released, "anonymize", "city", "--new-draw", "--as", "r").succeeded()
+        freqdp(
+            released, "anonymize", "city", "--method", "lg", "--new-draw", "--as", "r"
+        ).succeeded()

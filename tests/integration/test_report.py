@@ -33,14 +33,14 @@ def reported(
     folder = tmp_path_factory.mktemp("report")
     with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         _add_many(url)
-        freqdp(url, "anonymize", "city", "--as", "r").succeeded()
+        freqdp(url, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
         freqdp(url, "anonymize", "city", "--method", "sc", "--as", "closed").succeeded()
         freqdp(url, "evaluate", "closed").succeeded()
         for name, method in KINDS.items():
             asked = ("--method", method, "--as", name, *_ASKED[name])
             dataset = "many" if method == "strict" else "city"
-            freqdp(url, "anonymize", dataset, *asked).succeeded()
+            freqdp(url, "anonymize", dataset, "--method", "lg", *asked).succeeded()
             freqdp(url, "evaluate", name).succeeded()
             written = ("--roads", "demo.roads", "--out", str(folder / f"{name}.html"))
             freqdp(url, "release", "report", name, *written).succeeded()
@@ -122,7 +122,7 @@ def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Pa
     # trajectories and three charts
     assert len(page.all("img")) == 4
     assert len(page.all("svg")) == 7 + 2 + 6
-    assert "The worst is one who " in page.text, "which one depends on the draw"
+    assert "The strongest attacker, one who " in page.text, "which one depends on the draw"
     assert "A typical person. The attacker knows one sample" in page.text
     assert "freqdp recommend city" in page.text, "the way out"
     linked = value(url, "SELECT value FROM freqdp.metric WHERE release_id = 1 AND name = 'la'")
@@ -142,7 +142,7 @@ def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Pa
         ("areas", "{rows:,} areas of {there:,} trajectories, each for at least 3 objects, from"),
         (
             "made_up",
-            "{rows:,} samples of {there:,} made-up trips from dataset many with 60 objects",
+            "{rows:,} samples of {there:,} synthetic trips from dataset many with 60 objects",
         ),
     ],
 )
@@ -166,7 +166,7 @@ def test_the_head_says_what_is_in_the_table(
         ("swapped", "Two that meet and exchange tails", 1),
         ("pieces", "A day in pieces", 1),
         ("areas", "Areas and intervals of one group", 2),
-        ("made_up", "Made-up trips", 1),
+        ("made_up", "Synthetic trips", 1),
     ],
 )
 def test_each_kind_has_the_picture_that_explains_it(
@@ -205,7 +205,7 @@ def test_a_phone_shows_every_column(reported: tuple[str, Path]) -> None:
     assert "display: none" not in text
     page = Page(text)
     # words first, then which way is good and the metric's own name, in one cell
-    assert re.search(r"Linked to the right trajectory by the best attacker\s*lower is more private · la\b",
+    assert re.search(r"to the right trajectory by the strongest attacker\s*lower is more private · la\b",
                      page.text)  # fmt: skip
     named = [a["data-name"] for a in page.all("td") if "data-name" in a]
     # the made-up one is of another dataset

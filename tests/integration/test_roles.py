@@ -56,7 +56,7 @@ def test_each_role_does_its_part(people: dict[str, str]) -> None:
     add = ("dataset", "add", "d", "--from", "demo.t", "--object", "o", "--time", "at")
     by("admin", *add, "--geom", "g")
     by("runner", "dataset", "build", "d")
-    by("runner", "anonymize", "d", "--epsilon", "1", "--signature", "3")
+    by("runner", "anonymize", "d", "--method", "lg", "--epsilon", "1", "--signature", "3")
     with psycopg.connect(people["analyst"]) as connection:
         assert connection.execute("SELECT count(*) FROM freqdp_release.d_1").fetchone()
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -64,7 +64,7 @@ def test_each_role_does_its_part(people: dict[str, str]) -> None:
     by("auditor", "ledger", "verify")
     by("auditor", "budget", "d")
     by("auditor", "release", "show", "d_1")
-    freqdp(people["auditor"], "audit", "d").refused("permission denied")
+    freqdp(people["auditor"], "audit", "d", "--method", "lg").refused("permission denied")
     by("runner", "ledger", "verify")
     by("admin", "dataset", "build", "d")
     by("admin", "release", "withdraw", "d_1")
@@ -99,7 +99,7 @@ def test_locks_of_strangers_stop_nobody(people: dict[str, str], database_url: st
             stranger.execute(statement.encode())
         freqdp(people["admin"], *add).succeeded()
         freqdp(people["runner"], "dataset", "build", "d").succeeded()
-        freqdp(people["runner"], "anonymize", "d", "--signature", "3").succeeded()
+        freqdp(people["runner"], "anonymize", "d", "--method", "lg", "--signature", "3").succeeded()
         freqdp(people["runner"], "release", "withdraw", "d_1").succeeded()
         freqdp(database_url, "init").succeeded()
     for kind in ("analyst", "auditor"):
@@ -173,7 +173,9 @@ def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
     freqdp(people["runner"], "dataset", "build", "d").succeeded()
     limit = ("dataset", "set", "d", "--max-exposure", "100%")
     freqdp(people["runner"], *limit).refused("permission denied")
-    freqdp(people["runner"], "anonymize", "d", "--hold", "--signature", "3").succeeded()
+    freqdp(
+        people["runner"], "anonymize", "d", "--method", "lg", "--hold", "--signature", "3"
+    ).succeeded()
     freqdp(people["auditor"], "release", "approve", "d_1").refused("permission denied")
     approved = freqdp(people["admin"], "release", "approve", "d_1").succeeded()
     assert approved["approved_by"]

@@ -42,7 +42,7 @@ def _whole_job(url: str, name: str, files: Path) -> None:
     freqdp(url, "dataset", "add", name, *ADD).succeeded()
     freqdp(url, "dataset", "build", name).succeeded()
     seeded = ("--signature", "2", "--seed", "7", "--as", f"{name}_seeded")
-    freqdp(url, "anonymize", name, *seeded).succeeded()
+    freqdp(url, "anonymize", name, "--method", "lg", *seeded).succeeded()
     freqdp(url, "release", "verify", f"{name}_seeded").succeeded()
     target = str(files / f"{name}.csv")
     freqdp(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 
-import numpy as np
 import psycopg
 import pytest
-from library import opened
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
@@ -17,85 +14,6 @@ from world import city_template, freqdp, query, value, written
 
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.statements import call
-
-REST_S = 20 * 60
-Sample = tuple[int, int]
-"""Seconds, and a place on a line, in hundreds of metres."""
-Trip = tuple[int, int, list[int]]
-"""Begin and end, in seconds, and its places."""
-
-
-def naive_trips(samples: list[Sample]) -> list[Trip]:
-    """Trips as the comment of the view has them, sample by sample."""
-    visits: list[list[int]] = []  # place, first and last second
-    for second, place in samples:
-        if visits and visits[-1][0] == place:
-            visits[-1][2] = second
-        else:
-            visits.append([place, second, second])
-    trips: list[Trip] = []
-    way: list[tuple[int, int]] = []
-
-    def end() -> None:
-        if len(way) > 1:
-            trips.append((way[0][0], way[-1][0], [place for _, place in way]))
-        way.clear()
-
-    for number, (place, first, last) in enumerate(visits):
-        if number and first - visits[number - 1][2] > REST_S:
-            end()
-        way.append((first, place))
-        if last - first >= REST_S:
-            end()
-            way.append((last, place))
-    end()
-    return trips
-
-
-def _table(url: str, samples: dict[int, list[Sample]]) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "CREATE TABLE freqdp_release.r (trajectory_id bigint, seq int, at timestamptz, "
-            "geom public.geometry(Point, 32631))"
-        )
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO freqdp_release.r VALUES (%s, %s, to_timestamp(%s), "
-                "public.ST_SetSRID(public.ST_MakePoint(500000 + 100 * %s::float8, 5600000), 32631))",
-                [
-                    (t, seq, second, place)
-                    for t, ways in samples.items()
-                    for seq, (second, place) in enumerate(ways, start=1)
-                ],
-            )
-    with opened(url) as database, database.begin() as connection:
-        call(connection, database, "create_trip_view", "r", 32631)
-
-
-def test_trips_are_those_of_a_plain_loop(db: Database, database_url: str) -> None:
-    rng = np.random.default_rng(5)
-    worlds: dict[int, list[Sample]] = {1: [(0, 0)], 2: [(0, 0), (5, 0)], 3: [(0, 0), (9, 1)]}
-    for t in range(4, 60):
-        gaps = rng.choice([60, 300, 600, 1199, 1200, 1201, 4000], size=40)
-        moves = rng.choice([-1, 0, 0, 1], size=40)
-        ways = zip(np.cumsum(gaps), np.cumsum(moves), strict=True)
-        worlds[t] = [(int(second), int(place)) for second, place in ways]
-    _table(database_url, worlds)
-    found: dict[int, list[Trip]] = {t: [] for t in worlds}
-    for t, number, begin, end, metres, places, xs in query(
-        database_url,
-        "SELECT trajectory_id, trip, extract(epoch FROM start_at)::int, "
-        "extract(epoch FROM end_at)::int, length_m, places, ARRAY(SELECT "
-        "round(ST_X(d.geom) / 100 - 5000)::int FROM ST_DumpPoints(geom) d) "
-        "FROM freqdp_release.r_trip ORDER BY 1, 2",
-    ):
-        found[t].append((begin, end, xs))
-        assert (number, places) == (len(found[t]), len(xs))
-        assert metres == pytest.approx(sum(abs(a - b) for a, b in pairwise(xs)) * 100, rel=1e-3)
-    assert found == {t: naive_trips(samples) for t, samples in worlds.items()}
-    assert sum(map(len, found.values())) > 100
 
 
 @pytest.fixture
@@ -106,7 +24,9 @@ def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[s
 
 def test_views_follow_the_release(city: str) -> None:
     """Granted, shown as the newest, and gone with it; a view of somebody's is in the way."""
-    freqdp(city, "anonymize", "city", "--epsilon", "0.5", "--signature", "3").succeeded()
+    freqdp(
+        city, "anonymize", "city", "--method", "lg", "--epsilon", "0.5", "--signature", "3"
+    ).succeeded()
     analyst = make_conninfo(city, options="-c role=freqdp_analyst")
     with psycopg.connect(analyst) as reader:
         for part in ("", "_line", "_trip"):
@@ -166,13 +86,13 @@ def test_a_view_on_the_newest_is_found_before_anything_is_spent(city: str) -> No
     query(city, "CREATE SCHEMA bi")
     query(city, "CREATE VIEW bi.v AS SELECT trajectory_id, area FROM freqdp_release.city_current")
     before = written(city)
-    refused = freqdp(city, "anonymize", "city", "--epsilon", "1").refused(
+    refused = freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1").refused(
         "freqdp_release.city_current", "bi.v"
     )
     assert "DROP VIEW bi.v" in refused["remedy"]
     assert written(city) == before
     # what is held changes no view; a release that fits it is published beside it
-    freqdp(city, "anonymize", "city", "--epsilon", "1", "--hold").succeeded()
+    freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1", "--hold").succeeded()
     freqdp(city, "release", "approve", "city_2").refused("bi.v")
     freqdp(city, "anonymize", "city", "--method", "glove", "--k", "3").succeeded()
     query(city, "DROP VIEW bi.v")
@@ -186,7 +106,7 @@ def test_a_view_that_comes_meanwhile_does_not_lose_the_release(
     query(city, "CREATE VIEW public.v AS SELECT area FROM freqdp_release.city_current")
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules[anonymize.__module__], "require_replaceable", lambda *of: None)
-        refused = freqdp(city, "anonymize", "city", "--epsilon", "1").refused(
+        refused = freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1").refused(
             "'city_2' is made, but not published", "public.v"
         )
     assert "freqdp release resume city_2" in refused["remedy"]
@@ -198,10 +118,10 @@ def test_a_view_that_comes_meanwhile_does_not_lose_the_release(
 
 def test_names_of_the_views_are_kept_free(city: str) -> None:
     query(city, "CREATE TABLE freqdp_release.city_current_trip (x int)")
-    freqdp(city, "anonymize", "city").refused("city_current_trip")
+    freqdp(city, "anonymize", "city", "--method", "lg").refused("city_current_trip")
     query(city, "DROP TABLE freqdp_release.city_current_trip")
     query(city, "CREATE TABLE freqdp_release.a_trip (x int)")
-    freqdp(city, "anonymize", "city", "--as", "a").refused("a_trip")
+    freqdp(city, "anonymize", "city", "--method", "lg", "--as", "a").refused("a_trip")
 
 
 def test_days_are_those_of_the_dataset(city: str) -> None:

@@ -86,15 +86,15 @@ _CLIENT = """
 import freqdp_db
 
 def newest(url: str | None) -> str:
-    made = freqdp_db.anonymize(url, "city", epsilon=1, time_step="60s", name="a")
-    budget = freqdp_db.budget(url, "city")
-    reveal_type(budget.remaining)
-    reveal_type(freqdp_db.release(url, made.name).rows)
-    reveal_type([d.name for d in freqdp_db.datasets(url)])
-    return made.table
-
-freqdp_db.verify(3, "city_1")
-freqdp_db.verify(None, "city_1", unknown=1)
+    with freqdp_db.connect(url) as freqdp:
+        made = freqdp.anonymize("city", "lg", epsilon=1, time_step="60s", name="a")
+        budget = freqdp.budget("city")
+        reveal_type(budget.remaining)
+        reveal_type(freqdp.release(made.name).rows)
+        reveal_type([d.name for d in freqdp.datasets()])
+        freqdp.verify(3)
+        freqdp.verify("city_1", unknown=1)
+        return made.table
 """
 
 
@@ -112,7 +112,7 @@ def test_types_are_honoured(installed: Path, tmp_path: Path) -> None:
     assert 'is "int | None"' in said or 'is "Union[builtins.int, None]"' in said, said
     assert 'is "builtins.list[builtins.str]"' in said or 'is "list[str]"' in said, said
     assert said.count("error:") == 2, said
-    assert '"verify" has incompatible type "int"' in said
+    assert '"verify" of "Freqdp" has incompatible type "int"' in said
     assert 'Unexpected keyword argument "unknown"' in said
 
 

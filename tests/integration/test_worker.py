@@ -163,7 +163,7 @@ def test_a_killed_workers_job_is_taken_over(url: str) -> None:
         worker(url) as first,
     ):
         # publishing waits for the switch of a view that somebody reads: a moment to be killed in
-        freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+        freqdp(url, "anonymize", "d", "--method", "lg", "--as", "r").succeeded()
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
         job = ask(url, '{"signature": 4}')
@@ -191,7 +191,7 @@ def test_a_killed_workers_job_is_taken_over(url: str) -> None:
 def publishing(url: str) -> Iterator[int]:
     """A job whose worker waits to publish, until the block ends: for a view that somebody reads."""
     with psycopg.connect(url, autocommit=True) as reader:
-        freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+        freqdp(url, "anonymize", "d", "--method", "lg", "--as", "r").succeeded()
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
         job = ask(url, '{"signature": 4}')
@@ -231,11 +231,11 @@ def test_a_reader_of_the_newest_keeps_nothing_from_being_published(
     monkeypatch.setattr(waiting, "_SECONDS_BETWEEN", 0)
     for module in (staging, current):
         monkeypatch.setattr(module, "LOCK_TIMEOUT", "100ms")
-    freqdp(url, "anonymize", "d", "--as", "r").succeeded()
+    freqdp(url, "anonymize", "d", "--method", "lg", "--as", "r").succeeded()
     with psycopg.connect(url, autocommit=True) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
-        freqdp(url, "anonymize", "d", "--signature", "4", "--as", "s").succeeded()
+        freqdp(url, "anonymize", "d", "--method", "lg", "--signature", "4", "--as", "s").succeeded()
         assert _current(url) == "freqdp_release.r"
     freqdp(url, "worker", "--once").succeeded()
     assert _current(url) == "freqdp_release.s"
@@ -368,7 +368,7 @@ def test_odd_documents_harm_nobody_else(url: str) -> None:
 @pytest.mark.parametrize("statement", _UNREADABLE, ids=range(len(_UNREADABLE)))
 def test_records_that_cannot_be_read_are_not_written(url: str, statement: str) -> None:
     ask(url)
-    freqdp(url, "schedule", "add", "d", "--at", "@daily").succeeded()
+    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@daily").succeeded()
     with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.StatementTooComplex)):
         said(url, "ROLE freqdp_runner", statement)
     assert serve(url)[0].done == 1
@@ -389,7 +389,7 @@ def test_records_that_cannot_be_read_are_not_written(url: str, statement: str) -
     ],
 )
 def test_an_odd_schedule_ends_and_says_why(url: str, column: str, value: str) -> None:
-    freqdp(url, "schedule", "add", "d", "--at", "@daily").succeeded()
+    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@daily").succeeded()
     query(
         url,
         f"UPDATE freqdp.schedule SET {column} = %s{'::jsonb' if column == 'request' else ''}, "
@@ -654,12 +654,14 @@ def test_current_is_the_newest_private_release(url: str) -> None:
 
 def test_a_foreign_relation_of_that_name_is_left_alone(url: str) -> None:
     query(url, "CREATE VIEW freqdp_release.d_current AS SELECT 1 AS mine")
-    freqdp(url, "anonymize", "d").refused("d_current", "not a view of the newest release")
+    freqdp(url, "anonymize", "d", "--method", "lg").refused(
+        "d_current", "not a view of the newest release"
+    )
     assert spends(url) == 0
 
 
 def test_keep_withdraws_what_jobs_made_before(url: str) -> None:
-    freqdp(url, "anonymize", "d", "--as", "by_hand").succeeded()
+    freqdp(url, "anonymize", "d", "--method", "lg", "--as", "by_hand").succeeded()
     for signature in (3, 4, 5):
         ask(url, f'{{"signature": {signature}, "keep": 2}}')
         assert serve(url)[0].done == 1
@@ -689,12 +691,14 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
     make_points(url, "points", POINTS)
     freqdp(url, "dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
            "--geom", "geom", "--budget", "2").succeeded()  # fmt: skip
-    made = freqdp(url, "schedule", "add", "d", "--at", "0 3 * * *", "--timezone", "Europe/Brussels",
-                  "--keep", "1", "--epsilon", "1").succeeded()  # fmt: skip
+    made = freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "0 3 * * *",
+                  "--timezone", "Europe/Brussels", "--keep", "1", "--epsilon", "1").succeeded()  # fmt: skip
     assert made["releases_left"] == 2 and "untouched samples" in made["warning"]
     due = datetime.fromisoformat(made["next_at"])
     assert due > datetime.now(UTC) and due.hour in (1, 2) and due.minute == 0
-    freqdp(url, "schedule", "add", "d", "--at", "@daily").refused("has a schedule already")
+    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@daily").refused(
+        "has a schedule already"
+    )
     for night in (1, 2, 3):
         query(url, "INSERT INTO world.points SELECT object, at + interval '5 days', geom FROM world.points "
                    "WHERE object = %s", f"o{night}")  # fmt: skip
@@ -717,7 +721,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
 
 
 def test_unchanged_data_costs_nothing(url: str) -> None:
-    freqdp(url, "schedule", "add", "d", "--at", "@hourly").succeeded()
+    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@hourly").succeeded()
     for _ in range(2):
         _make_due(url)
         assert serve(url)[0].done == 1
@@ -758,7 +762,9 @@ def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
 
 def test_unchanged_data_is_drawn_anew_where_that_is_asked_for(url: str) -> None:
     """Otherwise a night without a new version says that nothing has changed."""
-    freqdp(url, "schedule", "add", "d", "--at", "@hourly", "--new-draw").succeeded()
+    freqdp(
+        url, "schedule", "add", "d", "--method", "lg", "--at", "@hourly", "--new-draw"
+    ).succeeded()
     for _ in range(2):
         _make_due(url)
         assert serve(url)[0].done == 1
@@ -769,7 +775,7 @@ def test_unchanged_data_is_drawn_anew_where_that_is_asked_for(url: str) -> None:
 def test_jobs_of_a_schedule_do_not_pile_up(url: str) -> None:
     from freqdp_db.jobs.schedule import fire_due
 
-    freqdp(url, "schedule", "add", "d", "--at", "@hourly").succeeded()
+    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@hourly").succeeded()
     with opened(url) as database:
         _make_due(url)
         assert [f.job_id for f in fire_due(database)] == [1]
@@ -887,10 +893,16 @@ def test_metrics_of_a_database_that_hangs(url: str, monkeypatch: pytest.MonkeyPa
         (("worker", "--grace", "x"), "--grace x"),
         (("worker", "--metrics", "99999999"), "--metrics 99999999"),
         (("worker", "--metrics", "0", "--metrics-address", "192.0.2.7"), "free on 192.0.2.7"),
-        (("schedule", "add", "d", "--at", "0 3 * *"), "five fields"),
-        (("schedule", "add", "d", "--at", "@daily", "--timezone", "Mars"), "--timezone 'Mars'"),
-        (("schedule", "add", "d", "--at", "@daily", "--keep", "0"), "--keep 0"),
-        (("schedule", "add", "nobody", "--at", "@daily"), "there is no dataset 'nobody'"),
+        (("schedule", "add", "d", "--method", "lg", "--at", "0 3 * *"), "five fields"),
+        (
+            ("schedule", "add", "d", "--method", "lg", "--at", "@daily", "--timezone", "Mars"),
+            "--timezone 'Mars'",
+        ),
+        (("schedule", "add", "d", "--method", "lg", "--at", "@daily", "--keep", "0"), "--keep 0"),
+        (
+            ("schedule", "add", "nobody", "--method", "lg", "--at", "@daily"),
+            "there is no dataset 'nobody'",
+        ),
         (("jobs", "--cancel", "5"), "there is no job 5"),
         (("jobs", "--limit", "0"), "--limit 0"),
     ],

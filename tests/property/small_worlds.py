@@ -17,7 +17,9 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.edits import PfTargets, TfTargets
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.engines.partitions import Partitions
 from freqdp_db.frequency.counts import Frequencies, count_frequencies
+from freqdp_db.frequency.partition import Partition, partitions_of
 
 thorough = settings(derandomize=True, deadline=None, max_examples=150, database=None)
 quick = settings(derandomize=True, deadline=None, max_examples=60, database=None)
@@ -35,6 +37,10 @@ class SmallWorld:
     @property
     def frequencies(self) -> Frequencies:
         return count_frequencies(self.trajectories, len(self.locations))
+
+    @property
+    def partitions(self) -> Partitions[Partition]:
+        return partitions_of(self.trajectories, self.locations)
 
 
 def as_lists(trajectories: Trajectories) -> list[list[tuple[int, int]]]:

@@ -19,11 +19,12 @@ from small_worlds import (
     worlds,
 )
 
-from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
+from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import Thinned, apply_edits, coarsen_times, delete, insert
+from freqdp_db.edits.applying import Edited, Thinned, apply_edits, coarsen_times, delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
+from freqdp_db.frequency.partition import Partition
 
 _KEY = np.uint64(0x1234_5678_9ABC_DEF0)
 spreads = st.sampled_from([None, 0, 100_000, 500_000])
@@ -67,46 +68,43 @@ _LAST_RESORT = (
 @example(_LAST_RESORT)
 def test_global(given_: tuple[SmallWorld, TfTargets]) -> None:
     world, targets = given_
-    deletions = delete_globally(
-        world.trajectories, world.locations, world.frequencies, targets, world.rank
-    )
-    assert naive.as_edits(deletions) == naive.delete_globally(world, targets)
-    thinned = delete(world.trajectories, deletions)
-    insertions = insert_globally(thinned, world.locations, targets, world.rank, world.clock)
-    left = naive.thin(world, naive.as_edits(deletions))
+    deleted = delete_globally(world.partitions, targets, world.rank)
+    (thinned,) = deleted
+    deletions = naive.as_edits(thinned.deletions)
+    assert deletions == naive.delete_globally(world, targets)
+    (edited,) = insert_globally(deleted, targets, world.rank, world.clock, _KEY)
+    insertions, left = edited.edits.insertions, naive.thin(world, deletions)
     assert naive.as_edits(insertions) == naive.insert_globally(world, left, targets)
-    assert_both(world, thinned, left, insertions, lambda after: assert_tf(after, targets))
+    assert_both(world, thinned, left, edited, lambda after: assert_tf(after, targets))
 
 
 @thorough
 @given(world_with_pf_targets(), spreads)
 def test_local(given_: tuple[SmallWorld, PfTargets], spread_mm: int | None) -> None:
     world, targets = given_
-    deletions = delete_locally(world.trajectories, world.locations, targets)
-    assert naive.as_edits(deletions) == naive.delete_locally(world, targets)
-    thinned = delete(world.trajectories, deletions)
-    insertions = insert_locally(
-        thinned,
-        world.locations,
-        targets,
-        world.clock,
-        PAPER_SPREAD_MM if spread_mm is None else spread_mm,
-    )
-    left = naive.thin(world, naive.as_edits(deletions))
+    deleted = delete_locally(world.partitions, targets)
+    (thinned,) = deleted
+    deletions = naive.as_edits(thinned.deletions)
+    assert deletions == naive.delete_locally(world, targets)
+    spread = PAPER_SPREAD_MM if spread_mm is None else spread_mm
+    (edited,) = insert_locally(deleted, targets, spread, world.clock, _KEY)
+    insertions, left = edited.edits.insertions, naive.thin(world, deletions)
     assert naive.as_edits(insertions) == naive.insert_locally(world, left, targets, spread_mm)
-    assert_both(world, thinned, left, insertions, lambda after: assert_pf(after, targets))
+    assert_both(world, thinned, left, edited, lambda after: assert_pf(after, targets))
 
 
 def assert_both(
     world: SmallWorld,
     thinned: Thinned,
     left: naive.Thinned,
-    insertions: EditRuns,
+    edited: Edited,
     assert_targets: Callable[[Trajectories], None],
 ) -> None:
     """Places and order are the same whether times are drawn or even, as 0.1.0 had them."""
-    for key in (_KEY, None):
-        after = insert(thinned, insertions, world.locations, world.clock, key)
+    insertions = edited.edits.insertions
+    even = insert(thinned, insertions, world.clock, None)
+    for key, partition in ((_KEY, edited.after), (None, even)):
+        after = partition.trajectories
         assert_targets(after)
         assert_ordered(after)
         assert_inserted(world, left, naive.as_edits(insertions), after, even=key is None)
@@ -200,10 +198,12 @@ def test_times_look_like_the_trajectory_s_own() -> None:
     places = Locations(np.array([0.0, 10.0]), np.zeros(2))
     runs = EditRuns("i", np.array([0], np.int32), np.array([1], np.int32), np.array([0, 5]),
                     np.full(5, 3, np.int32), np.zeros(5, np.int64))  # fmt: skip
-    thinned = Thinned(one, np.arange(7, dtype=np.int32))
+    none = EditRuns("d", *np.zeros((2, 0), np.int32), np.zeros(1, np.int64),
+                    np.zeros(0, np.int32), np.zeros(0, np.int64))  # fmt: skip
+    thinned = delete(Partition(0, one, places), none)
     seen = set()
     for key in range(20):
-        after = insert(thinned, runs, places, Clock(1_000_000, minute), np.uint64(key))
+        after = insert(thinned, runs, Clock(1_000_000, minute), np.uint64(key)).trajectories
         gaps = np.diff(after.at[3:10]) // minute
         assert gaps.sum() == 60 and (gaps == 1).sum() >= 4  # the own ones are 1, 1, 1, 60, 1, 1
         seen.add(tuple(after.at.tolist()))
@@ -217,15 +217,12 @@ def test_apply_and_coarsen(
 ) -> None:
     """`apply_edits` is delete and insert; coarser times keep the order and are multiples."""
     world, targets = given_
-    deletions = delete_locally(world.trajectories, world.locations, targets)
-    thinned = delete(world.trajectories, deletions)
     spread = PAPER_SPREAD_MM if spread_mm is None else spread_mm
-    insertions = insert_locally(thinned, world.locations, targets, world.clock, spread)
-    after = apply_edits(
-        world.trajectories, Edits(deletions, insertions), world.locations, world.clock, _KEY
-    )
-    again = insert(thinned, insertions, world.locations, world.clock, _KEY)
-    assert as_lists(after) == as_lists(again)
+    deleted = delete_locally(world.partitions, targets)
+    (edited,) = insert_locally(deleted, targets, spread, world.clock, _KEY)
+    (whole,) = world.partitions
+    after = apply_edits(whole, edited.edits, world.clock, _KEY).trajectories
+    assert as_lists(after) == as_lists(edited.after.trajectories)
     rounded = coarsen_times(after, coarse)
     assert_ordered(rounded)
     assert (rounded.at % coarse == 0).all()
@@ -238,15 +235,9 @@ def test_nothing_to_do_changes_nothing(world: SmallWorld) -> None:
     frequencies = world.frequencies
     place = np.flatnonzero(frequencies.tf >= 0).astype(np.int32)
     targets = TfTargets(place, frequencies.tf[place], frequencies.tf[place])
-    deletions = delete_globally(
-        world.trajectories, world.locations, frequencies, targets, world.rank
-    )
-    insertions = insert_globally(
-        delete(world.trajectories, deletions), world.locations, targets, world.rank, world.clock
-    )
-    assert deletions.edits == insertions.edits == 0
-    after = apply_edits(
-        world.trajectories, Edits(deletions, insertions), world.locations, world.clock, _KEY
-    )
+    deleted = delete_globally(world.partitions, targets, world.rank)
+    (edited,) = insert_globally(deleted, targets, world.rank, world.clock, _KEY)
+    assert len(edited.edits) == 0
+    after = edited.after.trajectories
     assert as_lists(after) == as_lists(world.trajectories)
     assert (after.start == world.trajectories.start).all()

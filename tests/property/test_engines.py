@@ -1,6 +1,6 @@
-"""What is computed does not depend on the engine, nor on how many ranges it cuts the work into.
+"""What kernels compute does not depend on how many ranges the work is cut into.
 
-The engine here keeps ranges apart, as other processes would: each finds the function by its name
+The runner here keeps ranges apart, as other processes would: each finds the function by its name
 and gets copies of the arguments, so that what a kernel writes into them is lost.
 """
 
@@ -26,14 +26,13 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import delete, insert
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import growing_places, insert_globally, insert_locally
+from freqdp_db.engines.partitions import LocalPartitions
 from freqdp_db.engines.ranges import cut, map_ranges, use
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure, measure_membership
+from freqdp_db.evaluation.attacks.exposure import measure_exposure, measure_membership
 from freqdp_db.evaluation.metrics import measure
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.mechanisms.closure import close_signatures
@@ -45,17 +44,16 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import dpt, strict
-from freqdp_db.methods.synthesis.measuring import measured
 from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
-from freqdp_db.roads.network import find_candidates, make_network
+from freqdp_db.roads.network import RoadRows, find_candidates, make_network
 from freqdp_db.search.comparison.local import SegmentQueries
 from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
 from freqdp_db.search.directory import CellRows, Directory
 from freqdp_db.search.filing import cells_of, file_trajectories
 from freqdp_db.search.paging import PagedSearch
-from freqdp_db.storage.source.roads import RoadRows
 from tests.synthetic_world import PERIOD, REGION, small_trips
 
 few = settings(quick, max_examples=20)
@@ -96,20 +94,21 @@ def _anonymize(world: SmallWorld) -> list[Any]:
     frequencies = count_frequencies(state, len(locations))
     signatures = rank_places(frequencies, 2)
     closed = close_signatures(frequencies, signatures, locations, 150.0)
-    tf = perturb_tf(frequencies, signatures.candidates, Fraction(1, 2), SeededSource(1, 1))
-    gone = delete_globally(state, locations, frequencies, tf, rank)
-    thinned = delete(state, gone)
-    new = insert_globally(thinned, locations, tf, rank, clock)
-    after = insert(thinned, new, locations, clock, np.uint64(1))
-    again = count_frequencies(after, len(locations))
+    source = SeededSource(1, 1)
+    tf = perturb_tf(frequencies.tf, len(state), signatures.candidates, Fraction(1, 2), source)
+    thinned = delete_globally(world.partitions, tf, rank)
+    edited = insert_globally(thinned, tf, rank, clock, np.uint64(1))
+    after = [one.after for one in edited]
+    again = after[0].frequencies
     pf = perturb_pf(again, rank_places(again, 2), Fraction(1, 2), SeededSource(1, 2))
-    less = delete_locally(after, locations, pf)
-    left = delete(after, less)
-    more = insert_locally(left, locations, pf, clock, 500)
-    end = insert(left, more, locations, clock, np.uint64(2))
+    fewer = delete_locally(LocalPartitions(edited.ranges, after), pf)
+    end = insert_locally(fewer, pf, 500, clock, np.uint64(2))
     return _columns(
-        frequencies, signatures, closed, tf, gone, thinned.trajectories, new, after, pf, less,
-        left.trajectories, more, end,
+        frequencies, signatures, closed, tf, pf,
+        *(left.partition.trajectories for left in (*thinned, *fewer)),
+        *(done.after.trajectories for done in (*edited, *end)),
+        *(done.edits.deletions for done in (*edited, *end)),
+        *(done.edits.insertions for done in (*edited, *end)),
     )  # fmt: skip
 
 
@@ -117,11 +116,12 @@ def _search(world: SmallWorld) -> list[Any]:
     """Every strategy, and the paged search of what two edits have left of the build."""
     built, locations, rank = world.trajectories, world.locations, world.rank
     frequencies = count_frequencies(built, len(locations))
-    targets = perturb_tf(
-        frequencies, np.ones(len(locations), np.bool_), Fraction(1, 9), SeededSource(3, 1)
-    )
-    state = delete(built, delete_globally(built, locations, frequencies, targets, rank))
-    _, queries = growing_places(state.trajectories, locations, targets)
+    everywhere = np.ones(len(locations), np.bool_)
+    source = SeededSource(3, 1)
+    targets = perturb_tf(frequencies.tf, len(built), everywhere, Fraction(1, 9), source)
+    (thinned,) = delete_globally(world.partitions, targets, rank)
+    state = thinned.partition
+    queries = growing_places(state, targets)
     filed = file_trajectories(built, locations, cut=False)
     cell, grid = cells_of(filed), filed.grid
 

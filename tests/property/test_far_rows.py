@@ -15,8 +15,9 @@ from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.findings import SeenTimes, look_at
-from freqdp_db.dataset.object_ranges import Read, place
+from freqdp_db.dataset.object_ranges import project
 from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.dataset.reading import RawRows
 from freqdp_db.dataset.snapping import GridCells, merge_cells, snap_anchors, snap_exact, snap_grid
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -50,7 +51,7 @@ def _placed(rows: Rows, srid: int, metric: int, snap: str) -> Placed:
     """Of each object but the one that comes: its times, and the places of its samples, to the bit."""
     raw, plane = _system(srid), _system(metric)
     rows = cleaning.drop_unusable(rows, raw.limits, {})
-    found = place(Read(["a", "b", "m", "z"], rows, {}), raw, plane)
+    found = project(RawRows(["a", "b", "m", "z"], rows, {}), raw, plane)
     if snap == "exact":
         snapped = snap_exact(found.x, found.y)
     elif snap == "anchors":
@@ -70,7 +71,7 @@ def _placed(rows: Rows, srid: int, metric: int, snap: str) -> Placed:
 
 def _home(srid: int, metric: int) -> tuple[Metres, Metres]:
     rows = _ordinary(srid)
-    found = place(Read(["a", "b", "m", "z"], rows, {}), _system(srid), _system(metric))
+    found = project(RawRows(["a", "b", "m", "z"], rows, {}), _system(srid), _system(metric))
     return found.x, found.y
 
 

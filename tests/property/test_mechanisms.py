@@ -134,7 +134,8 @@ def test_tf_targets(world: SmallWorld, size: int, noise: list[int]) -> None:
     frequencies = world.frequencies
     signatures = rank_places(frequencies, size)
     source = _Fixed(noise)
-    targets = perturb_tf(frequencies, signatures.candidates, Fraction(1, 4), source)
+    objects = len(world.trajectories)
+    targets = perturb_tf(frequencies.tf, objects, signatures.candidates, Fraction(1, 4), source)
     ranking = _ranking(world.trajectories)
     assert targets.location.tolist() == sorted({p for places in ranking for p in places[:size]})
     visited = [{p for p, _ in samples} for samples in as_lists(world.trajectories)]

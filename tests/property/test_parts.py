@@ -1,4 +1,4 @@
-"""A release does not depend on how its trajectories are cut into parts, nor on who keeps these.
+"""A release does not depend on how its trajectories are cut into partitions, nor on who keeps these.
 
 The keeper here takes nothing and gives nothing but pickled copies, as other processes would.
 """
@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_worlds import SmallWorld, quick, worlds
+from small_worlds import SmallWorld, as_lists, quick, worlds
 
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.engines.held import Held, Here, as_kept, of_range
+from freqdp_db.engines.partitions import LocalPartitions, Range, argument_for
 from freqdp_db.engines.ranges import cut
-from freqdp_db.engines.spread import Spread, SpreadEdits
-from freqdp_db.frequency.parts import Part
+from freqdp_db.frequency.partition import Partition, trajectories_in
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import Trial, run_steps
@@ -28,59 +27,48 @@ from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.journal import digest
-from freqdp_db.release.table import ReleasedTable, SpreadTable, _table
+from freqdp_db.release.table import DistributedTable, ReleasedTable, _table
 
 few = settings(quick, max_examples=40)
-SPREAD = [name for name, method in METHODS.items() if method.spread]
+PARTITIONED = [name for name, method in METHODS.items() if method.partitioned]
 
 
 def _copy(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
-class Elsewhere(Held):
-    """Keeps things by their pickles, and finds functions by their names."""
+class Elsewhere(LocalPartitions[Any]):
+    """Keeps values by their pickles, and finds functions by their names."""
 
-    def __init__(self, ranges: list[tuple[int, int]], things: list[Any]) -> None:
-        self.ranges = ranges
-        self._things = [pickle.dumps(thing) for thing in things]
+    remote = True
 
-    def each(self, function: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
+    def __init__(self, ranges: list[Range], values: list[Any]) -> None:
+        super().__init__(ranges, [pickle.dumps(value) for value in values])
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> Elsewhere:
         named = getattr(importlib.import_module(function.__module__), function.__name__)
-        for number, thing in enumerate(self._things):
-            own = [of_range(a, number) for a in arguments]
-            yield _copy(named(pickle.loads(thing), *_copy(own)))
+        own = ([argument_for(n, a) for a in arguments] for n in range(len(self.ranges)))
+        return Elsewhere(
+            self.ranges, [named(value, *_copy(mine)) for value, mine in zip(self, own, strict=True)]
+        )
 
-    def then(self, function: Callable[..., Any], *arguments: Any) -> Elsewhere:
-        return Elsewhere(self.ranges, list(self.each(function, *arguments)))
+    def __iter__(self) -> Iterator[Any]:
+        return (pickle.loads(value) for value in self._values)
 
-    def fold(self, merge: Callable[..., Any], *arguments: Any) -> Any:
-        return Here(self.ranges, list(self.each(as_kept))).fold(merge, *arguments)
+    def get(self, number: int) -> Any:
+        return pickle.loads(self._values[number])
 
-    def exchange(
-        self,
-        take: Callable[..., Any],
-        wanted: Sequence[Sequence[Any]],
-        join: Callable[[list[Any]], Any],
-        ranges: list[tuple[int, int]],
-    ) -> Elsewhere:
-        old = [pickle.loads(thing) for thing in self._things]
-        new = [join([take(o, w) for o, w in zip(old, row, strict=True)]) for row in wanted]
-        return Elsewhere(ranges, new)
-
-    def share(self, value: Any) -> Any:
-        return value
-
-    def thing(self, number: int) -> Any:
-        return pickle.loads(self._things[number])
+    def shuffle(self, take: Any, wanted: Any, join: Any, ranges: list[Range]) -> Elsewhere:
+        local = LocalPartitions(self.ranges, list(self))
+        return Elsewhere(ranges, list(local.shuffle(take, wanted, join, ranges)))
 
 
-def _spread(whole: Trajectories, places: Locations, parts: int) -> Spread:
+def _distributed(whole: Trajectories, places: Locations, parts: int) -> Trajectories:
     ranges = cut(whole.offsets, parts)
-    things = [
-        Part(first, whole.take(np.arange(first, last)), len(places)) for first, last in ranges
+    values = [
+        Partition(first, whole.take(np.arange(first, last)), places) for first, last in ranges
     ]
-    return Spread(whole.offsets, Elsewhere(ranges, things), places)
+    return trajectories_in(Elsewhere(ranges, values))
 
 
 class Noted(Trial):
@@ -95,7 +83,7 @@ class Noted(Trial):
         assert digest(again) == digest(after)
         step.check(world, state, drawn, logged, after, options)
         self.notes = getattr(self, "notes", [])
-        edits = list(logged.parts.each(as_kept)) if isinstance(logged, SpreadEdits) else [logged]
+        edits = list(logged.partitions)
         for runs in ("deletions", "insertions"):
             for column in ("trajectory", "location", "position", "loss_mm"):
                 joined = np.concatenate([getattr(getattr(e, runs), column) for e in edits])
@@ -114,7 +102,7 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     places = Locations(
         world.locations.x, world.locations.y, world.locations.x / 10, world.locations.y / 10
     )
-    trajectories = here if parts is None else _spread(here, places, parts)
+    trajectories = here if parts is None else _distributed(here, places, parts)
     build = Build(trajectories, places, world.clock, srid=32631, source_srid=4326)
     found = find_method(method)
     given = {"signature": "2", "time_step": "1s"} | (
@@ -126,12 +114,12 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     if parts is None:
         tables = [ReleasedTable.of(state, World(build))]
     else:
-        spread = SpreadTable.of(state, World(build))
-        assert spread.rows == state.samples
-        tables = [
-            _table(piece, places, spread.srid, spread.timezone)
-            for piece in spread.pieces.each(as_kept)
-        ]
+        table = DistributedTable.of(state, World(build))
+        assert table.rows == state.samples
+        tables = [_table(piece, places, table.srid, table.timezone) for piece in table.pieces]
+        # nothing brought the samples here
+        for side in (trajectories, state.trajectories):
+            assert not {"location", "at", "start"} & vars(side).keys()
     rows = [
         b"".join(chunk.tobytes() for t in tables for chunk in t.points()),
         b"".join(bytes(chunk) for t in tables for chunk in t.lines()),
@@ -140,11 +128,21 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
 
 
 @few
-@given(worlds(allow_empty=True), st.sampled_from(SPREAD), st.sampled_from([1, 2, 3, 64]))
+@given(worlds(allow_empty=True), st.sampled_from(PARTITIONED), st.sampled_from([1, 2, 3, 64]))
 def test_parts(world: SmallWorld, method: str, parts: int) -> None:
     assert _release(world, method, parts) == _release(world, method, None)
 
 
-def test_all_methods_of_the_paper_are_spread() -> None:
-    assert SPREAD == ["lg", "gl", "pure-g", "pure-l", "sc", "rsc"]
-    assert not find_method("lg+swap").spread
+def test_all_methods_of_the_paper_are_partitioned() -> None:
+    assert PARTITIONED == ["lg", "gl", "pure-g", "pure-l", "sc", "rsc"]
+    assert not find_method("lg+swap").partitioned
+
+
+@few
+@given(worlds(allow_empty=True), st.sampled_from([1, 2, 3, 64]))
+def test_columns_are_brought_when_they_are_asked_for(world: SmallWorld, parts: int) -> None:
+    here = world.trajectories
+    there = _distributed(here, world.locations, parts)
+    for column in ("offsets", "location", "at", "start"):
+        assert getattr(there, column).tolist() == getattr(here, column).tolist()
+    assert as_lists(there) == as_lists(here)

@@ -74,8 +74,8 @@ def test_tf() -> None:
                 listed = np.array(chosen)
                 quiet = [Dealt(np.zeros(sum(chosen), np.int64)) for _ in range(2)]
                 moved = np.abs(
-                    perturb_tf(here, listed, EPSILON, quiet[0]).target.astype(np.int64)
-                    - perturb_tf(there, listed, EPSILON, quiet[1]).target
+                    perturb_tf(here.tf, 2, listed, EPSILON, quiet[0]).target.astype(np.int64)
+                    - perturb_tf(there.tf, 2, listed, EPSILON, quiet[1]).target
                 ).sum()
                 most = max(most, int(moved))
     assert most == tf_mechanism(EPSILON).sensitivity == 1

@@ -26,21 +26,21 @@ from freqdp_db.methods.unlinking.clock import (
     clock_warnings,
     put_on_clock,
 )
-from freqdp_db.methods.unlinking.courses import AT_REST, find_courses
 from freqdp_db.methods.unlinking.cut import find_pieces
-from freqdp_db.methods.unlinking.dealing import deal
 from freqdp_db.methods.unlinking.meetings import (
+    AT_REST,
     FASTEST_M_PER_US,
     RESTING,
     Meeting,
+    find_courses,
     find_groups,
     lonely_trajectories,
 )
 from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
 from freqdp_db.methods.unlinking.steps import CutStep, SwapDraw, SwapStep
-from freqdp_db.methods.unlinking.swap import summary
-from freqdp_db.methods.unlinking.trips import StayRule, find_stays
+from freqdp_db.methods.unlinking.swap import deal, summary
 from freqdp_db.release.request import Request
+from freqdp_db.trips import TripRule, find_stays
 
 # times of the small worlds are microseconds: as seconds, windows and speeds mean something
 slowly = worlds(allow_empty=True).map(
@@ -566,7 +566,7 @@ def test_who_sends_more_seldom_than_the_clock_ticks_is_warned_of() -> None:
 
 def test_a_stay_lasts_across_gaps() -> None:
     side = side_of([[(0, 0), (1, 5), (1, 300), (2, 305)]])
-    stays = find_stays(side, LINE, StayRule(20 * MINUTE, 30 * MINUTE))
+    stays = find_stays(side, LINE, TripRule(20 * MINUTE, 30 * MINUTE))
     assert stays.tolist() == [False, True, True, False]
 
 

@@ -17,10 +17,10 @@ from small_worlds import (
 )
 
 from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
-from freqdp_db.edits.applying import apply_edits, delete
+from freqdp_db.edits.applying import apply_edits
 from freqdp_db.edits.deletion import delete_globally, delete_locally
 from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.storage.copy.wire import decode_runs, encode_runs
+from freqdp_db.storage.copy.wire import RUN_EDITS, decode_runs, encode_runs
 
 _FIELDS = 7
 _RELEASE, _STEP = 2_000_000_000, 2
@@ -43,19 +43,33 @@ def _rows(data: bytes) -> list[list[bytes]]:
     return rows
 
 
+def _array(field: bytes, kind: str, code: str) -> list[float]:
+    """The items of an array, as the server reads it."""
+    dimensions, nulls, oid, length, lower = struct.unpack_from(">5i", field)
+    assert (dimensions, nulls, lower) == (1, 0, 1)
+    assert oid == {"int4": 23, "float8": 701}[kind]
+    item = struct.Struct(f">i{code}")
+    sizes_and_values = list(item.iter_unpack(field[20:]))
+    assert len(sizes_and_values) == length
+    assert all(size == item.size - 4 for size, _ in sizes_and_values)
+    return [value for _, value in sizes_and_values]
+
+
 def _stored(runs: EditRuns) -> EditRuns:
-    """Through the bytes that go in, row by row, to the bytes that come out."""
-    rows = _rows(bytes(encode_runs(runs, _RELEASE, _STEP)))
-    out = []
-    for fields in rows:
-        assert fields[0] == struct.pack(">i", _RELEASE)
-        assert fields[1] == struct.pack(">h", _STEP)
-        assert fields[2] == runs.operation.encode()
-        row = struct.pack(">h", 4)
-        for field in fields[3:]:
-            row += struct.pack(">i", len(field)) + field
-        out.append(np.frombuffer(row, np.uint8))
-    return decode_runs(out, runs.operation)
+    """Through the bytes that go in, row by row, to the rows that come out, one for each edit."""
+    sent = b"".join(rows.tobytes() for rows in encode_runs(runs, _RELEASE, _STEP))
+    edits = []
+    for release, step, operation, trajectory, location, seq, loss in _rows(sent):
+        assert release == struct.pack(">i", _RELEASE)
+        assert step == struct.pack(">h", _STEP)
+        assert operation == runs.operation.encode()
+        ids = struct.unpack(">i", trajectory) + struct.unpack(">i", location)
+        seqs, losses = _array(seq, "int4", "i"), _array(loss, "float8", "d")
+        edits += [(*ids, *edit) for edit in zip(seqs, losses, strict=True)]
+    names = RUN_EDITS.names
+    kinds = [RUN_EDITS.dtype[name].newbyteorder("=") for name in names]
+    found = np.array(edits, list(zip(names, kinds, strict=True)))
+    return decode_runs({name: found[name] for name in names}, runs.operation)
 
 
 def _assert_same(left: EditRuns, right: EditRuns) -> None:
@@ -69,31 +83,27 @@ def _assert_replays(world: SmallWorld, edits: Edits) -> None:
     again = Edits(_stored(edits.deletions), _stored(edits.insertions))
     _assert_same(again.deletions, edits.deletions)
     _assert_same(again.insertions, edits.insertions)
-    left = apply_edits(world.trajectories, edits, world.locations, world.clock, np.uint64(1))
-    right = apply_edits(world.trajectories, again, world.locations, world.clock, np.uint64(1))
-    assert as_lists(left) == as_lists(right)
+    (whole,) = world.partitions
+    left, right = (apply_edits(whole, log, world.clock, np.uint64(1)) for log in (edits, again))
+    assert as_lists(left.trajectories) == as_lists(right.trajectories)
 
 
 @quick
 @given(world_with_tf_targets())
 def test_global_log(given_: tuple[SmallWorld, TfTargets]) -> None:
     world, targets = given_
-    deletions = delete_globally(
-        world.trajectories, world.locations, world.frequencies, targets, world.rank
-    )
-    thinned = delete(world.trajectories, deletions)
-    insertions = insert_globally(thinned, world.locations, targets, world.rank, world.clock)
-    _assert_replays(world, Edits(deletions, insertions))
+    deleted = delete_globally(world.partitions, targets, world.rank)
+    (edited,) = insert_globally(deleted, targets, world.rank, world.clock, np.uint64(1))
+    _assert_replays(world, edited.edits)
 
 
 @quick
 @given(world_with_pf_targets(), st.sampled_from([PAPER_SPREAD_MM, 0, 500_000]))
 def test_local_log(given_: tuple[SmallWorld, PfTargets], spread_mm: int) -> None:
     world, targets = given_
-    deletions = delete_locally(world.trajectories, world.locations, targets)
-    thinned = delete(world.trajectories, deletions)
-    insertions = insert_locally(thinned, world.locations, targets, world.clock, spread_mm)
-    _assert_replays(world, Edits(deletions, insertions))
+    deleted = delete_locally(world.partitions, targets)
+    (edited,) = insert_locally(deleted, targets, spread_mm, world.clock, np.uint64(1))
+    _assert_replays(world, edited.edits)
 
 
 @thorough

@@ -28,8 +28,12 @@ def world(database_url: str) -> str:
     query(database_url, "ANALYZE world.points")
     freqdp(database_url, *ADD).succeeded()
     freqdp(database_url, "dataset", "build", "d").succeeded()
-    freqdp(database_url, "anonymize", "d", "--signature", "2", "--hold").succeeded()
-    freqdp(database_url, "anonymize", "d", "--signature", "2", "--new-draw").succeeded()
+    freqdp(
+        database_url, "anonymize", "d", "--method", "lg", "--signature", "2", "--hold"
+    ).succeeded()
+    freqdp(
+        database_url, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw"
+    ).succeeded()
     # as autovacuum would
     for relation in (*PRIVATE, *HELD, *GRANTED):
         query(database_url, f"ANALYZE {relation}")
@@ -122,5 +126,5 @@ def test_what_init_prints_closes_it(world: str, outsider: psycopg.Connection) ->
         assert _told(outsider, relation) == []
     assert not any(f["advice"] for f in freqdp(world, "doctor").document["findings"])
     # planning, and all that we do, goes on
-    freqdp(world, "anonymize", "d", "--signature", "2", "--new-draw").succeeded()
+    freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw").succeeded()
     freqdp(world, "release", "verify", "d_3").succeeded()

@@ -151,7 +151,7 @@ def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> 
 
 
 def test_refusal_says_by_which_releases(spent: str) -> None:
-    refusal = freqdp(spent, "anonymize", "d", "--epsilon", "998").refused(
+    refusal = freqdp(spent, "anonymize", "d", "--method", "lg", "--epsilon", "998").refused(
         "the budget for one occurrence does not allow this (epsilon): requested 998, spent 3 of 1000, "
         "remaining 997, short by 1; "
         "spent by d_2 (2), d_1 (1)"
@@ -160,7 +160,9 @@ def test_refusal_says_by_which_releases(spent: str) -> None:
     with opened(spent) as database:
         for number in range(3, 12):
             release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
-    refusal = freqdp(spent, "anonymize", "d", "--epsilon", "1000").refused("short by 66")
+    refusal = freqdp(spent, "anonymize", "d", "--method", "lg", "--epsilon", "1000").refused(
+        "short by 66"
+    )
     assert "spent by d_11 (11), d_10 (10), d_9 (9)" in refusal["message"]
     assert refusal["message"].endswith("d_4 (4) and 3 before")
     assert len(_heads(spent)) == 12

@@ -79,14 +79,14 @@ PLANTED = [
     "INSERT INTO freqdp.sample_1 SELECT * FROM freqdp.sample_1",
     "CREATE OR REPLACE VIEW freqdp_release.d_current AS SELECT 1 AS x",
     # functions that only ours may call
-    "SELECT freqdp.create_trip_view('d_1', 32631)",
+    "SELECT freqdp.create_trip_view('d_1', 32631, 32631)",
     "SELECT freqdp.let_runners_fill('spend')",
 ]
 
 
 def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None:
     """Among these the attacks that forged a grant of 777,777 and ran as the curator and administrator."""
-    freqdp(world, "anonymize", "d", "--signature", "2").succeeded()
+    freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
     runner.execute("SELECT freqdp.create_staging(1, 'lg', '', 4326)")
     runner.execute(
         "INSERT INTO freqdp.staging_1 SELECT 1, 1, now(), 'SRID=4326;POINT(1 2)'::public.geometry"
@@ -109,7 +109,7 @@ def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None
 
 
 def test_a_runner_makes_and_drops_only_what_is_due(world: str, runner: psycopg.Connection) -> None:
-    freqdp(world, "anonymize", "d", "--hold", "--signature", "2").succeeded()
+    freqdp(world, "anonymize", "d", "--method", "lg", "--hold", "--signature", "2").succeeded()
     for statement in (
         "SELECT freqdp.create_build_table(7, 'spend')",
         "SELECT freqdp.create_build_table(NULL, 'sample')",
@@ -296,8 +296,10 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     freqdp(hostile, "init").succeeded()
     freqdp(hostile, *ADD, "--where", "object <> 'o5'").succeeded()
     freqdp(hostile, "dataset", "build", "d").succeeded()
-    freqdp(hostile, "anonymize", "d", "--signature", "2").succeeded()
-    freqdp(hostile, "anonymize", "d", "--signature", "2", "--new-draw", "--hold").succeeded()
+    freqdp(hostile, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
+    freqdp(
+        hostile, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw", "--hold"
+    ).succeeded()
     freqdp(hostile, "release", "verify", "d_1").succeeded()
     freqdp(hostile, "evaluate", "d_1").succeeded()
     freqdp(hostile, "release", "approve", "d_2").succeeded()

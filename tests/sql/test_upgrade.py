@@ -82,7 +82,7 @@ def test_what_was_answered_is_not_drawn_again(
     upgraded: str, options: tuple[str, ...], answer: str
 ) -> None:
     spent = query(upgraded, "SELECT spent FROM freqdp.budget")
-    found = freqdp(upgraded, "anonymize", "vans", *options).succeeded()
+    found = freqdp(upgraded, "anonymize", "vans", "--method", "lg", *options).succeeded()
     assert (found["name"], found["existed"]) == (answer, True)
     assert query(upgraded, "SELECT spent FROM freqdp.budget") == spent
 
@@ -106,7 +106,9 @@ def test_from_0_2_0(empty_database_url: str, template_db: str, tmp_path: Path) -
         assert freqdp(url, "release", "show", name).succeeded()["readers"] == "analysts"
     out = str(tmp_path / "vans.gpkg")
     freqdp(url, "release", "export", "vans_1", "--format", "gpkg", "--out", out).succeeded()
-    answered = freqdp(url, "anonymize", "vans", "--epsilon", "1", "--signature", "3").succeeded()
+    answered = freqdp(
+        url, "anonymize", "vans", "--method", "lg", "--epsilon", "1", "--signature", "3"
+    ).succeeded()
     assert (answered["name"], answered["existed"]) == ("vans_1", True)
     query(url, "UPDATE freqdp.schedule SET next_at = now()")
     with opened(url) as database:

@@ -44,11 +44,8 @@ class Scaled:
 
 def tf_noise(tf: int, epsilon: Fraction, source: RandomSource) -> Ints:
     """Target minus TF, of so many candidates with this TF."""
-    nobody = np.zeros(0, np.int32)
-    world = Frequencies(
-        np.zeros(OBJECTS + 1, np.int64), nobody, nobody, np.full(RUNS, tf, np.int32)
-    )
-    targets = perturb_tf(world, np.ones(RUNS, np.bool_), epsilon, source)
+    vector, listed = np.full(RUNS, tf, np.int32), np.ones(RUNS, np.bool_)
+    targets = perturb_tf(vector, OBJECTS, listed, epsilon, source)
     return (targets.target - targets.tf).astype(np.int64)
 
 

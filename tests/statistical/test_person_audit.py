@@ -18,13 +18,11 @@ from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
 from freqdp_db.mechanisms.noise import RandomSource, SeededSource
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.synthesis import measuring
-from freqdp_db.methods.synthesis.measuring import measured, with_noise
-from freqdp_db.methods.synthesis.noisy import Draw
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import SCALE, MeasurementPlan, Statistic
+from freqdp_db.methods.synthesis.plan import SCALE, Draw, MeasurementPlan, Statistic
 from freqdp_db.methods.synthesis.trips import Trips
-from freqdp_db.methods.synthesis.vectors import vectors_of
+from freqdp_db.methods.synthesis.vectors import measured, vectors_of, with_noise
 from tests.synthetic_world import PERIOD, REGION, rough_fits, small_city
 
 RUNS = 8_000

@@ -10,8 +10,8 @@ from freqdp_db.loading.agenda import make_places
 from freqdp_db.loading.city import Chunk, City
 from freqdp_db.loading.dirt import SHARES
 from freqdp_db.loading.network import LON, make_network, to_degrees
-from freqdp_db.loading.routing import Router
 from freqdp_db.loading.rows import NO_TIME
+from freqdp_db.roads.router import DestinationTrees
 
 
 @pytest.fixture(scope="module")
@@ -53,33 +53,36 @@ def test_no_two_roads_cross_without_a_junction(seed: int) -> None:
 
 def test_every_junction_reaches_every_other() -> None:
     network = make_network(np.random.default_rng(5))
-    router = Router(network)
+    ways = DestinationTrees(network.graph)
     everywhere = np.arange(len(network.x))
-    router.prepare(everywhere)
+    ways.prepare(everywhere)
     for destination in (0, len(network.x) // 2, len(network.x) - 1):
-        seconds = router.travel_s(everywhere, np.full(len(everywhere), destination))
+        seconds = ways.costs(everywhere, np.full(len(everywhere), destination))
         assert np.isfinite(seconds).all()
 
 
 def test_paths_lead_to_their_destination_in_the_time_told() -> None:
     network = make_network(np.random.default_rng(5))
-    router = Router(network)
+    ways = DestinationTrees(network.graph)
     rng = np.random.default_rng(0)
     origin, destination = rng.integers(len(network.x), size=(2, 50))
-    router.prepare(destination)
-    paths = router.paths(origin, destination)
-    told = router.travel_s(origin, destination)
+    ways.prepare(destination)
+    paths = ways.paths(origin, destination)
+    told = ways.costs(origin, destination)
     for i in range(50):
-        arcs = paths.arc[paths.first[i] : paths.first[i + 1]]
+        mine = slice(paths.first[i], paths.first[i + 1])
+        road, forward = paths.road[mine], paths.forward[mine]
         if origin[i] == destination[i]:
-            assert not len(arcs)
+            assert not len(road)
             continue
-        assert router.tail[arcs[0]] == origin[i]
-        assert router.head[arcs[-1]] == destination[i]
-        assert (router.head[arcs[:-1]] == router.tail[arcs[1:]]).all()
-        assert router.seconds[arcs].sum() == pytest.approx(told[i], rel=1e-5)
+        tail = np.where(forward, network.source[road], network.target[road])
+        head = np.where(forward, network.target[road], network.source[road])
+        assert tail[0] == origin[i]
+        assert head[-1] == destination[i]
+        assert (head[:-1] == tail[1:]).all()
+        assert network.seconds[road].sum() == pytest.approx(told[i], rel=1e-5)
         # One-way streets are driven one way.
-        assert (router.forward[arcs] | ~network.oneway[router.road[arcs]]).all()
+        assert (forward | ~network.oneway[road]).all()
 
 
 def test_same_seed_same_rows_and_chunks_can_be_made_again(city: City, chunk: Chunk) -> None:

@@ -12,13 +12,12 @@ from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.build import Build
 from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.devices import decimals_of
-from freqdp_db.evaluation.attacks.exposure.measuring import measure_exposure
+from freqdp_db.evaluation.attacks.devices import decimals_of
+from freqdp_db.evaluation.attacks.exposure import measure_exposure
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.trials import run_trial
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.unlinking.clock import clock_for
-from freqdp_db.methods.unlinking.grain import check_grains, grain_for, put_in_grains
+from freqdp_db.methods.unlinking.clock import check_grains, clock_for, grain_for, put_in_grains
 from freqdp_db.release.request import Request
 
 SECOND = 1_000_000

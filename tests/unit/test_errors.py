@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
+import re
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from freqdp_db import errors
+from freqdp_db.api import Freqdp
 from freqdp_db.cli import main
 from freqdp_db.cli.console import Session
 from freqdp_db.cli.main import interrupt, interrupt_again
 from freqdp_db.cli.progress import PlainProgress
+from freqdp_db.commands import commands_of, parameters_of
 from freqdp_db.errors import BadInput, Interrupted, ServerRefused
 from freqdp_db.jobs.log import LOG, json_lines
-from freqdp_db.methods.parameters import RELEASE
+from freqdp_db.methods.parameters import RELEASE, TOTALS
+from freqdp_db.methods.registry import METHODS
 from freqdp_db.settings import Settings
 
 (STEP,) = (p for p in RELEASE if p.name == "time_step")
@@ -59,21 +66,60 @@ def test_both_spellings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "keys", "parameter"),
+    ("written", "options", "parameter"),
     [
-        ("--map is given without --roads", "map is given without roads", "map"),
-        ("run `freqdp init --sql`", "run `freqdp init --sql`", None),
-        ("--where 'a --b' is wrong", "where 'a --b' is wrong", "where"),
-        ("the dataset's name: --as 'x'", "the dataset's name: name 'x'", "name"),
-        ("--from and --into are the same", "source and into are the same", "source"),
-        ("a -- b, and x--y", "a -- b, and x--y", None),
-        ("--snap anchors: has none", "snap anchors: has none", "snap"),
+        ("[[map]] is given without [[roads]]", "--map is given without --roads", "map"),
+        ("say it: freqdp init --sql", "say it: freqdp init --sql", None),
+        ("[[where]] 'a --b' is wrong", "--where 'a --b' is wrong", "where"),
+        ("the dataset's name: [[name]] 'x'", "the dataset's name: --as 'x'", "name"),
+        ("[[source]] and [[into]] are the same", "--from and --into are the same", "source"),
+        ("[[1, 2], [3, 4]] and [a[[b c]]]", "[[1, 2], [3, 4]] and [a[[b c]]]", None),
+        ("[[time_step]] 0s is too short", "--time-step 0s is too short", "time_step"),
     ],
 )
-def test_keys(written: str, keys: str, parameter: str | None) -> None:
+def test_each_face_spells_parameters_in_its_way(
+    written: str, options: str, parameter: str | None
+) -> None:
     error = BadInput(written, remedy=written)
+    keys = written if parameter is None else written.replace("[[", "").replace("]]", "")
     assert (str(error), error.remedy, error.parameter) == (keys, keys, parameter)
-    assert error.as_options() == {"error": "BadInput", "message": written, "remedy": written}
+    assert error.as_options() == {"error": "BadInput", "message": options, "remedy": options}
+
+
+def test_messages_name_parameters_that_there_are() -> None:
+    known = {"dsn", "schema", "release_schema", "no_header"}
+    known |= {p.name for method in METHODS.values() for p in method.parameters} | set(TOTALS)
+    for name, _ in commands_of(Freqdp):
+        known |= {p.name for p in parameters_of(getattr(Freqdp, name))[0]}
+    package = Path(main.__file__).parent.parent
+    found = {
+        (path.name, key)
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for key in re.findall(r"\[\[(\w+)\]\]", node.value)
+    }
+    assert {(file, key) for file, key in found if key not in known} == set()
+
+
+def test_no_message_spells_an_option() -> None:
+    """Which is the command line's alone: only commands to type are written so."""
+    classes = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    package = Path(main.__file__).parent.parent
+    wrong = []
+    for path in sorted(package.rglob("*.py")):
+        if path.is_relative_to(package / "cli"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in classes:
+                continue
+            for text in (*node.args, *(keyword.value for keyword in node.keywords)):
+                said = ast.unparse(text)
+                if re.search(r"(?<![\w-])--[a-z]", said) and not re.search(
+                    "freqdp [a-z]|dask ", said
+                ):
+                    wrong.append(f"{path.name}:{node.lineno}: {said}")
+    assert wrong == []
 
 
 def test_a_parameter_may_be_given() -> None:

@@ -14,38 +14,41 @@ from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.attacks.exposure.boosting import train
-from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
-from freqdp_db.evaluation.attacks.exposure.claims import Worth, worth_of_picks
-from freqdp_db.evaluation.attacks.exposure.edits import edits_exposure, inserted_samples
-from freqdp_db.evaluation.attacks.exposure.following import HORIZONS_H, follow, following_exposures
-from freqdp_db.evaluation.attacks.exposure.habits import (
+from freqdp_db.evaluation.attacks.claims import AttackScore, area_under_curve, score_picks
+from freqdp_db.evaluation.attacks.edits import edits_exposure, inserted_samples, log_odds
+from freqdp_db.evaluation.attacks.exposure import (
+    found_at,
+    is_exposure,
+    measure_exposure,
+    measure_membership,
+    membership,
+)
+from freqdp_db.evaluation.attacks.following import (
+    HORIZONS_H,
+    find_swap_points,
+    follow,
+    following_exposures,
+    relink,
+)
+from freqdp_db.evaluation.attacks.habits import (
     home_exposure,
     pick_by_likelihood,
     profile_exposures,
     resting_place,
 )
-from freqdp_db.evaluation.attacks.exposure.joints import find_joints
-from freqdp_db.evaluation.attacks.exposure.likeness import (
-    pick_by_clock,
-    pick_by_cosine,
-)
-from freqdp_db.evaluation.attacks.exposure.measuring import (
-    is_exposure,
-    measure_exposure,
-    measure_membership,
-)
-from freqdp_db.evaluation.attacks.exposure.membership import area_under_curve, found_at, membership
-from freqdp_db.evaluation.attacks.exposure.relinking import relink
-from freqdp_db.evaluation.attacks.exposure.sightings import (
+from freqdp_db.evaluation.attacks.known_samples import (
     KnownSamples,
     Sighted,
     SightingIndex,
     draw_known,
     sighting_exposures,
 )
-from freqdp_db.evaluation.attacks.vectors import tf_idf
-from freqdp_db.evaluation.pair import Pair
+from freqdp_db.evaluation.attacks.signatures import (
+    pick_by_clock,
+    pick_by_cosine,
+    tf_idf,
+)
+from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen
 
 GRID = Locations(150.0 * (np.arange(36) % 6), 150.0 * (np.arange(36) // 6))
 
@@ -83,7 +86,7 @@ def city() -> tuple[Trajectories, Locations]:
     return side_of(rows), places
 
 
-def naive_worth(case: Case, u: int, claim: list[int], known: set[int]) -> tuple[float, float]:
+def naive_score(case: Case, u: int, claim: list[int], known: set[int]) -> tuple[float, float]:
     release, side = case.release, case.release.trajectories
     mine = range(case.original.offsets[u], case.original.offsets[u + 1])
 
@@ -117,11 +120,11 @@ def test_worth_of_a_claim(seed: int, areas: bool) -> None:
     case = Case(original, GRID, ReleaseSeen(released, GRID, areas=boxes))
     pick = rng.integers(-1, 8, 6)
     known = rng.random(original.samples) < 0.2
-    worth = worth_of_picks(case, pick, known)
+    score = score_picks(case, pick, known)
     for u in range(6):
         claim = [] if pick[u] < 0 else list(range(*released.offsets[pick[u] : pick[u] + 2]))
-        expected = naive_worth(case, u, claim, set(np.flatnonzero(known).tolist()))
-        assert (worth.found[u], worth.right[u]) == pytest.approx(expected, nan_ok=True)
+        expected = naive_score(case, u, claim, set(np.flatnonzero(known).tolist()))
+        assert (score.found[u], score.right[u]) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -140,17 +143,17 @@ def test_worth_of_a_claim_of_many_samples(seed: int) -> None:
 
     case = Case(walks(4), places, ReleaseSeen(walks(4), places))
     pick = np.arange(4)
-    worth = worth_of_picks(case, pick)
+    score = score_picks(case, pick)
     offsets = case.release.trajectories.offsets
     for u in range(4):
-        expected = naive_worth(case, u, list(range(*offsets[u : u + 2])), set())
-        assert (worth.found[u], worth.right[u]) == pytest.approx(expected)
-    assert np.nanmin(worth.found) > 0 and np.nanmax(worth.found) < 1
+        expected = naive_score(case, u, list(range(*offsets[u : u + 2])), set())
+        assert (score.found[u], score.right[u]) == pytest.approx(expected)
+    assert np.nanmin(score.found) > 0 and np.nanmax(score.found) < 1
 
 
-def test_names_of_a_worth() -> None:
-    worth = Worth(np.array([1.0, 0.4, np.nan, 0.0]), np.array([0.5, np.nan, np.nan, 0.0]))
-    assert worth.named("e") == pytest.approx(
+def test_names_of_a_score() -> None:
+    score = AttackScore(np.array([1.0, 0.4, np.nan, 0.0]), np.array([0.5, np.nan, np.nan, 0.0]))
+    assert score.named("e") == pytest.approx(
         {"e": 1.4 / 3, "e.precision": 0.25, "e.half": 1 / 3, "e.p95": 0.94}
     )
 
@@ -290,16 +293,16 @@ def crossing(swapped: bool) -> tuple[Case, Groups]:
 @pytest.mark.parametrize("swapped", [False, True])
 def test_the_follower_keeps_its_course(swapped: bool) -> None:
     case, _ = crossing(swapped)
-    index, joints = SightingIndex(case.release), find_joints(case.release)
+    index, swap_points = SightingIndex(case.release), find_swap_points(case.release)
     known = KnownSamples(np.array([0, 1, 2]), np.array([2, 19]))
     sighted = index.find(case, known, rng_of(1))
     for by_rhythm in (False, True):
-        worth = follow(case, joints, known, sighted, by_rhythm=by_rhythm)[-1]
-        assert worth.found.tolist() == [1.0, 1.0]
-        assert worth.right.tolist() == [1.0, 1.0]
-    assert relink(case.release, joints) == {"relink": 1.0, "relink.rhythm": 1.0}
+        score = follow(case, swap_points, known, sighted, by_rhythm=by_rhythm)[-1]
+        assert score.found.tolist() == [1.0, 1.0]
+        assert score.right.tolist() == [1.0, 1.0]
+    assert relink(case.release, swap_points) == {"relink": 1.0, "relink.rhythm": 1.0}
     if swapped:  # whoever takes the id for the object is wrong half of the way
-        assert worth_of_picks(case, sighted.pick).found.max() < 0.8
+        assert score_picks(case, sighted.pick).found.max() < 0.8
 
 
 def test_a_follower_is_led_astray_by_a_turn() -> None:
@@ -310,11 +313,11 @@ def test_a_follower_is_led_astray_by_a_turn() -> None:
         original=case.release.trajectories,
         release=replace(case.release, owner=np.repeat(np.array([0, 1], np.int32), 17)),
     )
-    joints = find_joints(turned.release)
-    assert relink(turned.release, joints) == {"relink": 0.0, "relink.rhythm": 0.0}
+    swap_points = find_swap_points(turned.release)
+    assert relink(turned.release, swap_points) == {"relink": 0.0, "relink.rhythm": 0.0}
     seen = {1: (known := KnownSamples(np.array([0, 1, 2]), np.array([2, 19])),
                 SightingIndex(turned.release).find(turned, known, rng_of(1)))}  # fmt: skip
-    found = following_exposures(turned, joints, seen)
+    found = following_exposures(turned, swap_points, seen)
     assert found["exposure.follow.1.endless"] < 0.7
     assert len(groups) == 1
 
@@ -327,7 +330,7 @@ def test_rhythm_tells_what_velocity_does_not() -> None:
     owner = np.repeat(np.array([0, 1, 1, 0], np.int32), [30, 4, 5, 30])
     groups = Groups(np.array([0, 2]), np.array([29, 38]), np.zeros(1, np.int32))
     release = ReleaseSeen(side_of(rows), places, owner, groups=groups)
-    assert relink(release, find_joints(release))["relink.rhythm"] == 1.0
+    assert relink(release, find_swap_points(release))["relink.rhythm"] == 1.0
 
 
 def test_pieces_are_joined_by_place_time_and_velocity() -> None:
@@ -336,15 +339,18 @@ def test_pieces_are_joined_by_place_time_and_velocity() -> None:
     pieces = [walk[a : a + 4] for walk in walks for a in range(0, 20, 5)]
     owner = np.repeat(np.array([0, 1], np.int32), 16)
     release = ReleaseSeen(side_of(pieces), places, owner, pieces=True)
-    joints = find_joints(release)
-    assert relink(release, joints)["relink"] == 1.0
-    assert joints.before.tolist()[1:4] == [3, 7, 11]
+    swap_points = find_swap_points(release)
+    assert relink(release, swap_points)["relink"] == 1.0
+    assert swap_points.before.tolist()[1:4] == [3, 7, 11]
     case = Case(side_of(walks), places, release)
     known = KnownSamples(np.array([0, 1, 2]), np.array([6, 26]))
     sighted = SightingIndex(release).find(case, known, rng_of(1))
-    assert follow(case, joints, known, sighted, by_rhythm=False)[-1].found.tolist() == [1.0, 1.0]
+    assert follow(case, swap_points, known, sighted, by_rhythm=False)[-1].found.tolist() == [
+        1.0,
+        1.0,
+    ]
     # without knowing that they are pieces, a piece is all there is
-    alone = find_joints(replace(release, pieces=False))
+    alone = find_swap_points(replace(release, pieces=False))
     assert follow(case, alone, known, sighted, by_rhythm=False)[-1].found.max() < 0.7
 
 
@@ -370,7 +376,7 @@ def test_a_follower_never_goes_in_circles() -> None:
         known = draw_known(case, 1, rng)
         sighted = SightingIndex(release).find(case, known, rng)
         for by_rhythm in (False, True):
-            follow(case, find_joints(release), known, sighted, by_rhythm=by_rhythm)
+            follow(case, find_swap_points(release), known, sighted, by_rhythm=by_rhythm)
 
 
 def test_horizons_and_even_odds() -> None:
@@ -378,7 +384,7 @@ def test_horizons_and_even_odds() -> None:
     case = Case(side, GRID, ReleaseSeen(side, GRID))
     known = KnownSamples(np.array([0, 1]), np.array([150]))
     sighted = SightingIndex(case.release).find(case, known, rng_of(1))
-    found = following_exposures(case, find_joints(case.release), {1: (known, sighted)})
+    found = following_exposures(case, find_swap_points(case.release), {1: (known, sighted)})
     for horizon, hours in HORIZONS_H.items():
         share = 1.0 if hours is None else min(12 * hours / 299, 1.0)
         assert found[f"exposure.follow.1.{horizon}"] == pytest.approx(share, abs=0.01)
@@ -386,7 +392,7 @@ def test_horizons_and_even_odds() -> None:
     # a claim that is right less than every second time does not count
     lost = Sighted(np.array([-1]), np.array([-1]), np.array([0]))
     assert (
-        following_exposures(case, find_joints(case.release), {1: (known, lost)})[
+        following_exposures(case, find_swap_points(case.release), {1: (known, lost)})[
             "exposure.follow.1"
         ]
         == 0.0
@@ -486,11 +492,11 @@ def test_boosting_learns_what_there_is() -> None:
     rng = rng_of(11)
     features = rng.normal(size=(4000, 5))
     answer = (features[:, 0] * features[:, 3] > 0) ^ (rng.random(4000) < 0.05)
-    score = train(features[:2000], answer[:2000]).score(features[2000:])
+    score = log_odds(features[:2000], answer[:2000], features[2000:])
     truth = answer[2000:]
     assert area_under_curve(score[truth], score[~truth]) > 0.9
     noise = rng.random(4000) < 0.3
-    score = train(features[:2000], noise[:2000]).score(features[2000:])
+    score = log_odds(features[:2000], noise[:2000], features[2000:])
     truth = noise[2000:]
     assert 0.42 < area_under_curve(score[truth], score[~truth]) < 0.58
 

@@ -12,8 +12,7 @@ from freqdp_db.evaluation.pair import Pair
 from freqdp_db.loading.city import City
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import Matched, match
-from freqdp_db.roads.network import Network, find_candidates, make_network
-from freqdp_db.storage.source.roads import RoadRows
+from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network
 
 SECOND = 1_000_000
 
@@ -196,7 +195,7 @@ def test_city_routes_come_back() -> None:
     )  # fmt: skip
     near = find_candidates(network, locations)
     found = match(network, near, trajectories, locations, Progress())
-    scores = route_scores(truth, found, network.length)
+    scores = route_scores(truth, found, network.graph.length)
     assert (found.road >= 0).mean() > 0.99
     assert scores["recovery.f"] >= 0.95, scores
 

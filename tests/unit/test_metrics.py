@@ -15,26 +15,31 @@ from sides import MINUTE, side_of
 from freqdp_db.columns.days import HOUR_US, local_times
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import map_ranges
-from freqdp_db.evaluation.attacks import linking
-from freqdp_db.evaluation.attacks.exposure.case import Case, ReleaseSeen
-from freqdp_db.evaluation.attacks.knowledge import known_samples, unicity
-from freqdp_db.evaluation.attacks.linking import linking_attacks
-from freqdp_db.evaluation.attacks.vectors import most_alike_clocks, tf_idf, weigh
+from freqdp_db.evaluation.attacks import signatures
+from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
+from freqdp_db.evaluation.attacks.signatures import (
+    linking_attacks,
+    most_alike_clocks,
+    tf_idf,
+    weigh,
+)
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_piece, measure_release
-from freqdp_db.evaluation.pair import Pair, hours_of_day, on_odd_days
+from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import losses as utility
 from freqdp_db.evaluation.utility.divergence import jensen_shannon, mutual_information
 from freqdp_db.evaluation.utility.journeys import cut_into_trips
 from freqdp_db.evaluation.utility.losses import (
+    cell_sequences,
     diameter_error,
     diameters,
+    frequent_patterns,
     hotspot_correlation,
     information_loss,
+    most_frequent,
     plausibility,
     query_error,
     trip_error,
 )
-from freqdp_db.evaluation.utility.patterns import cell_sequences, frequent_patterns, most_frequent
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.progress import Progress
 
@@ -166,7 +171,7 @@ def test_protocol_b_takes_odd_days_against_even_ones() -> None:
 def test_movements_have_no_direction() -> None:
     original = trajectories(minutes(0, 1, 1, 2), minutes(3, 4))
     released = trajectories(minutes(2, 1, 0), minutes(5, 6))
-    a, b, dimensions = linking._movements(Pair(original, released, LINE))
+    a, b, dimensions = signatures._movements(Pair(original, released, LINE))
     assert dimensions == 4  # 0-1, 1-2, 3-4, 5-6
     assert sorted(a.location[:2].tolist()) == sorted(b.location[:2].tolist())
     assert linking_attacks(Pair(original, released, LINE))["la_sq.a.full"] == 0.5

@@ -22,13 +22,13 @@ from freqdp_db.methods.kinds import NotAcceptable
 from freqdp_db.methods.places_and_times import Box, TimeStretch
 from freqdp_db.methods.synthesis import adatrace, dpt, strict
 from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
-from freqdp_db.methods.synthesis.measuring import draw
 from freqdp_db.methods.synthesis.options import SyntheticOptions
 from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.public import Corners, Region
 from freqdp_db.methods.synthesis.sampling import lattice
 from freqdp_db.methods.synthesis.steps import AdaTraceStep
 from freqdp_db.methods.synthesis.trips import cut_trips
+from freqdp_db.methods.synthesis.vectors import draw
 from tests.synthetic_world import PERIOD, REGION, small_city
 
 TRIANGLE = "POLYGON((116.2 39.7, 116.6 39.7, 116.4 40.1, 116.2 39.7))"

@@ -12,19 +12,17 @@ from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.streams import derived, key
 from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.utility.travel import trip_lengths
+from freqdp_db.evaluation.utility.usefulness import trip_lengths
 from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.synthesis import strict
-from freqdp_db.methods.synthesis.driving import driven
-from freqdp_db.methods.synthesis.measuring import measured
-from freqdp_db.methods.synthesis.noisy import Draw, plan_of
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.roads import road_net
+from freqdp_db.methods.synthesis.plan import Draw, plan_of
+from freqdp_db.methods.synthesis.roads import driven, road_net
 from freqdp_db.methods.synthesis.sampling import walks_of
+from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
-from freqdp_db.roads.network import Network, find_candidates, make_network
-from freqdp_db.storage.source.roads import RoadRows
+from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network
 from tests.synthetic_world import PERIOD, REGION, small_trips
 
 SMALL = Parameters(epsilon=Fraction(4), size=300)
@@ -101,7 +99,9 @@ def test_matching_gives_back_the_roads_that_were_driven(drawn: Draw) -> None:
     offsets, arcs = driven(strict._model(log), grids, net, walks, first, derived(purpose, 2))
     # all roads of the town but the one that is not connected, in their order
     true = {
-        (t, int(r)) for t in range(100) for r in net.graph.road[arcs[offsets[t] : offsets[t + 1]]]
+        (t, int(r))
+        for t in range(100)
+        for r in net.graph.arc_road[arcs[offsets[t] : offsets[t + 1]]]
     }
     found = {
         (t, int(r))

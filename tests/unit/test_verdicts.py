@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from freqdp_db.evaluation.report.exposures import exposures
-from freqdp_db.evaluation.report.verdicts import Verdict, verdicts
-from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.evaluation.report.contents import exposures
+from freqdp_db.evaluation.report.words import BESIDE, Verdict, by_group, meaning_of, verdicts
 
 FOUND = {
     "exposure.x.4": 0.0,
@@ -50,11 +49,11 @@ def test_could_someone_be_found(value: float, answer: str, tone: str) -> None:
     verdict = found(value)
     assert (verdict.answer, verdict.tone, verdict.value) == (answer, tone, value)
     if value == 0:
-        assert "No attacker that was tried learns anything" in verdict.meaning
+        assert "None of the attacks learns anything" in verdict.meaning
     else:
         assert f"learns {value:.1%} of a person's samples" in verdict.meaning
         assert "knows 10 exact samples of somebody and follows the trace" in verdict.meaning
-        assert "Of 25.0% of the persons it is more than half." in verdict.meaning
+        assert "and more than half for 25.0% of people." in verdict.meaning
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_is_it_still_good_for_analysis(value: float, answer: str, tone: str) -> 
 def test_could_it_be_put_back_together(value: float, answer: str, tone: str) -> None:
     verdict = recovered(value)
     assert (verdict.answer, verdict.tone) == (answer, tone)
-    assert "gives back 25.0% of the road kilometres" in verdict.meaning
+    assert "recovers 25.0% of the road kilometres" in verdict.meaning
     assert f"(F {value:.3f})" in verdict.meaning
 
 
@@ -124,7 +123,7 @@ def test_the_command_names_the_release_and_is_not_offered_where_it_does_not_appl
 def test_nothing_is_the_worst_where_nothing_is_learnt(value: float, marked: bool) -> None:
     shown = exposures({**FOUND, "exposure": value, "exposure.follow.10": value})
     assert shown is not None
-    assert any('class="strong"' in svg for _, svg in shown.panels) == marked == shown.marked
+    assert any("font-weight: 700" in svg for _, svg in shown.panels) == marked == shown.marked
 
 
 def test_errors_of_counts_say_their_unit() -> None:
@@ -148,16 +147,16 @@ def test_the_worst_attacker_is_named() -> None:
     shown = exposures(values)
     assert shown is not None
     assert shown.worst == (
-        "The worst is one who knows 10 exact samples of somebody and follows the trace by its speed "
-        "and direction: it learns 40.0% of a person's other samples on average, and more than half "
-        "of 25.0% of the persons. Of what it claims, 90.0% is right."
+        "The strongest attacker, one who knows 10 exact samples of somebody and follows the trace by its "
+        "speed and direction, learns 40.0% of a person's other samples on average, and more than half for "
+        "25.0% of people. 90.0% of its claims are right."
     )
     assert [title for title, _ in shown.panels] == [
         "Knows a few exact samples",
         "Follows the trace by speed and direction",
         "Compares places",
     ]
-    assert [svg.count("bar worst") for _, svg in shown.panels] == [0, 1, 0]
+    assert [svg.count("fill: var(--accent)") for _, svg in shown.panels] == [0, 1, 0]
     assert exposures({"la": 1.0}) is None
     nothing = exposures({**FOUND, "exposure": 0.0})
     assert nothing is not None and nothing.worst.startswith("None of these attackers")
@@ -166,16 +165,16 @@ def test_the_worst_attacker_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("exposure", "learnt of a person by the best of all attackers"),
+        ("exposure", "learnt of a person by the strongest attacker"),
         ("exposure.s.b.10", "learnt by one who compares places, the 10 strongest of them, from other"
          " days"),
         ("exposure.follow.1.3h.precision", "learnt by one who knows 1 exact sample of somebody and "
-         "follows the trace by its speed and direction: followed for 3 h: of what is claimed, the "
-         "share that is right"),
+         "follows the trace by its speed and direction: followed for 3 h: share of the "
+         "claims that is right"),
         ("la_t.b", "linked by one who compares times of day from other days"),
         ("density.busiest.shares", "change of where samples lie by the hour (JSD): error of the 100 "
          "busiest, as shares"),
-        ("profile.st.cosine", "taken for the right person by places and hours of other days, by "
+        ("profile.st.cosine", "matched to the right person by places and hours of other days, by "
          "likeness"),
         ("of.another.version", "of.another.version"),
     ],

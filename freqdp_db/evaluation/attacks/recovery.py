@@ -43,7 +43,7 @@ class Truth:
         )
         on_road = self.matched.road >= 0
         return {
-            **route_scores(self.matched, attack, self.network.length),
+            **route_scores(self.matched, attack, self.network.graph.length),
             "recovery.accuracy": road_accuracy(pair, self.matched, attack),
             "recovery.beta_m": self.matched.beta_m,
             "recovery.matched": float(on_road.mean()) if len(on_road) else 0.0,

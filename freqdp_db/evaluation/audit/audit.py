@@ -17,9 +17,8 @@ from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.audit import neighbours
 from freqdp_db.evaluation.audit.bounds import Bound, bound_from_hits
-from freqdp_db.evaluation.audit.vectors import PROBES
+from freqdp_db.evaluation.audit.vectors import PROBES, richest, with_canary, without_visits
 from freqdp_db.mechanisms.accounting import rounded_down
 from freqdp_db.mechanisms.noise import RandomSource, SecureSource
 from freqdp_db.methods.contract import AnyStep, State, World, options_of
@@ -125,14 +124,14 @@ def audit(
     """Audit the mechanisms of a method on a dataset's current build."""
     if request.method.unit is None:
         raise BadInput(
-            f"--method {request.method.name} draws no noise: it has no epsilon to bound",
+            f"[[method]] {request.method.name} draws no noise: it has no epsilon to bound",
             remedy="audit one that does, such as lg",
         )
     if request.method.unit == "occurrence":
         _require_probes(request)
     if not MIN_RUNS <= runs <= MAX_RUNS:
         raise BadInput(
-            f"--runs {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
+            f"[[runs]] {runs} is not between {MIN_RUNS:,} and {MAX_RUNS:,}",
             remedy=f"the default is {DEFAULT_RUNS:,}",
         )
     number = dataset.require_build()
@@ -146,7 +145,7 @@ def _require_probes(request: Request) -> None:
     for step in request.method.steps:
         if step.name not in PROBES:
             raise BadInput(
-                f"--method {request.method.name}: no experiment is known for its step {step.name}",
+                f"[[method]] {request.method.name}: no experiment is known for its step {step.name}",
                 remedy="audit the steps that draw noise by themselves, such as lg",
             )
 
@@ -183,7 +182,7 @@ def _object(
     options = options_of(step, request.values)
     if not isinstance(options, StrictOptions):
         raise BadInput(
-            f"--method {request.method.name} is there to compare with, and is not audited",
+            f"[[method]] {request.method.name} is there to compare with, and is not audited",
             remedy="audit strict, whose vectors and noise it shares",
         )
     from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
@@ -242,7 +241,7 @@ def _moving(
     def listed(side: State) -> bool:
         return probe.lists(step.draw(world, side, options, source), owner, place)
 
-    without = _begun(neighbours.without(state.trajectories, owner, place), world)
+    without = _begun(without_visits(state.trajectories, owner, place), world)
     return [_told_apart(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]
 
 
@@ -250,8 +249,8 @@ def _canary(
     state: State, world: World, request: Request, source: RandomSource, alpha: float
 ) -> AuditFinding:
     """An object with a place of its own: is the place in the table? And without that sample?"""
-    owner = neighbours.richest(state.frequencies)
-    here, locations, place = neighbours.with_canary(state.trajectories, state.places, owner)
+    owner = richest(state.frequencies)
+    here, locations, place = with_canary(state.trajectories, state.places, owner)
     wider = World(replace(world.build, trajectories=here, locations=locations))
     trial = Trial(lambda number: source)
 
@@ -259,7 +258,7 @@ def _canary(
         made = run_steps(request.method, request.values, wider, trial, Progress(), side)
         return bool((made.trajectories.location == place).any())
 
-    without = neighbours.without(here, owner, place)
+    without = without_visits(here, owner, place)
     return _told_apart(_TABLE, "- 1 occurrence", released, here, without, alpha)
 
 

@@ -23,14 +23,12 @@ from freqdp_db.mechanisms.accounting import epsilon_of
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import World
 from freqdp_db.methods.synthesis.baseline import cell_trips
-from freqdp_db.methods.synthesis.measuring import measured, with_noise
-from freqdp_db.methods.synthesis.noisy import plan_of, planned_from
 from freqdp_db.methods.synthesis.options import StrictOptions
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE
+from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
 from freqdp_db.methods.synthesis.public import Region
 from freqdp_db.methods.synthesis.strict import carry_out, released_size
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
-from freqdp_db.methods.synthesis.vectors import size_counts, vectors_of
+from freqdp_db.methods.synthesis.vectors import measured, size_counts, vectors_of, with_noise
 
 MOST_RUNS = 20_000
 _FEW = 50

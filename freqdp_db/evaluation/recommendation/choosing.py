@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from freqdp_db.documents import Document
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.recommendation.grid import MethodToTry
-from freqdp_db.evaluation.recommendation.purposes import Purpose, in_words
-from freqdp_db.evaluation.report.verdicts import attack_in_words
+from freqdp_db.evaluation.recommendation.options import Purpose, in_words
+from freqdp_db.evaluation.report.words import attack_in_words
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.release.request import Request
 
@@ -89,7 +90,7 @@ class Candidate(Document):
         if self.usefulness is None or self.usefulness >= SERVES:
             return ""
         return (
-            f"of what analysts ask for, little is left (usefulness {share(self.usefulness)} of 1: "
+            f"little of what analysts need is left (usefulness {share(self.usefulness)} of 1: "
             f"{self.use_words})"
         )
 
@@ -195,15 +196,15 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
         best = min(_about_best(meeting), key=lambda c: (c.risk_high, c.half_high, -_use(c)))
         return Chosen(best, None, _why(best, usable, limit))
     if not usable:
-        return Chosen(None, None, "Nothing could be measured that serves this purpose.")
+        return Chosen(None, None, "No method that could be measured serves this purpose.")
     nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
     return Chosen(
         None,
         nearest,
-        f"Nothing that was tried keeps the risk at {percent(limit)} or less. Nearest comes "
-        f"{nearest.label}: {learns(nearest)} {expected_at_most(nearest)} Do not hand out a release on "
-        "these terms: accept more risk (--risk), ask for something else (--for), or hand out answers "
-        "instead of data.",
+        f"No method that was tried keeps the risk at {percent(limit)} or less. {nearest.label} comes "
+        f"nearest. {learns(nearest)} {expected_at_most(nearest)} Do not hand out a release on these "
+        "terms: accept more risk (--risk), choose another purpose (--for), or publish statistics instead "
+        "of trajectories.",
     )
 
 
@@ -219,56 +220,56 @@ def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     text = (
-        f"{learns(best)} {expected_at_most(best)} That is within {percent(limit)}. Usefulness "
+        f"{learns(best)} {expected_at_most(best)} That is within {percent(limit)}. Usefulness: "
         f"{share(_use(best))} ({best.use_words})."
     )
     meeting = [c for c in usable if c.meets]
     most = max(meeting, key=_use)
     if len(meeting) == 1:
-        text += " No other candidate is within it."
+        text += " No other candidate stays within it."
     elif _use(most) > _use(best):
         text += (
-            f" Of the {len(meeting)} that are within it, {most.label} is about as useful "
-            f"({share(_use(most))} beside {share(_use(best))}) and riskier ({percent(most.risk)})."
+            f" Of the {len(meeting)} candidates within it, {most.label} is about as useful "
+            f"({share(_use(most))} against {share(_use(best))}) but riskier ({percent(most.risk)})."
         )
     else:
-        text += f" It is the most useful of the {len(meeting)} that are within it."
+        text += f" It is the most useful of the {len(meeting)} candidates within it."
     better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
     if better:
         # of what is more useful, the one that comes nearest to the limit
         tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
         text += (
-            f" More useful would be {tempting.label} ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but there an attacker learns {percent(tempting.risk)}, or up to "
-            f"{percent(tempting.risk_high)} in another draw; {_more_than_half(tempting)}."
+            f" {tempting.label} would be more useful ({share(_use(tempting))} instead of "
+            f"{share(_use(best))}), but lets an attacker learn {percent(tempting.risk)}, or up to "
+            f"{percent(tempting.risk_high)} in another draw, {_more_than_half(tempting)}."
         )
     return text
 
 
 def _more_than_half(candidate: Candidate) -> str:
     if candidate.half <= 0:
-        return "there is nobody of whom it learns more than half"
-    return f"of {percent(candidate.half)} of the persons it learns more than half"
+        return "and more than half of nobody"
+    return f"and more than half for {percent(candidate.half)} of people"
 
 
 def learns(candidate: Candidate) -> str:
     """What the best attacker learns, in a sentence."""
     return (
-        f"The best attacker, {candidate.attacker}, learns {percent(candidate.risk)} of a person's "
-        f"samples on average; {_more_than_half(candidate)}."
+        f"The strongest attacker, {candidate.attacker}, learns {percent(candidate.risk)} of a person's "
+        f"samples on average, {_more_than_half(candidate)}."
     )
 
 
 def expected_at_most(candidate: Candidate) -> str:
     """The upper end, and what it rests on, in a sentence."""
     rests = (
-        f"by {candidate.trials} trials on other persons with other draws"
+        f"judging by {candidate.trials} trials on different people with different draws"
         if candidate.trials > 1
-        else "by one trial, with a quarter added: there was no time for more"
+        else "judging by one trial with a margin of a quarter (there was no time for more)"
     )
     return (
-        f"Another draw is to be expected to show {percent(candidate.risk_high)} at most "
-        f"({percent(candidate.half_high)} of the persons), {rests}."
+        f"Expect at most {percent(candidate.risk_high)} (and {percent(candidate.half_high)} of people) in "
+        f"another draw, {rests}."
     )
 
 
@@ -311,9 +312,9 @@ def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
     if inside is None or outside is None:
         return None
     return (
-        "Whole histories rule out methods that unlink (cut, swap) or make trips up (strict). What "
-        f"that costs: the least risk is {percent(inside.risk)} ({inside.label}); without that demand "
-        f"{outside.label} is at {percent(outside.risk)}."
+        "Whole histories rule out methods that unlink (cut, swap) or generate trips (strict). The cost: "
+        f"the lowest risk is {percent(inside.risk)} ({inside.label}); without that requirement "
+        f"{outside.label} reaches {percent(outside.risk)}."
     )
 
 
@@ -332,3 +333,97 @@ def percent(value: float) -> str:
 
 def share(usefulness: float | None) -> str:
     return "-" if usefulness is None else f"{usefulness:.2f}"
+
+
+FOR_THE_CURATOR = (
+    "The choice and this page are based on the original data: they are for the curator. Nothing was "
+    "published or spent."
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What was not tried, and why."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Recommendation(Document):
+    """What to use for a dataset, why, and what else was tried."""
+
+    dataset: str
+    purpose: str
+    risk: float
+    """The limit."""
+    objects: int
+    """So many made the trial releases; as many others were held out."""
+    objects_in_all: int
+    seed: int
+    minutes: float
+    seconds: float
+    recommended: str | None
+    """The label of a candidate; None: nothing meets the risk."""
+    nearest: str | None
+    """If nothing does: what comes nearest."""
+    why: str
+    command: str | None
+    """Asks for what is recommended, or for what comes nearest."""
+    guarantee: str
+    """What can be had with a guarantee for one object, which no measurement replaces."""
+    candidates: list[Candidate]
+    left_out: list[LeftOut]
+    notes: list[str]
+    file: Path
+
+    @property
+    def picked(self) -> Candidate | None:
+        """What is recommended, or comes nearest."""
+        name = self.recommended or self.nearest
+        return next((c for c in self.candidates if c.label == name), None)
+
+    @property
+    def caution(self) -> str:
+        """What has to be said beside what is recommended."""
+        return "" if self.picked is None else self.picked.caution
+
+    def ordered(self) -> list[Candidate]:
+        """The picked one first, then what meets the risk, then the rest; the most useful first."""
+        picked = self.recommended or self.nearest
+        return sorted(
+            self.candidates,
+            key=lambda c: (
+                c.label != picked,
+                not c.meets,
+                c.usefulness is None,
+                -(c.usefulness or 0.0),
+                c.risk,
+            ),
+        )
+
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """The table."""
+        return [
+            (
+                ("* " if c.label in (self.recommended, self.nearest) else "  ") + c.label,
+                f"{percent(c.risk)}, at most {percent(c.risk_high)} ({c.risk_words})",
+                percent(c.half_high),
+                f"{share(c.usefulness)} ({c.use_words})",
+                "yes" if c.meets else "no",
+            )
+            for c in self.ordered()
+        ]
+
+    def lines(self) -> list[str]:
+        """The answer, below the table."""
+        head = self.why
+        if self.recommended:
+            beside = f", with caution: {self.caution}" if self.caution else ""
+            head = f"Recommended for {self.dataset}: {self.recommended}{beside}. {self.why}"
+        lines = [head]
+        if self.command:
+            lines.append(f"  {self.command}")
+        lines += [self.guarantee, *self.notes]
+        lines += [f"Not tried: {left.label}: {left.reason}" for left in self.left_out]
+        return [*lines, FOR_THE_CURATOR, f"The page: {self.file}"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from freqdp_db.evaluation.recommendation.purposes import Purpose
+from freqdp_db.evaluation.recommendation.options import Purpose
 from freqdp_db.methods.registry import find_method
 from freqdp_db.release.request import Request
 
 _DOES = {
-    "lg": "changes how often a person is at telling places, and how many are",
-    "gl": "changes how many are at telling places, and how often a person is",
-    "pure-l": "changes how often a person is at telling places",
-    "swap": "deals out among those who meet what each does next",
-    "cut": "cuts trips into pieces with ids of their own, and leaves stays out",
-    "strict": "makes trips up from noisy counts",
+    "lg": "changes how often each person, and how many people, appear at revealing places",
+    "gl": "changes how many people, and how often each person, appear at revealing places",
+    "pure-l": "changes how often each person appears at revealing places",
+    "swap": "where paths cross, shuffles who continues along which",
+    "cut": "cuts trips into pieces with ids of their own and leaves out stays",
+    "strict": "generates synthetic trips from noisy counts",
 }
 
 
@@ -24,7 +24,7 @@ class MethodToTry:
     """A method with parameters, and a name that a person can tell it by."""
 
     method: str
-    twist: str = ""
+    variant_name: str = ""
     """What is not as by default, in words."""
     given: dict[str, str] = field(default_factory=dict)
     weight: float = 1.0
@@ -32,7 +32,7 @@ class MethodToTry:
 
     @property
     def label(self) -> str:
-        return f"{self.method}, {self.twist}" if self.twist else self.method
+        return f"{self.method}, {self.variant_name}" if self.variant_name else self.method
 
     @property
     def does(self) -> str:
@@ -97,27 +97,30 @@ _HISTORIES: Sequence[MethodToTry] = (
 _NEVER: Sequence[tuple[tuple[str, ...], str]] = (
     (
         ("gl", "pure-g", "pure-l"),
-        "as lg they leave each trajectory one person's, and are found again about as often, or more: "
-        "lg stands for them",
+        "like lg, they leave each trajectory one person's, and people are found in them about as often or "
+        "more: lg stands for them",
     ),
     (
         ("glove",),
-        "each trajectory stands for k persons, which bounds nothing that an attacker learns; its areas "
-        "have no trips or flows to compare. Ask for it by name if k-anonymity is demanded",
+        "each trajectory stands for k people, which does not bound what an attacker learns, and its areas "
+        "have no trips or flows to compare. Ask for it by name if you need k-anonymity",
     ),
-    (("klt",), "as glove; it needs points of interest as well (--poi)"),
+    (("klt",), "like glove; it also needs points of interest (--poi)"),
     (
         ("w4m",),
-        "each trajectory stays one person's, moved a little, with no bound on who finds it again; it "
-        "compares all pairs of objects, which takes long",
+        "each trajectory stays one person's, slightly moved, with no bound on re-identification; it "
+        "compares all pairs of objects, which is slow",
     ),
-    (("adatrace", "dpt"), "published methods with the guarantee of strict, which is there for use"),
-    (("sc", "rsc"), "they are for comparison and never granted to analysts"),
+    (
+        ("adatrace", "dpt"),
+        "published methods with the same guarantee as strict, which is the one to use",
+    ),
+    (("sc", "rsc"), "for comparison only, never granted to analysts"),
 )
 """What a user may expect here, and why it is not tried."""
 _NO_HISTORY = (
-    "its trajectories are not one person's: there is no history in them. lg+cut and lg+swap+cut were "
-    "measured to say what that demand costs"
+    "their trajectories are not one person's, so they hold no histories. lg+cut and lg+swap+cut were "
+    "measured to show what that requirement costs"
 )
 HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
 """Goes through every kernel: run first, to know how long the others will take."""

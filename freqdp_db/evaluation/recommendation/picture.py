@@ -1,200 +1,189 @@
-"""The frontier of risk against usefulness, as a picture: SVG as text, coloured by the page.
-
-Shapes tell the kinds apart, so that it survives black and white.
-"""
+"""The frontier of risk against usefulness, as a picture. Shapes tell the kinds apart."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from freqdp_db.evaluation.recommendation.choosing import Candidate, frontier, percent
-from freqdp_db.evaluation.recommendation.labels import (
-    LETTER,
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from freqdp_db.evaluation.figures import (
+    ACCENT,
+    GOOD,
+    INK,
     LINE,
-    Label,
-    Labels,
-    PictureFrame,
-    TakenSpace,
+    PAPER,
+    QUIET,
+    ZONE,
+    in_page_style,
+    new_figure,
 )
-from freqdp_db.evaluation.report.drawing import svg
+from freqdp_db.evaluation.recommendation.choosing import Candidate, frontier, percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-_MARK = 6.0
-_RING = 11.0
-SHAPES = {
-    "edited": "circle",
-    "unlinked": "square",
-    "generalised": "triangle",
-    "synthetic": "diamond",
-}
+_MARK = 10.0
+_BESIDE, _BELOW, _ABOVE, _LINE = 66.0, 56.0, 14.0, 17.0
+"""Pixels: left of the plot, below and above it; and the height of a label."""
+SHAPES = {"edited": "o", "unlinked": "s", "generalised": "^", "synthetic": "D"}
+"""matplotlib's markers."""
 KIND_WORDS = {
     "edited": "one person's trajectory, edited",
     "unlinked": "true samples, trajectories cut up or mixed",
-    "generalised": "areas that several persons share",
-    "synthetic": "made up from noisy counts: nobody's",
+    "generalised": "areas that several people share",
+    "synthetic": "synthetic, generated from noisy counts",
 }
 
 
-WIDE, NARROW = PictureFrame(800, 500), PictureFrame(360, 400, left=62, right=12)
-
-
-def mark(kind: str, x: float, y: float, size: float = _MARK, more: str = "") -> str:
-    """A point of a kind."""
-    shape, named = SHAPES[kind], f'class="mark{more}"'
-    if shape == "circle":
-        return f'<circle {named} cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}"/>'
-    corners = {
-        "square": [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
-        "triangle": [(0, -1.2), (1.1, 0.8), (-1.1, 0.8)],
-        "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
-    }[shape]
-    points = " ".join(f"{x + a * size:.1f},{y + b * size:.1f}" for a, b in corners)
-    return f'<polygon {named} points="{points}"/>'
-
-
 @dataclass(frozen=True)
-class _Scales:
-    frame: PictureFrame
-    low: float
-    top: float
+class PictureFrame:
+    """A picture's size in pixels; `labels`: how wide the column of labels to the right is."""
 
-    @classmethod
-    def of(cls, frame: PictureFrame, shown: Sequence[Candidate], limit: float) -> _Scales:
-        least = min((c.usefulness or 0.0 for c in shown), default=0.0)
-        low = max(min(math.floor(least * 10 - 1.5) / 10, 0.8), 0.0)
-        most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
-        return cls(frame, low, next((t for t in _TICKS if t >= most), 1.0))
-
-    def x(self, usefulness: float) -> float:
-        room = self.frame.width - self.frame.left - self.frame.right
-        return self.frame.left + (usefulness - self.low) / (1 - self.low) * room
-
-    def y(self, risk: float) -> float:
-        """By the square root: small risks are what it is about."""
-        base = self.frame.height - self.frame.bottom
-        return base - math.sqrt(min(risk / self.top, 1.0)) * (base - self.frame.top)
+    width: float
+    height: float
+    labels: float
 
 
+WIDE, NARROW = PictureFrame(860, 500, 330), PictureFrame(360, 400, 44)
+
+
+@in_page_style
 def draw_frontier(
-    candidates: Sequence[Candidate], picked: Candidate | None, limit: float, frame: PictureFrame,
-    title: str, useful_for: str,
-) -> str:  # fmt: skip
+    candidates: Sequence[Candidate],
+    picked: Candidate | None,
+    limit: float,
+    frame: PictureFrame,
+    useful_for: str,
+) -> Figure:
     """Candidates by number (as in `candidates`, from 1), the limit, and the frontier.
 
     A wide picture names them too.
     """
     shown = [c for c in candidates if c.usefulness is not None]
-    scales = _Scales.of(frame, shown, limit)
-    corners = _corners(scales, frontier(shown))
-    points = {c.label: (scales.x(c.usefulness or 0.0), scales.y(c.risk)) for c in shown}
-    line = scales.y(limit)
-    labels = Labels(frame, list(points.values()), _MARK)
-    # the limit and its words stand there already
-    said = _limit_words(scales, limit, list(points.values()))
-    labels.words.append(said)
-    parts = [*_ground(scales, limit, said), _stairs(corners)]
-    labels.taken.append(TakenSpace(frame.left, line - 1, frame.width - frame.left, 2))
-    labels.taken.extend(
-        TakenSpace(min(x, to_x), min(y, to_y), abs(to_x - x), abs(to_y - y))
-        for (x, y), (to_x, to_y) in pairwise(corners)
+    figure = new_figure(frame.width, frame.height)
+    axes = figure.add_axes(
+        (
+            _BESIDE / frame.width,
+            _BELOW / frame.height,
+            (frame.width - _BESIDE - frame.labels) / frame.width,
+            (frame.height - _BELOW - _ABOVE) / frame.height,
+        )
     )
+    _draw_scales(axes, shown, limit, narrow=frame is NARROW, useful_for=useful_for)
+    best = frontier(shown)
+    axes.step([_use(c) for c in best], [c.risk for c in best], where="pre", color=QUIET, ls=":")
+    for c in shown:
+        colour, face = (GOOD, GOOD) if c.meets else (INK, PAPER)
+        axes.plot(_use(c), c.risk, SHAPES[c.kind], ms=_MARK, mfc=face, mec=colour, mew=1.8,
+                  clip_on=False, zorder=4)  # fmt: skip
+    if picked in shown and picked is not None:
+        axes.plot(_use(picked), picked.risk, "o", ms=22, mfc="none", mec=GOOD, mew=2.4,
+                  clip_on=False, zorder=3)  # fmt: skip
     numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
-    if picked is not None and picked.label in points:
-        x, y = points[picked.label]
-        labels.taken.append(TakenSpace(x - _RING, y - _RING, 2 * _RING, 2 * _RING))
-        parts.append(f'<circle class="ring" cx="{x:.1f}" cy="{y:.1f}" r="{_RING}"/>')
-    # the picked one names itself first, and is drawn last
-    names, marks = [], []
-    for c in sorted(shown, key=lambda c: (c is not picked, c.risk)):
-        x, y = points[c.label]
-        marks.append(
-            f"<g>{mark(c.kind, x, y, more=' within' if c.meets else '')}<title>{escape(c.label)}: "
-            f"risk {percent(c.risk)}, at most {percent(c.risk_high)}, usefulness {c.usefulness:.2f}"
-            "</title></g>"
+    names = [f"{numbers[c.label]} {c.label}" if frame is WIDE else str(numbers[c.label])
+             for c in shown]  # fmt: skip
+    _draw_labels(axes, frame, shown, names, picked)
+    return figure
+
+
+def _use(candidate: Candidate) -> float:
+    return candidate.usefulness or 0.0
+
+
+def _root(risk: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.sqrt(np.maximum(risk, 0.0))
+
+
+def _draw_scales(
+    axes: Axes, shown: Sequence[Candidate], limit: float, *, narrow: bool, useful_for: str
+) -> None:
+    """Risk upwards by its square root, because small risks are what it is about; the limit."""
+    least = min((_use(c) for c in shown), default=0.0)
+    low = max(min(math.floor(least * 10 - 1.5) / 10, 0.8), 0.0)
+    most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
+    top = next((t for t in _TICKS if t >= most), 1.0)
+    axes.set_yscale("function", functions=(_root, np.square))
+    axes.set(xlim=(low, 1.0), ylim=(0.0, top))
+    ticks = [tick for tick in _TICKS if tick <= top]
+    axes.set_yticks(ticks, [percent(tick) for tick in ticks])
+    steps = range(round(low * 10), 11, 2 if narrow else 1)
+    axes.set_xticks([n / 10 for n in steps], [f"{n / 10:g}" for n in steps])
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", length=0, pad=10)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="y", color=LINE)
+    axes.axhspan(0, limit, color=ZONE, zorder=0)
+    axes.axhline(limit, color=ACCENT, lw=2, ls=(0, (4, 2)))
+    axes.annotate(f"limit {percent(limit)}", (low, limit), (4, 3), textcoords="offset points",
+                  color=ACCENT, weight="bold")  # fmt: skip
+    along = "more useful" if narrow else f"more useful for {useful_for}"
+    axes.set_xlabel(f"{along} →", color=QUIET, loc="right")
+    up = "learnt by an attacker" if narrow else "what an attacker learns of a person"
+    axes.set_ylabel(f"{up} (lower is safer)", color=QUIET)
+
+
+def _draw_labels(
+    axes: Axes,
+    frame: PictureFrame,
+    shown: Sequence[Candidate],
+    names: Sequence[str],
+    picked: Candidate | None,
+) -> None:
+    """Names in a column to the right of the plot, each on a line of its own, joined to its point.
+
+    They are as high as their points if there is room: nothing ever overlaps, however points crowd.
+    """
+    points = [axes.transData.transform((_use(c), c.risk)) for c in shown]
+    begins = frame.width - frame.labels + 18
+    order = sorted(range(len(shown)), key=lambda n: (points[n][1], points[n][0]))
+    line = min(_LINE, (frame.height - 4) / max(len(shown), 1))
+    height = 0.0
+    heights = []
+    for n in order:
+        height = max(points[n][1] - line / 2, height)
+        heights.append(height)
+        height += line
+    # what would be above the picture moves down, and pushes what is below it
+    below = frame.height - 2
+    for k in range(len(order) - 1, -1, -1):
+        below = heights[k] = min(heights[k], below - line)
+    for n, height in zip(order, heights, strict=True):
+        bold = shown[n] is picked
+        axes.annotate(
+            names[n],
+            (_use(shown[n]), shown[n].risk),
+            (begins, height + line / 2),
+            textcoords="figure pixels",
+            va="center",
+            weight="bold" if bold else "normal",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": INK if bold else QUIET,
+                "lw": 0.7,
+                "shrinkB": 5,
+            },
+            annotation_clip=False,
         )
-        text = str(numbers[c.label]) + (f" {c.label}" if frame is WIDE else "")
-        names.append(Label(text, (x, y), _RING if c is picked else _MARK, bold=c is picked))
-    put = labels.put_all(names)
-    parts += [*(lead for lead, _ in put), *reversed(marks), *(words for _, words in put)]
-    parts.append(_axes(scales, useful_for))
-    return svg(title, frame.width, frame.height, "".join(parts))
 
 
-def _limit_words(
-    scales: _Scales, limit: float, points: Sequence[tuple[float, float]]
-) -> TakenSpace:
-    """Where the limit says its name: along its line, where no point is."""
-    frame, line = scales.frame, scales.y(limit)
-    wide = (len(f"limit {percent(limit)}") + 1) * LETTER
-    last = frame.width - frame.right - wide
-    places = [
-        TakenSpace(x, y, wide, LINE)
-        for y in (line - LINE - 3, line + 3)
-        for x in (*range(int(frame.left), int(last), 10), last)
-    ]
-    room = _RING + 4
-    marks = [TakenSpace(x - room, y - room, 2 * room, 2 * room) for x, y in points]
-    return next((p for p in places if not any(p.touches(m) for m in marks)), places[0])
+@in_page_style
+def draw_mark(kind: str) -> Figure:
+    """A point of a kind, for the legend."""
+    figure = new_figure(18, 18)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    axes.plot(0, 0, SHAPES[kind], ms=_MARK, mfc=PAPER, mec=INK, mew=1.8)
+    return figure
 
 
-def _ground(scales: _Scales, limit: float, said: TakenSpace) -> Iterator[str]:
-    """What is within the limit, the lines of the scale, and the limit itself."""
-    frame = scales.frame
-    base, right, line = frame.height - frame.bottom, frame.width - frame.right, scales.y(limit)
-    yield (
-        f'<rect class="zone" x="{frame.left}" y="{line:.1f}" width="{right - frame.left:.1f}" '
-        f'height="{base - line:.1f}"/>'
-    )
-    for tick in _TICKS:
-        if tick > scales.top:
-            continue
-        y = scales.y(tick)
-        yield (
-            f'<line class="grid" x1="{frame.left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{frame.left - 6}" y="{y + 4:.1f}" text-anchor="end">{percent(tick)}</text>'
-        )
-    yield (
-        f'<line class="limit" x1="{frame.left}" x2="{right}" y1="{line:.1f}" y2="{line:.1f}"/>'
-        f'<text class="limit-words" x="{said.x + 5:.1f}" y="{said.y + LINE - 2:.1f}">'
-        f"limit {percent(limit)}</text>"
-    )
-
-
-def _corners(scales: _Scales, best: Sequence[Candidate]) -> list[tuple[float, float]]:
-    """Of the frontier: what is the least risk at each usefulness."""
-    if not best:
-        return []
-    points = [(scales.x(best[0].usefulness or 0.0), scales.y(best[0].risk))]
-    for c in best[1:]:
-        x, y = scales.x(c.usefulness or 0.0), scales.y(c.risk)
-        points += [(points[-1][0], y), (x, y)]
-    return points
-
-
-def _stairs(corners: Sequence[tuple[float, float]]) -> str:
-    through = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    return f'<polyline class="frontier" points="{through}"/>' if corners else ""
-
-
-def _axes(scales: _Scales, useful_for: str) -> str:
-    frame = scales.frame
-    base, right = frame.height - frame.bottom, frame.width - frame.right
-    steps = range(round(scales.low * 10), 11, 2 if frame is NARROW else 1)
-    ticks = "".join(
-        f'<text x="{scales.x(n / 10):.1f}" y="{base + 16:.1f}" text-anchor="middle">{n / 10:g}</text>'
-        for n in steps
-    )
-    middle = (frame.top + base) / 2
-    along = "more useful" if frame is NARROW else f"more useful for {useful_for}"
-    up = "learnt by an attacker" if frame is NARROW else "what an attacker learns of a person"
-    return (
-        f'<line class="axis" x1="{frame.left}" x2="{right}" y1="{base}" y2="{base}"/>{ticks}'
-        f'<text class="axis-words" x="{right}" y="{base + 38:.1f}" text-anchor="end">'
-        f"{escape(along)} →</text>"
-        f'<text class="axis-words" transform="translate(13,{middle:.1f}) rotate(-90)" '
-        f'text-anchor="middle">{escape(up)} (lower is safer)</text>'
-    )
+def legend(candidates: Sequence[Candidate]) -> list[tuple[Markup, str]]:
+    """What the shapes of these stand for."""
+    kinds = dict.fromkeys(c.kind for c in candidates if c.usefulness is not None)
+    return [(draw_mark(KIND_WORDS[kind], kind), KIND_WORDS[kind]) for kind in kinds]

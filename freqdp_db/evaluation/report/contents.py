@@ -1,22 +1,25 @@
-"""What the report shows of D and D*: heat maps, trajectories, frequencies and edits."""
+"""What a report shows of a release: heat maps, trajectories, frequencies, edits, exposure by attacker."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints, Metres
+from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.columns.days import DAY_US, local_times
 from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
 from freqdp_db.columns.ragged import owners, within
 from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.evaluation.attacks.edits import absent_from
+from freqdp_db.evaluation.attacks.exposure import is_exposure
+from freqdp_db.evaluation.attacks.following import HORIZONS_H
+from freqdp_db.evaluation.figures import Curve, Picture, Share, bar_chart, line_chart, share_panel
+from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.pair import CellBox, Pair
-from freqdp_db.evaluation.report.charts import Curve, bar_chart, line_chart
-from freqdp_db.evaluation.report.drawing import Raster, heat_png
-from freqdp_db.evaluation.report.edited import EditedSamples
-from freqdp_db.evaluation.report.maps import EditedWay, RoadLines, trajectory_map
+from freqdp_db.evaluation.report.maps import EditedWay, Raster, RoadLines, heat_png, trajectory_map
+from freqdp_db.evaluation.report.words import attack_in_words, strongest
 from freqdp_db.frequency.counts import count_frequencies
 from freqdp_db.frequency.signatures import rank_places
 from freqdp_db.methods.frequency.possible import reached_pf
@@ -30,6 +33,25 @@ _SPANS_MIN = (720, 480, 360, 240, 180, 120, 90, 60, 45, 30, 20, 10, 5, 2, 1)
 """Half of a window, in minutes: as much of a day as can be drawn."""
 _LOSSES_M = (0, 50, 100, 200, 500, 1_000, 2_000)
 _RANKS = 20
+
+
+@dataclass(frozen=True)
+class EditedSamples:
+    """Which samples of D are not in D*, and which of D* not in D."""
+
+    deleted: Flags
+    inserted: Flags
+
+
+def edited_samples(pair: Pair) -> EditedSamples:
+    """What differs, by (object, place, time)."""
+    before, after = (
+        replace(side, at=pair.coarse(side.at)) for side in (pair.original, pair.released)
+    )
+    return EditedSamples(
+        deleted=absent_from(after, before, before.owner),
+        inserted=absent_from(before, after, after.owner),
+    )
 
 
 @dataclass(frozen=True)
@@ -66,8 +88,7 @@ class Explained:
 
     title: str
     words: str
-    pictures: list[tuple[str, str]]
-    """Caption and SVG of each."""
+    pictures: list[Picture]
 
 
 def heat_maps(
@@ -114,7 +135,7 @@ def box_of(x: Metres, y: Metres) -> CellBox:
     return box
 
 
-def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[tuple[str, str]]:
+def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[Picture]:
     """A busy day of three objects: of the few, middling and many samples."""
     lengths = np.where(pair.on_both_sides, pair.original.lengths, 0)
     order = np.argsort(lengths, kind="stable")
@@ -194,7 +215,7 @@ def rows_within(side: Trajectories, t: int, window: Window, pair: Pair) -> Ints:
     return inside
 
 
-def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
+def frequency_charts(pair: Pair, signature: int) -> list[Picture]:
     """TF by rank of place, and PF of each object's most telling places, before and after."""
     before = count_frequencies(pair.original, len(pair.locations))
     after = count_frequencies(pair.released, len(pair.locations))
@@ -220,7 +241,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
     old = np.bincount(position, weights=before.pf[listed], minlength=_RANKS) / many
     new = np.bincount(position, weights=kept, minlength=_RANKS) / many
     x = list(range(1, _RANKS + 1))
-    pf_title = f"How often an object visits its {_RANKS} most telling places (PF), mean"
+    pf_title = f"How often an object visits its {_RANKS} most revealing places (PF), mean"
     return [
         (tf_title, line_chart(tf_title, curves, "rank of the place", "objects", log=True)),
         (
@@ -235,7 +256,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[tuple[str, str]]:
     ]
 
 
-def loss_chart(edits: Sequence[Edits]) -> tuple[str, str]:
+def loss_chart(edits: Sequence[Edits]) -> Picture:
     """How many edits cost how many metres."""
     title = "What the edits cost: distance between the edit and the way that was there"
     sides = []
@@ -249,3 +270,114 @@ def loss_chart(edits: Sequence[Edits]) -> tuple[str, str]:
     short = [f"{m / 1_000:g} k" if m >= 1_000 else str(m) for m in _LOSSES_M]
     names = ["0", *(f"≤{m}" for m in short[1:]), f">{short[-1]}"]
     return title, bar_chart(title, names, sides, "metres", "edits")
+
+
+_OF = {
+    "a.10": "the 10 strongest, whole period",
+    "a.full": "all, whole period",
+    "b.10": "the 10 strongest, other days",
+    "b.full": "all, other days",
+}
+_KNOWN = {k: f"{k} known sample{'s' * (k != '1')}" for k in ("1", "2", "4", "10")}
+_FROM = {k: f"from {k} known sample{'s' * (k != '1')}" for k in ("1", "10")}
+
+
+def _each(attack: str, variants: Mapping[str, str]) -> dict[str, str]:
+    return {f"exposure.{attack}.{variant}": name for variant, name in variants.items()}
+
+
+_PANELS = {
+    "Knows a few exact samples": _each("x", _KNOWN),
+    "Follows the trace by speed and direction": _each("follow", _FROM),
+    "Follows the trace by its rhythm": _each("rhythm", _FROM),
+    "Knows the device, from 10 known samples": {
+        "exposure.fraction.10": "by its fraction of a second",
+        "exposure.second.10": "by its second of the minute",
+        "exposure.interval.10": "by its interval",
+        "exposure.digits.10": "by its digits",
+    },
+    "Compares places": _each("s", _OF),
+    "Compares places by the hour": _each("st", _OF),
+    "Compares movements between places": _each("sq", _OF),
+    "Compares times of day": _each("t", {"a": "whole period", "b": "other days"}),
+}
+"""Of each kind of attacker: its metrics, and what the bar of each is called."""
+_BESIDE = {
+    "home": "Homes located to within 200 m: {:.1%} of people, by the trajectory that 4 known samples find.",
+    "profile": "A released trajectory that is matched to a person by habits of other days is, on average, "
+    "{:.1%} that person's.",
+    "relink": "A follower undoes {:.1%} of the swaps and cuts.",
+    "edits.auc": "Inserted samples can be told apart from true ones with an AUC of {:.2f} (0.5 is chance, "
+    "1 is certainty).",
+}
+
+
+@dataclass(frozen=True)
+class Exposures:
+    """What the section shows."""
+
+    worst: str
+    """In words."""
+    marked: bool
+    """Whether one of them is marked as the worst: not if none learns anything."""
+    panels: list[Picture]
+    """Of each kind of attacker."""
+    horizons: Picture | None
+    beside: list[str]
+    """Sentences."""
+
+
+def exposures(values: Mapping[str, float]) -> Exposures | None:
+    """From the metrics of a release; None if they were not measured."""
+    if EXPOSED not in values:
+        return None
+    worst = strongest(values, filter(is_exposure, values))
+    # as it is shown: of nothing, none is the worst
+    marked = worst if round(values[worst], 3) > 0 else None
+    panels = []
+    for title, bars in _PANELS.items():
+        shares = [
+            Share(name, values[metric], values.get(f"{metric}.precision"), metric == marked)
+            for metric, name in bars.items()
+            if metric in values
+        ]
+        if shares:
+            told = "; ".join(f"{share.name} {share.value:.1%}" for share in shares)
+            panels.append((title, share_panel(f"{title}: {told}", shares)))
+    beside = [words.format(values[name]) for name, words in _BESIDE.items() if name in values]
+    return Exposures(
+        worst_in_words(values, worst), marked is not None, panels, _horizons(values), beside
+    )
+
+
+def worst_in_words(values: Mapping[str, float], worst: str) -> str:
+    """Who it is, what it learns, of how many, and how often it is right."""
+    if values[worst] <= 0:
+        return "None of these attackers learns anything about a person's samples."
+    words = (
+        f"The strongest attacker, one {attack_in_words(worst)}, learns {values[worst]:.1%} of a "
+        "person's other samples on average"
+    )
+    half = values.get(f"{worst}.half")
+    if half is not None and round(half, 3) > 0:
+        words += f", and more than half for {half:.1%} of people"
+    elif half is not None:
+        words += ", and more than half of nobody"
+    if f"{worst}.precision" in values:
+        words += f". {values[f'{worst}.precision']:.1%} of its claims are right"
+    return words + "."
+
+
+def _horizons(values: Mapping[str, float]) -> Picture | None:
+    """How far from one known sample a follower comes, and how often it is still right."""
+    names = ["to the end" if h is None else f"{h} h" for h in HORIZONS_H.values()]
+    keys = [f"exposure.follow.1.{horizon}" for horizon in HORIZONS_H]
+    if not all(key in values and f"{key}.precision" in values for key in keys):
+        return None
+    title = "Followed from one known sample by speed and direction, for so long either way"
+    series = [
+        ("% of the person learnt", [100 * values[key] for key in keys]),
+        ("% of the claim right", [100 * values[f"{key}.precision"] for key in keys]),
+    ]
+    drawn = bar_chart(title, names, series, "followed for", "%")
+    return (title, drawn) if drawn else None

@@ -1,15 +1,33 @@
-"""Maps of a report: ways and places in metres, the north above, with a scale and roads behind."""
+"""Maps of a report: heat maps, and ways and places over roads; metres, the north above, with a scale."""
 
 from __future__ import annotations
 
+import base64
+import io
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from freqdp_db.columns.arrays import Flags, Ints, Metres
+from freqdp_db.evaluation.figures import (
+    ACCENT,
+    FONT,
+    INK,
+    PAPER,
+    ROAD,
+    TRUTH,
+    as_svg,
+    new_figure,
+    scale_bar,
+)
 from freqdp_db.evaluation.pair import CellBox
-from freqdp_db.evaluation.report.drawing import LETTER, svg, text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH = 380.0
 _FLATTEST, _STEEPEST = 0.5, 1.15
@@ -19,8 +37,69 @@ _APART = 5.0
 """Marks in one square of so many pixels are drawn once."""
 SAME_NAME = 12.0
 """Names nearer than this lie on each other: a number's width."""
+_LETTER = 8.4
+"""Width of a letter of a name, generously."""
 _MOST_ROADS = 6_000
 """More of them in a picture are a grey wash and megabytes."""
+_LIGHT, _DARK = (0.91, 0.93, 0.95), (0.03, 0.19, 0.37)
+_CELLS = 140
+"""Of a square heat map along its side, at most."""
+_PIXELS = 640
+_NARROWEST = 0.4
+"""A heat map's shorter side, as a share of the longer one, at least."""
+
+
+@dataclass(frozen=True)
+class Raster:
+    """Square cells that a heat map counts in."""
+
+    west: float
+    south: float
+    cell: float
+    columns: int
+    rows: int
+
+    @classmethod
+    def over(cls, box: CellBox, pitch: float | None) -> Raster:
+        """Over a box. `pitch`: places lie on a grid of so many metres, from 0; a cell then has
+        whole cells of that grid, or it would have now more and now fewer of them: stripes."""
+        wide, high = box.east - box.west, box.north - box.south
+        longer = max(wide, high, pitch or 0.0, 1.0)
+        # a long thin coast is not drawn as a line, and has more cells along it
+        x, y = (max(_NARROWEST * longer - side, 0.0) / 2 for side in (wide, high))
+        area = (wide + 2 * x) * (high + 2 * y)
+        cell = max(math.sqrt(area) / _CELLS, longer / (2 * _CELLS))
+        if pitch:
+            cell = math.ceil(cell / pitch - 1e-9) * pitch
+        west = math.floor((box.west - x) / cell) * cell
+        south = math.floor((box.south - y) / cell) * cell
+        columns = math.floor((box.east + x - west) / cell) + 1
+        rows = math.floor((box.north + y - south) / cell) + 1
+        return cls(west, south, cell, columns, rows)
+
+    def counts(self, x: Metres, y: Metres) -> Ints:
+        """How many lie in each cell, rows from the south; what lies outside is not counted."""
+        column = np.floor((x - self.west) / self.cell).astype(np.int64)
+        row = np.floor((y - self.south) / self.cell).astype(np.int64)
+        inside = (column >= 0) & (column < self.columns) & (row >= 0) & (row < self.rows)
+        cell = row[inside] * self.columns + column[inside]
+        return np.bincount(cell, minlength=self.rows * self.columns).reshape(self.rows, -1)
+
+
+def heat_png(counts: Ints, most: float) -> str:
+    """A grid of counts (rows from the south) as a data URI; log scale, dark is many, white is none."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.image import imsave
+
+    share: Metres = np.log1p(counts.astype(np.float64)) / max(math.log1p(most), 1e-9)
+    # cells of several pixels, each as many: a browser that scales single ones makes some wider
+    times = max(1, -(-_PIXELS // max(counts.shape)))
+    share = share.repeat(times, axis=0).repeat(times, axis=1)
+    ramp = LinearSegmentedColormap.from_list("heat", [_LIGHT, _DARK]).with_extremes(under="white")
+    data = io.BytesIO()
+    imsave(data, np.where(share > 0, share, -1), vmin=0, vmax=1, cmap=ramp, origin="lower",
+           format="png", metadata={"Software": "freqdp"})  # fmt: skip
+    return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 
 @dataclass(frozen=True)
@@ -52,7 +131,7 @@ class RoadLines:
         return np.flatnonzero(touching)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Map:
     """A piece of the world, drawn on from back to front."""
 
@@ -60,7 +139,6 @@ class Map:
     top: float
     wide: float
     high: float
-    parts: list[str] = field(default_factory=list)
 
     @classmethod
     def around(cls, x: Metres, y: Metres) -> Map:
@@ -81,13 +159,23 @@ class Map:
         x, y = (box.west + box.east) / 2, (box.south + box.north) / 2
         return cls(x - wide / 2, y + high / 2, wide, high)
 
+    @cached_property
+    def axes(self) -> Axes:
+        """What is drawn on: metres, over the whole figure."""
+        box = self.box
+        figure = new_figure(WIDTH, round(self.height))
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(box.west, box.east), ylim=(box.south, box.north))
+        axes.axis("off")
+        return axes
+
     @property
     def scale(self) -> float:
+        """Pixels of a metre."""
         return WIDTH / self.wide
 
     @property
     def height(self) -> float:
-        """On the paper."""
+        """In pixels."""
         return self.high * self.scale
 
     @property
@@ -95,87 +183,102 @@ class Map:
         return CellBox(self.left, self.top - self.high, self.left + self.wide, self.top)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Where a place is on the paper."""
+        """Where a place is in the picture: pixels from its upper left corner."""
         return (x - self.left) * self.scale, (self.top - y) * self.scale
-
-    def points(self, x: Metres, y: Metres) -> str:
-        u, v = (x - self.left) * self.scale, (self.top - y) * self.scale
-        # places outside of the picture may be on the other side of the globe
-        u, v = np.clip(u, -9_999, 9_999), np.clip(v, -9_999, 9_999)
-        return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(u, v, strict=True))
 
     def roads(self, roads: RoadLines) -> bool:
         """Draw them, unless they are too many to tell apart."""
         seen = roads.within(self.box)
         if not 0 < len(seen) <= _MOST_ROADS:
             return False
-        ways = []
-        for r in seen:
-            part = slice(roads.offsets[r], roads.offsets[r + 1])
-            ways.append("M" + self.points(roads.x[part], roads.y[part]).replace(" ", "L"))
-        self.parts.append(f'<path d="{" ".join(ways)}" class="road"/>')
+        # one line with gaps: a line for each road would be megabytes
+        parts = [slice(roads.offsets[r], roads.offsets[r + 1]) for r in seen]
+        x, y = (
+            np.concatenate([np.append(side[part], np.nan) for part in parts])
+            for side in (roads.x, roads.y)
+        )
+        self.way(x, y, ROAD, width=1.1)
         return True
 
-    def way(self, x: Metres, y: Metres, named: str) -> None:
+    def way(
+        self, x: Metres, y: Metres, colour: str = INK, dash: str = "solid", width: float = 1.3
+    ) -> None:
         """A line through these places."""
-        self.parts.append(f'<polyline points="{self.points(x, y)}" class="{named}"/>')
+        self.axes.plot(x, y, color=colour, linestyle=dash, linewidth=width)
+
+    def truth(self, x: Metres, y: Metres) -> None:
+        """Where somebody really was."""
+        self.axes.plot(x, y, color=TRUTH, linewidth=5, alpha=0.75, solid_capstyle="round")
 
     def crosses(self, x: Metres, y: Metres) -> None:
-        for u, v in self._distinct(x, y):
-            self.parts.append(f'<path d="M{u - 4:.1f},{v - 4:.1f}l8,8m0,-8l-8,8" class="cross"/>')
+        self._marks(x, y, _APART, marker="x", ms=8, mec=ACCENT, mew=1.8)
 
-    def rings(self, x: Metres, y: Metres, radius: float = 3.6, named: str = "ring") -> None:
-        for u, v in self._distinct(x, y, min(_APART, radius)):
-            self.parts.append(f'<circle cx="{u:.1f}" cy="{v:.1f}" r="{radius}" class="{named}"/>')
+    def rings(self, x: Metres, y: Metres) -> None:
+        self._marks(x, y, _APART, marker="o", ms=7.2, mfc=PAPER, mec=INK, mew=1.6)
+
+    def dots(self, x: Metres, y: Metres, colour: str, radius: float) -> None:
+        self._marks(x, y, radius, marker="o", ms=2 * radius, mfc=colour, mew=0)
 
     def star(self, x: float, y: float) -> None:
         """One place that matters most."""
-        u, v = self.at(x, y)
-        turns = [(-90 + 36 * k) * math.pi / 180 for k in range(10)]
-        corners = " ".join(
-            f"{u + r * math.cos(t):.1f},{v + r * math.sin(t):.1f}"
-            for t, r in zip(turns, (11, 4.6) * 5, strict=True)
-        )
-        self.parts.append(f'<polygon points="{corners}" class="star"/>')
+        self.axes.plot([x], [y], marker="*", ms=20, mfc=ACCENT, mec=PAPER, mew=1.5, zorder=4)
+
+    def circle(self, x: float, y: float, pixels: float) -> None:
+        """A dashed circle around a place."""
+        from matplotlib.patches import Circle
+
+        radius = pixels / self.scale
+        self.axes.add_patch(Circle((x, y), radius, fill=False, ec=INK, lw=1.6, ls="--", zorder=3))
 
     def box_of(
-        self, west: float, south: float, east: float, north: float, named: str = "area"
+        self, west: float, south: float, east: float, north: float, *, wrong: bool = False
     ) -> None:
-        """An area."""
-        u, v = self.at(west, north)
-        wide, high = max((east - west) * self.scale, 2), max((north - south) * self.scale, 2)
-        self.parts.append(
-            f'<rect x="{u:.1f}" y="{v:.1f}" width="{wide:.1f}" height="{high:.1f}" '
-            f'class="{named}"/>'
+        """An area; one that is wrong is dashed."""
+        from matplotlib.colors import to_rgba
+        from matplotlib.patches import Rectangle
+
+        look = (
+            {"fc": "none", "ec": ACCENT, "ls": "--"}
+            if wrong
+            else {"fc": to_rgba(INK, 0.06), "ec": INK}
         )
+        size = (max(side, 2 / self.scale) for side in (east - west, north - south))
+        self.axes.add_patch(Rectangle((west, south), *size, lw=1.4, zorder=3, **look))
 
     def name(self, x: float, y: float, words: str, dx: float = 7.0, dy: float = -6.0) -> None:
         """Words at a place, inside the picture."""
         u, v = self.at(x, y)
-        wide = len(words) * LETTER * 1.1
-        u = min(max(u + dx, 4.0), WIDTH - wide - 2)
+        u = min(max(u + dx, 4.0), WIDTH - len(words) * _LETTER - 2)
         v = min(max(v + dy, 13.0), self.height - 26.0)
-        self.parts.append(text(u, v, words, named="name"))
+        self._words(u, v, words)
 
-    def picture(self, title: str) -> str:
+    def _words(self, u: float, v: float, words: str) -> None:
+        box = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6}
+        self.axes.text(u / WIDTH, 1 - v / self.height, words, transform=self.axes.transAxes,
+                       color=INK, fontsize=FONT, weight="bold", bbox=box, zorder=5)  # fmt: skip
+
+    def picture(self, title: str) -> Markup:
         """All of it, with a scale."""
-        metres = 10.0 ** math.floor(math.log10(self.wide / 3))
-        metres *= 5 if metres * 5 < self.wide / 3 else 2 if metres * 2 < self.wide / 3 else 1
-        label = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
-        ground = f'<rect width="{WIDTH:g}" height="{self.height:.1f}" class="ground"/>'
-        ruler = (
-            f'<path d="M12,{self.height - 18:.1f}v6h{metres * self.scale:.1f}v-6" class="ruler"/>'
-            + text(18 + metres * self.scale, self.height - 10, label, named="name")
+        metres, label = scale_bar(self.wide)
+        u, v = (
+            np.array([12, 12, 12 + metres * self.scale, 12 + metres * self.scale]),
+            [18, 12, 12, 18],
         )
-        return svg(title, WIDTH, round(self.height), ground + "".join(self.parts) + ruler)
+        self.axes.plot(u / WIDTH, np.array(v) / self.height, color=INK, linewidth=1,
+                       transform=self.axes.transAxes)  # fmt: skip
+        self._words(18 + metres * self.scale, self.height - 10, label)
+        figure = self.axes.get_figure(root=True)
+        assert figure is not None
+        return as_svg(figure, title)
 
-    def _distinct(self, x: Metres, y: Metres, apart: float = _APART) -> list[tuple[float, float]]:
-        """Where marks go: of those that would lie on each other, one."""
+    def _marks(self, x: Metres, y: Metres, apart: float, **look: Any) -> None:
+        """A mark at each place; of those that would lie on each other, one."""
         kept: dict[tuple[int, int], tuple[float, float]] = {}
-        for a, b in np.unique(np.column_stack([x, y]), axis=0):
-            u, v = self.at(float(a), float(b))
-            kept.setdefault((math.floor(u / apart), math.floor(v / apart)), (u, v))
-        return list(kept.values())
+        for a, b in np.unique(np.column_stack([x, y]), axis=0).tolist():
+            u, v = self.at(a, b)
+            kept.setdefault((math.floor(u / apart), math.floor(v / apart)), (a, b))
+        if kept:
+            self.axes.plot(*zip(*kept.values(), strict=True), linestyle="none", **look)
 
 
 @dataclass(frozen=True)
@@ -192,14 +295,14 @@ class EditedWay:
     """Of the samples after."""
 
 
-def trajectory_map(title: str, path: EditedWay, roads: RoadLines) -> str:
+def trajectory_map(title: str, path: EditedWay, roads: RoadLines) -> Markup:
     """One trajectory before (broad) and after (thin), deleted samples crossed out, inserted ringed."""
     drawn = Map.around(
         np.concatenate([path.before_x, path.after_x]), np.concatenate([path.before_y, path.after_y])
     )
     drawn.roads(roads)
-    drawn.way(path.before_x, path.before_y, "truth")
-    drawn.way(path.after_x, path.after_y, "way ink")
+    drawn.truth(path.before_x, path.before_y)
+    drawn.way(path.after_x, path.after_y)
     drawn.crosses(path.before_x[path.deleted], path.before_y[path.deleted])
     drawn.rings(path.after_x[path.inserted], path.after_y[path.inserted])
     return drawn.picture(title)

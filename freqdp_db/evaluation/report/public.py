@@ -42,7 +42,7 @@ def write_public_report(
         raise BadInput(
             f"release {name!r} is not granted: there is nothing to tell the public",
             remedy=f"approve it first if it is held (freqdp release approve {shlex.quote(name)}), or "
-            "leave --public out",
+            "leave [[public]] out",
         )
     pair = _read(database, release, progress)
     with progress.stage("count"):

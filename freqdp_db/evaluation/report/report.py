@@ -7,49 +7,44 @@ from the catalogue and the released table alone.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 import freqdp_db
-from freqdp_db.columns.edits import Edits
+from freqdp_db.columns.edits import EditLog
+from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.documents import Document
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure.case import Case
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
+from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.pages import render
-from freqdp_db.evaluation.pair import CellBox, Pair
+from freqdp_db.evaluation.pair import Case, CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
     box_of,
+    edited_samples,
+    exposures,
     frequency_charts,
     heat_maps,
     loss_chart,
     trajectory_maps,
 )
-from freqdp_db.evaluation.report.edited import edited_samples
-from freqdp_db.evaluation.report.explained import explained
-from freqdp_db.evaluation.report.exposures import Exposures, exposures
-from freqdp_db.evaluation.report.followed import followed_map
+from freqdp_db.evaluation.report.examples import explained, followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
-from freqdp_db.evaluation.report.verdicts import Tone, verdicts_of
-from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+from freqdp_db.evaluation.report.words import BESIDE, Tone, by_group, meaning_of, verdicts_of
 from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
-from freqdp_db.roads.tables import RoadTable
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.records.draws import load_columns
+from freqdp_db.storage.records.draws import load_edits
 from freqdp_db.storage.records.ledger import entries
 from freqdp_db.storage.records.metrics import load_metrics
 from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_steps
@@ -88,10 +83,10 @@ def target(path: Path, overwrite: bool) -> Path:
     """The file to write, or a refusal."""
     if path.exists() and not overwrite:
         raise BadInput(
-            f"{path} is there already", remedy="name another file with --out, or say --force"
+            f"{path} is there already", remedy="name another file with [[out]], or say [[force]]"
         )
     if not path.resolve().parent.is_dir():
-        raise BadInput(f"--out {path}: there is no such folder", remedy="create it first")
+        raise BadInput(f"[[out]] {path}: there is no such folder", remedy="create it first")
     return path
 
 
@@ -151,7 +146,7 @@ def facts(
 def _released(release: ReleaseRow | Published, trajectories: int) -> str:
     """What the table holds, in words: samples are not always somebody's, nor rows samples."""
     if release.kind == "synthetic":
-        return f"{release.rows:,} samples of {trajectories:,} made-up trips"
+        return f"{release.rows:,} samples of {trajectories:,} synthetic trips"
     k = stands_for(release.guarantee)
     if k is not None:
         return f"{release.rows:,} areas of {trajectories:,} trajectories, each for at least {k} objects,"
@@ -175,7 +170,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "parameters": dict(request.shown()),
         "verdicts": verdicts_of(release, measured),
         "groups": by_group(_in_the_table(measured)),
-        "exposures": _exposures(measured),
+        "exposures": exposures(measured),
         "comparison": _comparison(database, release, measured),
         "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
@@ -219,14 +214,6 @@ def _in_the_table(measured: Mapping[str, float]) -> list[str]:
     return [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
 
 
-def _exposures(measured: dict[str, float]) -> Exposures | None:
-    found = exposures(measured)
-    if found is None:
-        return None
-    horizons = None if found.horizons is None else _marked([found.horizons])[0]
-    return replace(found, panels=_marked(found.panels), horizons=horizons)
-
-
 def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadLines:
     if roads is None:
         return RoadLines.none()
@@ -255,10 +242,8 @@ def _curator_pictures(
         followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
         "heats": heats,
-        "followed": None if followed is None else _marked([followed])[0],
-        "explained": None
-        if example is None
-        else replace(example, pictures=_marked(example.pictures)),
+        "followed": followed,
+        "explained": example,
         "on_roads": bool(len(roads)),
     }
     if release.kind != "edited":
@@ -283,9 +268,9 @@ def _edit_pictures(
     request = Request.of(release)
     with database.begin() as connection:
         logs = [
-            load_columns(connection, database, release.release_id, number, "log", Edits)
+            load_edits(connection, database, release.release_id, number)
             for number, step in enumerate(request.method.steps, start=1)
-            if step.logs is Edits
+            if step.logs is EditLog
         ]
     charts = frequency_charts(pair, request.values.get("signature", _SIGNATURE))
     if logs:
@@ -296,11 +281,6 @@ def _edit_pictures(
         "left": f"{kept:.1%} of the original samples are left."
         + (f" {gone:,} objects have no sample left." if gone else ""),
         "edit_heats": heat_maps(sides, box, pitch),
-        "charts": _marked([(title, svg) for title, svg in charts if svg]),
-        "maps": _marked(trajectory_maps(pair, edited, roads)),
+        "charts": [picture for picture in charts if picture[1]],
+        "maps": trajectory_maps(pair, edited, roads),
     }
-
-
-def _marked(pictures: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pictures that were drawn here, from numbers; names in them are escaped."""
-    return [(title, Markup(svg)) for title, svg in pictures]

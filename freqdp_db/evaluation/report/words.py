@@ -1,18 +1,210 @@
-"""What the metrics say in words, for people: words come first, the metric's own name second."""
+"""Metrics in plain words: the verdicts on a release, attackers by name, and what each metric means."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from freqdp_db.evaluation.attacks.exposure.measuring import is_exposure
-from freqdp_db.evaluation.report.verdicts import attack_in_words
+from freqdp_db.evaluation.attacks.exposure import is_exposure
+from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
+from freqdp_db.methods.guarantee import stands_for
+from freqdp_db.storage.records.releases import ReleaseRow
+
+_LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
+_SIGNATURES = {"s": "places", "st": "places by the hour", "sq": "movements between places"}
+Tone = Literal["good", "middling", "bad", "unknown", "moot"]
+"""Whether the answer is good news: a yes may be either. Moot: the question does not apply."""
+_Scale = tuple[tuple[float, str, Tone], ...]
+"""Below this value; the answer; and how that is."""
+_ENDLESS = float("inf")
+_FOUND: _Scale = ((0.05, "hardly", "good"), (0.3, "in part", "middling"), (_ENDLESS, "yes", "bad"))
+_USEFUL: _Scale = (
+    (0.1, "yes", "good"),
+    (0.3, "for coarse questions", "middling"),
+    (_ENDLESS, "hardly", "bad"),
+)
+_FLOWS_OFF = 0.3
+"""From this error of the largest flows on, places and times alone are kept well."""
+_RECOVERED: _Scale = (
+    (0.2, "hardly", "good"),
+    (0.6, "in part", "middling"),
+    (_ENDLESS, "mostly", "bad"),
+)
+_MARKS = {
+    "fraction": "the same fraction of a second",
+    "second": "the same second of the minute",
+    "interval": "the same interval and phase",
+    "digits": "as many digits",
+}
+"""What a device is known by."""
+_PROTOCOLS = {"a": "over the whole period", "b": "from other days"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One question, its answer in a word, the number behind it, and what the number means."""
+
+    question: str
+    answer: str
+    metric: str
+    value: float | None
+    meaning: str
+    tone: Tone = "unknown"
+
+
+def _judge(value: float, scale: _Scale) -> tuple[str, Tone]:
+    """By the number as it is shown, to a thousandth: no two answers to the same number."""
+    shown = round(value, 3)
+    return next((answer, tone) for below, answer, tone in scale if shown < below)
+
+
+def verdicts(
+    values: Mapping[str, float], name: str = "NAME", no_ways: str | None = None
+) -> list[Verdict]:
+    """Found? Useful? Recoverable? Refuses nothing: what was not measured is said to be so.
+
+    name: of the release. no_ways: why it has none that could be put back together.
+    """
+    return [_found(values, name), _useful(values, name), _recoverable(values, name, no_ways)]
+
+
+def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdict]:
+    """Those of a release that was made."""
+    no_ways = None
+    if release.kind == "synthetic":
+        no_ways = "Its trips are synthetic: they have no original."
+    elif stands_for(release.guarantee) is not None:
+        no_ways = "It has areas and intervals that several objects share, not paths that roads could join."
+    return verdicts(values, shlex.quote(release.name), no_ways)
+
+
+def attack_in_words(name: str) -> str:
+    """What an attacker of this metric (`la_x.4`, `exposure.s.a.full`, ...) has and does."""
+    name = name.removeprefix("exposure.").removeprefix("la_")
+    kind, _, rest = name.partition(".")
+    if kind == "x":
+        return f"who knows {rest} exact sample{'s' * (rest != '1')} (place and time) of somebody"
+    if kind in ("follow", "rhythm"):
+        known = (
+            f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and follows the trace"
+        )
+        return known + (" by its speed and direction" if kind == "follow" else " by its rhythm")
+    if kind in _MARKS:
+        return f"who knows {rest} exact samples of somebody and takes what has {_MARKS[kind]}"
+    if kind == "t":
+        return f"who compares times of day {_PROTOCOLS[rest]}"
+    protocol, length = rest.split(".")
+    return f"who compares {_SIGNATURES[kind]}, {_LENGTHS[length]}, {_PROTOCOLS[protocol]}"
+
+
+def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
+    """The attack that finds or learns most."""
+    return max(attacks, key=lambda name: values[name])
+
+
+def _found(values: Mapping[str, float], name: str) -> Verdict:
+    question = "Could someone be found in it?"
+    if EXPOSED not in values:
+        return Verdict(question, "not measured", EXPOSED, None, f"Run freqdp evaluate {name}.")
+    learnt = values[EXPOSED]
+    best = strongest(values, filter(is_exposure, values))
+    answer, tone = _judge(learnt, _FOUND)
+    meaning = "None of the attacks learns anything about a person's samples."
+    if learnt > 0:
+        meaning = (
+            f"The strongest attacker, one {attack_in_words(best)}, learns {learnt:.1%} of a person's "
+            "samples on average"
+        )
+        half = values.get(f"{best}.half")
+        if half is not None:
+            meaning += f", and more than half for {half:.1%} of people"
+        meaning += "."
+    if LINKED in values:
+        by = strongest(values, filter(is_linking, values))
+        meaning += f" One {attack_in_words(by)} links {values[LINKED]:.1%} to the right trajectory."
+    return Verdict(question, answer, best, learnt, meaning, tone)
+
+
+def _useful(values: Mapping[str, float], name: str) -> Verdict:
+    question = "Is it still good for analysis?"
+    if "inf" not in values and "density" in values:
+        return _useful_in_all(question, values["density"], values["flow"])
+    if "query_error" not in values:
+        missing = f"Run freqdp evaluate {name}."
+        return Verdict(question, "not measured", "query_error", None, missing)
+    error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
+    # counts of objects may stay where most samples are gone: the worse of the two is the answer
+    worse = max(("query_error", "density"), key=lambda name: values.get(name, 0.0))
+    answer, tone = _judge(values[worse], _USEFUL)
+    return Verdict(
+        question,
+        answer,
+        worse,
+        values[worse],
+        f"A count of objects in an area is off by {error:.1%} in the median, and the busiest areas "
+        f"keep their order with a rank correlation of {hotspot:.2f}."
+        + ("" if worse == "query_error" else f" {_apart(values[worse])}.")
+        + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
+        tone,
+    )
+
+
+def _apart(density: float) -> str:
+    return (
+        f"The density of samples by place and hour differs from the original by {density:.3f} (0: the "
+        "same, 0.693: nothing in common)"
+    )
+
+
+def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
+    """Where released trajectories are not the objects': what is counted over all of them."""
+    answer, tone = _judge(density, _USEFUL)
+    if tone == "good" and round(flow, 3) >= _FLOWS_OFF:
+        answer, tone = "for places and times, less for flows", "middling"
+    return Verdict(
+        question,
+        answer,
+        "density",
+        density,
+        f"{_apart(density)}; the shares of the 100 largest flows are off by {flow:.1%} on average. "
+        "Trajectories do not correspond to objects: do not count objects by them.",
+        tone,
+    )
+
+
+def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) -> Verdict:
+    question = "Could the original be put back together?"
+    if no_ways is not None:
+        return Verdict(question, "does not apply", "recovery.f", None, no_ways, "moot")
+    if "recovery.f" not in values:
+        return Verdict(
+            question,
+            "not measured",
+            "recovery.f",
+            None,
+            f"This needs roads (freqdp evaluate {name} --roads schema.table) and a release with one "
+            "trajectory for each object.",
+        )
+    f, precision, recall = (values[f"recovery.{n}"] for n in ("f", "precision", "recall"))
+    answer, tone = _judge(f, _RECOVERED)
+    return Verdict(
+        question,
+        answer,
+        "recovery.f",
+        f,
+        f"Map matching the release recovers {recall:.1%} of the road kilometres that were driven, and "
+        f"{precision:.1%} of what it recovers is right (F {f:.3f}).",
+        tone,
+    )
+
 
 _LOWER, _HIGHER = "lower is more private", "higher is more private"
 _CLOSER, _LIKER = "lower is more useful", "higher is more useful"
-LEARNT, LINKED, OTHERWISE = "What an attacker learns", "Who is linked", "What else gives away"
-USE, ELSEWHERE, BESIDE = "What analysts keep", "As other work counts it", "Beside them"
-GROUPS = (LEARNT, LINKED, OTHERWISE, USE, ELSEWHERE, BESIDE)
+LEARNT, WHO_IS_LINKED, OTHERWISE = "What an attacker learns", "Who is linked", "Other risks"
+USE, ELSEWHERE, BESIDE = "What analysts keep", "As in other publications", "Further metrics"
+GROUPS = (LEARNT, WHO_IS_LINKED, OTHERWISE, USE, ELSEWHERE, BESIDE)
 """In the order in which they are shown."""
 
 
@@ -30,29 +222,32 @@ _SAID: dict[str, Meaning] = {
     name: Meaning(group, what, good)
     for group, entries in {
         LEARNT: {
-            "exposure": ("learnt of a person by the best of all attackers", _LOWER),
-            "home": ("places of rest at night that are told, within 200 m", _LOWER),
-            "profile": ("of a trajectory, the part that is the person's it is taken for", _LOWER),
-            "relink": ("joints that a follower gets right", _LOWER),
-            "relink.rhythm": ("joints that a follower by rhythm gets right", _LOWER),
-            "edits.auc": ("inserted samples told from true ones (0.5 is chance)", _LOWER),
-            "membership.auc": ("told who is in it (0.5 is chance)", _LOWER),
-            "membership.tpr1": ("found to be in it at 1 % false alarms", _LOWER),
+            "exposure": ("learnt of a person by the strongest attacker", _LOWER),
+            "home": ("homes located to within 200 m", _LOWER),
+            "profile": ("share of a matched trajectory that really is that person's", _LOWER),
+            "relink": ("swaps and cuts that a follower undoes", _LOWER),
+            "relink.rhythm": ("swaps and cuts that a follower by rhythm undoes", _LOWER),
+            "edits.auc": (
+                "inserted samples told apart from true ones (AUC, 0.5 is chance)",
+                _LOWER,
+            ),
+            "membership.auc": ("members told apart from non-members (AUC, 0.5 is chance)", _LOWER),
+            "membership.tpr1": ("members found at 1 % false alarms", _LOWER),
         },
-        LINKED: {"la": ("linked to the right trajectory by the best attacker", _LOWER)},
+        WHO_IS_LINKED: {"la": ("linked to the right trajectory by the strongest attacker", _LOWER)},
         OTHERWISE: {
             "mi": ("mutual information of positions", _LOWER),
-            "unicity": ("pinned down by 4 samples of the release", _LOWER),
-            "unicity.place": ("has a place of its own left", _LOWER),
+            "unicity": ("identified by 4 samples of the release", _LOWER),
+            "unicity.place": ("still has a place that nobody else visits", _LOWER),
             "recovery.f": ("roads recovered (F)", _LOWER),
-            "recovery.precision": ("of the roads recovered, those really driven", _LOWER),
-            "recovery.recall": ("of the roads driven, those recovered", _LOWER),
+            "recovery.precision": ("share of the recovered roads that were driven", _LOWER),
+            "recovery.recall": ("share of the driven roads that were recovered", _LOWER),
             "recovery.rmf": ("route mismatch fraction", _HIGHER),
-            "recovery.accuracy": ("samples put back on their road", _LOWER),
+            "recovery.accuracy": ("samples matched to their true road", _LOWER),
         },
         USE: {
             "inf": ("samples lost", _CLOSER),
-            "inf.sym": ("samples lost or put in", _CLOSER),
+            "inf.sym": ("samples lost or inserted", _CLOSER),
             "density": ("change of where samples lie by the hour (JSD)", _CLOSER),
             "density.map": ("change of where samples lie (JSD)", _CLOSER),
             "flow": ("error of the 100 largest flows, as shares", _CLOSER),
@@ -84,7 +279,7 @@ _SAID: dict[str, Meaning] = {
             "published.diameters": ("change of diameters of trips (JSD)", _CLOSER),
         },
         BESIDE: {
-            "edits.auc.visits": ("insertions told by how often places occur alone", _LOWER),
+            "edits.auc.visits": ("insertions told apart by visit counts alone (AUC)", _LOWER),
             "mi.nats": ("mutual information of positions, nats", _LOWER),
             "te.trajectory": ("change of where trajectories begin and end (JSD)", _CLOSER),
             "ffp.occurrence": ("frequent patterns kept, by occurrence (F1)", _LIKER),
@@ -104,11 +299,11 @@ _SAID: dict[str, Meaning] = {
 }
 # What stands beside a metric: how its name ends, and how its words go on.
 _ENDINGS = {
-    ".precision": "of what is claimed, the share that is right",
-    ".half": "persons of whom it is more than half",
-    ".p95": "of the most exposed 5 %, at least",
-    ".control": "the same for people who are not in it",
-    ".none": "who have nothing to be linked by",
+    ".precision": "share of the claims that is right",
+    ".half": "people of whom more than half is learnt",
+    ".p95": "95th percentile",
+    ".control": "the same for people who are not in the data",
+    ".none": "share with nothing to link by",
     ".chance": "the same for a resample of the original",
     ".counts": "the same, as counts",
     ".f1": "the same largest ones (F1)",
@@ -116,7 +311,7 @@ _ENDINGS = {
     ".busiest.counts": "error of the 100 busiest, as counts",
     ".swap": "at swaps alone",
     ".cut": "at cuts alone",
-    ".endless": "followed without end",
+    ".endless": "followed to the end",
 }
 _SCORES = {"cosine": "by likeness", "likelihood": "by likelihood"}
 _HABITS = {"s": "by places of other days", "st": "by places and hours of other days"}
@@ -133,7 +328,7 @@ def meaning_of(name: str) -> Meaning:
             of = meaning_of(name.removesuffix(ending))
             return Meaning(BESIDE, f"{of.what}: {words}", "")
     if name.startswith("la_"):
-        return Meaning(LINKED, f"linked by one {attack_in_words(name)}", _LOWER)
+        return Meaning(WHO_IS_LINKED, f"linked by one {attack_in_words(name)}", _LOWER)
     return _of_a_family(name) or Meaning(BESIDE, name, "")
 
 
@@ -145,7 +340,7 @@ def _of_a_family(name: str) -> Meaning | None:
     if family == "profile" and rest.count(".") == 1:
         habit, score = rest.split(".")
         if habit in _HABITS and score in _SCORES:
-            return Meaning(BESIDE, f"taken for the right person {_HABITS[habit]}, {_SCORES[score]}",
+            return Meaning(BESIDE, f"matched to the right person {_HABITS[habit]}, {_SCORES[score]}",
                            _LOWER)  # fmt: skip
     if family == "membership":
         of = _SAID.get(stem)

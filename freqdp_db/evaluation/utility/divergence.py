@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
+from scipy.special import rel_entr
+from scipy.stats import entropy, kendalltau
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.evaluation.pair import CellBox, Pair
@@ -23,11 +24,7 @@ def jensen_shannon(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
         return 0.0 if a.sum() == b.sum() else float(np.log(2.0))
     p, q = a / a.sum(), b / b.sum()
     middle = (p + q) / 2
-    total = 0.0
-    for side in (p, q):
-        there = side > 0
-        total += float((side[there] * np.log(side[there] / middle[there])).sum()) / 2
-    return max(total, 0.0)
+    return max(float(rel_entr(p, middle).sum() + rel_entr(q, middle).sum()) / 2, 0.0)
 
 
 def binned_divergence(before: Metres, after: Metres, top: float) -> float:
@@ -65,20 +62,13 @@ def mutual_information(pair: Pair) -> dict[str, float]:
     x = cells[pair.original.location[seen]]
     y = cells[pair.released.location[last[seen]]]
     size = _MI_SIDE * _MI_SIDE
-    joint = np.bincount(x * size + y, minlength=size * size)
     if not len(x):
         return {"mi": 0.0, "mi.nats": 0.0}
-    both = joint[joint > 0] / len(x)
-    of_x = _entropy(np.bincount(x, minlength=size))
-    of_y = _entropy(np.bincount(y, minlength=size))
-    nats = max(of_x + of_y + float((both * np.log(both)).sum()), 0.0)
+    joint = np.bincount(x * size + y)
+    of_x, of_y = (float(entropy(np.bincount(side))) for side in (x, y))
+    nats = max(of_x + of_y - float(entropy(joint)), 0.0)
     scale = float(np.sqrt(of_x * of_y))
     return {"mi": nats / scale if scale > 0 else 0.0, "mi.nats": nats}
-
-
-def _entropy(counts: Ints) -> float:
-    share = counts[counts > 0] / counts.sum()
-    return float(-(share * np.log(share)).sum())
 
 
 def last_at_or_before(pair: Pair) -> Ints:

@@ -9,11 +9,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.methods.unlinking.trips import StayRule, find_trips, samples_of
-
-_TWENTY_MINUTES_US = 20 * 60 * 1_000_000
-RULE = StayRule(stay_us=_TWENTY_MINUTES_US, gap_us=_TWENTY_MINUTES_US)
-"""A trip ends at a stay and at a gap of 20 minutes."""
+from freqdp_db.trips import TripRule, find_trips, samples_of
 
 
 def side_by_side(pair: Pair, released_places: Locations) -> Pair:
@@ -39,7 +35,7 @@ def in_trips(pair: Pair) -> Pair:
 
 def cut_into_trips(side: Trajectories, places: Locations) -> Trajectories:
     """Trips of at least two samples."""
-    trips = find_trips(side, places, RULE)
+    trips = find_trips(side, places, TripRule())
     moves = trips.last > trips.first
     offsets, rows = samples_of(trips.first[moves], trips.last[moves])
     return Trajectories(offsets, side.location[rows], side.at[rows], side.at[trips.first[moves]])

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from dataclasses import fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.edits import Edits, PfTargets, TfTargets
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.engines.held import Held, Here
-from freqdp_db.engines.spread import Spread, SpreadEdits, SpreadRuns
+from freqdp_db.columns.edits import EditLog, Edits, EditTotals, PfTargets, TfTargets
+from freqdp_db.columns.trajectories import Clock
+from freqdp_db.engines.partitions import Partitions
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import (
     Columns,
@@ -24,55 +22,59 @@ from freqdp_db.methods.contract import (
     State,
     Step,
     World,
+    falling_times,
     require_none_falling,
 )
+
+if TYPE_CHECKING:
+    from freqdp_db.edits.applying import Edited
+    from freqdp_db.frequency.partition import Partition
 
 _EVEN_TIMES = frozenset({"0.1.0", "0.2.0"})
 """Software that spread inserted samples evenly: its releases are replayed so."""
 
 
-def edited(state: State, parts: Held) -> State:
-    """The state with other samples in the same trajectories."""
-    from freqdp_db.frequency.parts import lengths_of
-
-    if isinstance(parts, Here):
-        trajectories: Trajectories = parts.thing(0).trajectories
-    else:
-        lengths = np.concatenate(list(parts.each(lengths_of)))
-        trajectories = Spread(offsets_from(lengths), parts, state.shared_places)
-    return State(trajectories, state.places, state.key)
-
-
-def logged_of(edits: Held) -> Edits:
-    """The log of edits that are kept in parts; where there is one part, here, it is the edits."""
-    from freqdp_db.methods.frequency.parts import totals_of
-
-    if isinstance(edits, Here):
-        whole: Edits = edits.thing(0)
-        return whole
-    totals = np.sum(list(edits.each(totals_of)), axis=0)
-    deletions, insertions = (SpreadRuns(*map(int, row)) for row in totals)
-    return SpreadEdits(deletions, insertions, edits)
-
-
-def finished(state: State, done: Held) -> tuple[Edits, State]:
+def finished(state: State, edited: Partitions[Edited]) -> tuple[EditLog, State]:
     """What a step did, and the state after it."""
-    from freqdp_db.methods.frequency.parts import after_of, edits_of
+    from freqdp_db.frequency.partition import trajectories_in
 
-    return logged_of(done.then(edits_of)), edited(state, done.then(after_of))
+    after = trajectories_in(edited.map(_after_of))
+    return log_of(edited.map(_edits_of)), State(after, state.places, state.key)
 
 
-def carry_out_locally(
-    world: World, state: State, drawn: PfTargets, spread_mm: int
-) -> tuple[Edits, State]:
-    """Edit every trajectory until its own targets hold."""
-    from freqdp_db.methods.frequency.parts import edit_locally, share_of
+def _after_of(edited: Edited) -> Partition:
+    return edited.after
 
-    targets = share_of(drawn, state.parts.ranges)
-    done = state.parts.then(
-        edit_locally, state.shared_places, targets, world.clock, spread_mm, key_of(drawn)
+
+def _edits_of(edited: Edited) -> Edits:
+    return edited.edits
+
+
+def log_of(edits: Partitions[Edits]) -> EditLog:
+    """The log of edits that are kept in partitions."""
+    totals = list(edits.map(_totals_of))
+    deletions, insertions = (
+        EditTotals(sum(t.edits for t in kind), sum(t.loss_mm for t in kind))
+        for kind in zip(*totals, strict=True)
     )
-    return finished(state, done)
+    return EditLog(edits, deletions, insertions)
+
+
+def _totals_of(edits: Edits) -> tuple[EditTotals, EditTotals]:
+    return edits.deletions.totals(), edits.insertions.totals()
+
+
+def edit_locally(
+    world: World, state: State, targets: PfTargets, spread_mm: int
+) -> tuple[EditLog, State]:
+    """Edit every trajectory until its own targets hold."""
+    from freqdp_db.edits.deletion import delete_locally
+    from freqdp_db.edits.insertion import insert_locally
+
+    thinned = delete_locally(state.partitions, targets)
+    return finished(
+        state, insert_locally(thinned, targets, spread_mm, world.clock, key_of(targets))
+    )
 
 
 def key_of(drawn: Columns) -> np.uint64:
@@ -83,11 +85,11 @@ def key_of(drawn: Columns) -> np.uint64:
     return np.uint64(int.from_bytes(told.digest(), "little"))
 
 
-class EditingStep(Step[Options, Drawn, Edits]):
+class EditingStep(Step[Options, Drawn, EditLog]):
     """A step whose log is deletions and insertions, and whose draw is targets."""
 
-    logs = Edits
-    spread = True
+    logs = EditLog
+    partitioned = True
     checked: ClassVar[dict[str, str]] = {
         "edits": "edits replayed",
         "targets": "targets hold exactly",
@@ -102,30 +104,27 @@ class EditingStep(Step[Options, Drawn, Edits]):
         """Each frequency that a target was drawn from, and the target."""
 
     def replay(
-        self, world: World, state: State, drawn: Drawn, logged: Edits, options: Options
+        self, world: World, state: State, drawn: Drawn, logged: EditLog, options: Options
     ) -> State:
-        from freqdp_db.methods.frequency.parts import replay
+        from freqdp_db.frequency.partition import trajectories_in
 
-        edits: Held = logged.parts if isinstance(logged, SpreadEdits) else Here([], [logged])
         key = None if world.drawn_by in _EVEN_TIMES else key_of(drawn)
-        parts = state.parts.then(replay, edits, state.shared_places, world.clock, key)
-        return edited(state, parts)
+        after = state.partitions.map(_replay, logged.partitions, world.clock, key)
+        return State(trajectories_in(after), state.places, state.key)
 
     def check(
         self,
         world: World,
         before: State,
         drawn: Drawn,
-        logged: Edits,
+        logged: EditLog,
         after: State,
         options: Options,
     ) -> dict[str, int]:
         missed = int((self.reached(after, drawn) != self.was_and_target(drawn)[1]).sum())
         if missed:
             raise VerificationFailed(f"{missed:,} of {len(drawn):,} targets do not hold")
-        from freqdp_db.methods.frequency.parts import falling_of
-
-        require_none_falling(sum(after.parts.each(falling_of)))
+        require_none_falling(sum(after.partitions.map(_falling_of)))
         return {
             "edits": logged.deletions.edits + logged.insertions.edits,
             "targets": len(drawn),
@@ -136,7 +135,7 @@ class EditingStep(Step[Options, Drawn, Edits]):
             raise VerificationFailed("its targets were drawn from other data")
 
     def counts(
-        self, drawn: Drawn, logged: Edits, before: State, after: State, options: Options
+        self, drawn: Drawn, logged: EditLog, before: State, after: State, options: Options
     ) -> Counts:
         return {
             "deletions": logged.deletions.edits,
@@ -156,7 +155,7 @@ class EditingStep(Step[Options, Drawn, Edits]):
 
 def reached_tf(state: State, targets: TfTargets) -> Ints:
     """TF of each location of the targets; -1 for a location that does not exist."""
-    tf = state.known.tf
+    tf = state.tf
     known = (targets.location >= 0) & (targets.location < len(tf))
     place = np.where(known, targets.location, 0)
     return np.where(known, tf[place], -1).astype(np.int64)
@@ -164,12 +163,32 @@ def reached_tf(state: State, targets: TfTargets) -> Ints:
 
 def reached_pf(state: State, targets: PfTargets) -> Ints:
     """PF of each (trajectory, location) of the targets; 0 where it is absent."""
-    from freqdp_db.methods.frequency.parts import pf_of, share_of
+    from freqdp_db.edits.applying import split
 
-    ranges = state.parts.ranges
+    partitions = state.partitions
     found = np.zeros(len(targets), np.int64)
-    shares = share_of(targets, ranges)
-    for (first, last), pf in zip(ranges, state.parts.each(pf_of, shares), strict=True):
+    pf_of_each = partitions.map(_pf_of, split(targets, partitions.ranges))
+    for (first, last), pf in zip(partitions.ranges, pf_of_each, strict=True):
         lo, hi = np.searchsorted(targets.trajectory, [first, last])
         found[lo:hi] = pf
     return found
+
+
+def _pf_of(partition: Partition, targets: PfTargets) -> Ints:
+    from freqdp_db.methods.frequency.possible import reached_pf
+
+    return reached_pf(partition.frequencies, targets)
+
+
+def _falling_of(partition: Partition) -> int:
+    return falling_times(partition.trajectories)
+
+
+def _replay(partition: Partition, edits: Edits, clock: Clock, key: np.uint64 | None) -> Partition:
+    """The partition after edits that were stored; raises VerificationFailed if they cannot be."""
+    from freqdp_db.edits.applying import apply_edits
+    from freqdp_db.methods.frequency.possible import require_possible
+
+    own = edits.shifted(-partition.first)
+    require_possible(partition.trajectories, own, len(partition.places))
+    return apply_edits(partition, own, clock, key)

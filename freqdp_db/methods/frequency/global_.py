@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.edits import Edits, TfTargets
-from freqdp_db.engines.ranges import either
+from freqdp_db.columns.edits import EditLog, TfTargets
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.frequency.editing import EditingStep, finished, key_of, reached_tf
@@ -35,39 +34,25 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
     def draw(
         self, world: World, state: State, options: GlobalOptions, source: RandomSource
     ) -> TfTargets:
+        """Alg. 1, lines 1-6: perturb the TF of every place that is in a signature."""
         from freqdp_db.mechanisms.global_tf import perturb_tf
-        from freqdp_db.methods.frequency.parts import candidates_of, rank
+        from freqdp_db.methods.frequency.ranking import candidates_in, rank_signatures
 
-        ranked = state.parts.then(rank, state.parts.share(state.known), options.signature)
-        candidates = either(list(ranked.each(candidates_of)))
-        return perturb_tf(
-            state.known.frequencies(), candidates, Fraction(options.epsilon_global), source
-        )
+        candidates = candidates_in(rank_signatures(state, options.signature))
+        epsilon = Fraction(options.epsilon_global)
+        return perturb_tf(state.tf, len(state.trajectories), candidates, epsilon, source)
 
     def carry_out(
         self, world: World, state: State, drawn: TfTargets, options: GlobalOptions
-    ) -> tuple[Edits, State]:
-        from freqdp_db.edits import deletion, insertion
-        from freqdp_db.methods.frequency import parts
+    ) -> tuple[EditLog, State]:
+        """Alg. 1, line 7 (GlobalEdit): delete where TF must fall, then insert where it must grow."""
+        from freqdp_db.edits.deletion import delete_globally
+        from freqdp_db.edits.insertion import insert_globally, search_in_memory
 
-        held, places = state.parts, state.shared_places
-        ranges, rank = held.ranges, held.share(state.rank)
-        own_rank = parts.column_of(state.rank, ranges)
-        drop = held.share(deletion.to_drop(drawn, len(state.places)))
-        carriers = held.then(parts.carriers_of, places, drop, own_rank).fold(
-            deletion.merge_carriers, drop, rank
-        )
-        thin = held.then(parts.thin, places, parts.share_of(carriers, ranges))
-        search = world.search or insertion.search_in_memory
-        wanted, more = held.share(drawn), held.share(insertion.growth(drawn)[1])
-        takers = thin.then(parts.takers_of, places, wanted, own_rank, search).fold(
-            insertion.merge_takers, more, rank
-        )
-        runs = insertion.insertions_into(takers, drawn, state.rank)
-        done = thin.then(
-            parts.thicken, places, parts.runs_of(runs, ranges), world.clock, key_of(drawn)
-        )
-        return finished(state, done)
+        search = world.search or search_in_memory
+        thinned = delete_globally(state.partitions, drawn, state.rank)
+        edited = insert_globally(thinned, drawn, state.rank, world.clock, key_of(drawn), search)
+        return finished(state, edited)
 
     def reached(self, state: State, drawn: TfTargets) -> Ints:
         return reached_tf(state, drawn)
@@ -78,9 +63,9 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
     def user_level(
         self, state: State, drawn: TfTargets, options: GlobalOptions
     ) -> dict[str, float]:
-        from freqdp_db.methods.frequency.parts import visits_of
+        from freqdp_db.methods.frequency.ranking import visits_of
 
         candidate = np.zeros(len(state.places), np.bool_)
         candidate[drawn.location] = True
-        visited = np.concatenate(list(state.parts.each(visits_of, state.parts.share(candidate))))
+        visited = np.concatenate(list(state.partitions.map(visits_of, candidate)))
         return user_costs("candidates", visited, options.epsilon_global)

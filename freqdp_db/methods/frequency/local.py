@@ -9,12 +9,11 @@ from fractions import Fraction
 import numpy as np
 
 from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
-from freqdp_db.engines.ranges import either
+from freqdp_db.columns.edits import MM_PER_M, EditLog, PfTargets
 from freqdp_db.errors import BadInput
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.frequency.editing import EditingStep, carry_out_locally, reached_pf
+from freqdp_db.methods.frequency.editing import EditingStep, edit_locally, reached_pf
 from freqdp_db.methods.frequency.shared import EPSILON_SHARE, SIGNATURE, user_costs
 from freqdp_db.methods.kinds import WIDEST_M, Number
 from freqdp_db.methods.parameters import parameter
@@ -53,19 +52,20 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
     def draw(
         self, world: World, state: State, options: LocalOptions, source: RandomSource
     ) -> PfTargets:
+        """Alg. 2, lines 1-18: perturb the PF of 2m places of every trajectory."""
         from freqdp_db.mechanisms.local_pf import perturb_lists
-        from freqdp_db.methods.frequency.parts import candidates_of, lists_of, rank
+        from freqdp_db.methods.frequency.ranking import candidates_in, lists_of, rank_signatures
 
-        ranked = state.parts.then(rank, state.parts.share(state.known), options.signature)
-        candidates = state.parts.share(either(list(ranked.each(candidates_of))))
-        # the lists of one range after the other: what is picked from is never here all at once
-        lists = ranked.each(lists_of, candidates)
+        ranked = rank_signatures(state, options.signature)
+        # one partition after the other: what is picked from is never here all at once
+        lists = ranked.map(lists_of, candidates_in(ranked))
         return perturb_lists(lists, options.signature, Fraction(options.epsilon_local), source)
 
     def carry_out(
         self, world: World, state: State, drawn: PfTargets, options: LocalOptions
-    ) -> tuple[Edits, State]:
-        return carry_out_locally(world, state, drawn, options.spread_mm)
+    ) -> tuple[EditLog, State]:
+        """Alg. 2, line 20 (LocalEdit): delete where PF must fall, then insert where it must grow."""
+        return edit_locally(world, state, drawn, options.spread_mm)
 
     def require_possible(self, options: LocalOptions, objects: int, samples: int) -> None:
         """Refuse noise so wide that the samples to insert would dwarf the data many times over."""
@@ -76,9 +76,9 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
         if insertions > most:
             least = Decimal(listed) / (2 * most)
             raise BadInput(
-                f"--epsilon-local (or its share of --epsilon) of {options.epsilon_local:f} would "
+                f"[[epsilon_local]] (or its share of [[epsilon]]) of {options.epsilon_local:f} would "
                 f"insert about {insertions:,.0f} samples into {samples:,}",
-                remedy=f"with --signature {options.signature} it takes at least {least:.1g}",
+                remedy=f"with [[signature]] {options.signature} it takes at least {least:.1g}",
             )
 
     def reached(self, state: State, drawn: PfTargets) -> Ints:

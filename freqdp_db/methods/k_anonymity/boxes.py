@@ -90,5 +90,5 @@ def _require_room(x: Ints, y: Ints, minute: Ints, largest: int) -> None:
     if 4 * largest * widest >= _LARGEST_SUM:
         raise BadInput(
             f"the data reach too far in space or time for groups of {largest:,}",
-            remedy="choose a smaller --k, or a dataset of fewer years",
+            remedy="choose a smaller [[k]], or a dataset of fewer years",
         )

@@ -4,6 +4,18 @@ Exact: the order of merges is that of a search through all pairs. Each row answe
 with rows that are older than it, and knows its cheapest few partners among them. When all of them
 have left, what the last one cost stays a lower bound, so others are looked for only when that bound
 is the least of all.
+
+What it costs to make two rows of boxes alike: GLOVE's stretch, exactly, and no further than asked.
+
+Two boxes cost what each must grow by to cover the other, weighted by how many objects are in each:
+metres up to 20 km and time up to 8 h, half each. A row costs another the mean, over the boxes of
+the longer, of the cheapest in the shorter. In cells and minutes, with N objects in both, a box costs
+
+    12 min(S, 200 N) + 5 min(T, 480 N)      in parts of 4800 N
+
+which is a whole number. Rows are looked through in chunks of consecutive boxes. The extremes of a
+chunk's bounds say how little any box of one chunk can cost any of another: most are never compared,
+and a pair whose least possible cost is too much is given up before its end.
 """
 
 from __future__ import annotations
@@ -13,13 +25,481 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.methods.k_anonymity.boxes import Boxes
-from freqdp_db.methods.k_anonymity.merging import merge_rows
-from freqdp_db.methods.k_anonymity.pool import Pool
+from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.engines.ranges import map_each, map_ranges, merged
+from freqdp_db.methods.k_anonymity.boxes import SIDES, Boxes
 from freqdp_db.progress import Told, as_shares, nobody
+
+# --- What it costs to make two rows of boxes alike: GLOVE's stretch, exactly, and no further than asked ---
+
+
+CHUNK = 16
+FAR = 1e30
+"""More than anything costs."""
+FEW = 4
+"""So many partners of a row are known at once: most of them leave before it is its turn."""
+SPACE_WEIGHT, TIME_WEIGHT = 12, 5
+MOST_CELLS, MOST_MINUTES = 200, 480
+WHOLE = 4800.0
+"""What a box costs at most, for each object of both rows."""
+_MOST = 1 << 30
+_short = np.int32
+
+
+@njit(nogil=True, cache=True)
+def fill_chunks(bounds, boxes, extremes, at):  # type: ignore[no-untyped-def]
+    """Write a row's boxes into chunks, the last filled up with its last box, and their extremes."""
+    count = bounds.shape[1]
+    for chunk in range((count + CHUNK - 1) // CHUNK):
+        for side in range(6):
+            low = high = bounds[side, chunk * CHUNK]
+            for i in range(CHUNK):
+                value = bounds[side, min(chunk * CHUNK + i, count - 1)]
+                boxes[at + chunk, side, i] = value
+                low, high = min(low, value), max(high, value)
+            extremes[at + chunk, 2 * side] = low
+            extremes[at + chunk, 2 * side + 1] = high
+
+
+@njit(nogil=True, cache=True)
+def _apart(one, other, axis, n_one, n_other):  # type: ignore[no-untyped-def]
+    """The least weighted growth along an axis of any box of one chunk and any of another."""
+    low, high = 4 * axis, 4 * axis + 2
+    grown = n_one * (max(one[low] - other[low + 1], 0) + max(other[high] - one[high + 1], 0))
+    return grown + n_other * (
+        max(other[low] - one[low + 1], 0) + max(one[high] - other[high + 1], 0)
+    )
+
+
+@njit(nogil=True, cache=True)
+def _least(one, other, n_one, n_other, most_space, most_time):  # type: ignore[no-untyped-def]
+    """The least cost of any box of one chunk and any of another."""
+    space = _apart(one, other, 0, n_one, n_other) + _apart(one, other, 1, n_one, n_other)
+    time = _apart(one, other, 2, n_one, n_other)
+    return SPACE_WEIGHT * min(space, most_space) + TIME_WEIGHT * min(time, most_time)
+
+
+@njit(nogil=True, cache=True)
+def _at_least(one, other, way, n_one, n_other):  # type: ignore[no-untyped-def]
+    """The least growth in time for that chunk and any further one: the begins of a row ascend."""
+    if way == 0:
+        return n_other * max(other[8] - one[9], 0)
+    return n_one * max(one[8] - other[9], 0)
+
+
+@njit(nogil=True, cache=True)
+def _cheapest(chunk, x0, x1, y0, y1, t0, t1, n_one, n_other, most_space, most_time, least):  # type: ignore[no-untyped-def]
+    """The least cost of a box and any of a chunk. Written so that it is computed side by side.
+
+    n max(d, 0) + m max(-d, 0) summed over both bounds of an axis is n |d| + n |e| where d and e
+    differ in sign, which is corrected by what is left: weights are halved sum and difference.
+    """
+    both, more = _short(n_one + n_other), _short(n_one - n_other)
+    for j in range(CHUNK):
+        a, b = _short(x0 - chunk[0, j]), _short(x1 - chunk[1, j])
+        c, d = _short(y0 - chunk[2, j]), _short(y1 - chunk[3, j])
+        e, f = _short(t0 - chunk[4, j]), _short(t1 - chunk[5, j])
+        apart = _short(_short(abs(a) + abs(b)) + _short(abs(c) + abs(d)))
+        shifted = _short(_short(a - b) + _short(c - d))
+        # twice the growth, which is even
+        space = _short(_short(both * apart) + _short(more * shifted)) >> 1
+        time = _short(_short(both * _short(abs(e) + abs(f))) + _short(more * _short(e - f))) >> 1
+        cost = _short(
+            _short(_short(12) * min(_short(space), most_space))
+            + _short(_short(5) * min(_short(time), most_time))
+        )
+        least = min(least, cost)
+    return least
+
+
+@njit(nogil=True, cache=True)
+def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely, near):  # type: ignore[no-untyped-def]
+    """The cost of rows a and b, or FAR as soon as it is sure to be at least `limit`.
+
+    low, middle, likely: as many as a row has chunks; near: CHUNK. They are overwritten.
+    """
+    if length[a] < length[b] or (length[a] == length[b] and b < a):
+        a, b = b, a
+    n_a, n_b = size[a], size[b]
+    most_space, most_time = MOST_CELLS * (n_a + n_b), MOST_MINUTES * (n_a + n_b)
+    scale = float(length[a]) * float(n_a + n_b) * WHOLE
+    count = (length[a] + CHUNK - 1) // CHUNK
+    first_b, end_b = at[b], at[b] + (length[b] + CHUNK - 1) // CHUNK
+    total = 0
+    # the least that it can cost, chunk by chunk
+    nearest = first_b
+    for c in range(count):
+        one = extremes[at[a] + c]
+        while nearest + 1 < end_b and extremes[nearest + 1, 8] <= one[8]:
+            nearest += 1
+        best, where = _MOST, nearest
+        for way in range(2):
+            j = nearest if way == 0 else nearest - 1
+            while first_b <= j < end_b:
+                other = extremes[j]
+                if TIME_WEIGHT * min(_at_least(one, other, way, n_a, n_b), most_time) >= best:
+                    break
+                cost = _least(one, other, n_a, n_b, most_space, most_time)
+                if cost < best:
+                    best, where = cost, j
+                j += 1 if way == 0 else -1
+        low[c], middle[c], likely[c] = best * min(CHUNK, length[a] - c * CHUNK), nearest, where
+        total += low[c]
+        if total / scale >= limit:
+            return FAR
+    # what it does cost
+    for c in range(count):
+        here = min(CHUNK, length[a] - c * CHUNK)
+        total -= low[c]
+        total += _chunk_cost(
+            boxes, extremes, at[a] + c, here, first_b, end_b, middle[c], likely[c], n_a, n_b, near
+        )
+        if total / scale >= limit:
+            return FAR
+    return total / scale
+
+
+@njit(nogil=True, cache=True)
+def _chunk_cost(boxes, extremes, chunk, here, first_b, end_b, middle, likely, n_a, n_b, near):  # type: ignore[no-untyped-def]
+    """What the boxes of a chunk cost a row: the likeliest of its chunks first, then outward in time."""
+    most_space, most_time = MOST_CELLS * (n_a + n_b), MOST_MINUTES * (n_a + n_b)
+    one = extremes[chunk]
+    for i in range(here):
+        near[i] = _MOST
+    worst = _compare(boxes, chunk, here, likely, -1, n_a, n_b, near)
+    for way in range(2):
+        j = middle if way == 0 else middle - 1
+        while first_b <= j < end_b:
+            other = extremes[j]
+            if TIME_WEIGHT * min(_at_least(one, other, way, n_a, n_b), most_time) >= worst:
+                break
+            if j != likely:
+                least = _least(one, other, n_a, n_b, most_space, most_time)
+                if least < worst:
+                    worst = _compare(boxes, chunk, here, j, least, n_a, n_b, near)
+            j += 1 if way == 0 else -1
+    total = 0
+    for i in range(here):
+        total += near[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _compare(boxes, chunk, here, other, least, n_a, n_b, near):  # type: ignore[no-untyped-def]
+    """Lower `near` by what the boxes of another chunk cost; returns the largest of it."""
+    one, others = boxes[chunk], boxes[other]
+    most_space, most_time = _short(MOST_CELLS * (n_a + n_b)), _short(MOST_MINUTES * (n_a + n_b))
+    worst = 0
+    for i in range(here):
+        if near[i] > least:
+            near[i] = _cheapest(
+                others, one[0, i], one[1, i], one[2, i], one[3, i], one[4, i], one[5, i],
+                _short(n_a), _short(n_b), most_space, most_time, near[i],
+            )  # fmt: skip
+        worst = max(worst, near[i])
+    return worst
+
+
+@njit(nogil=True, cache=True)
+def _search(row, others, cost, partner, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """Fill in the cheapest of some for a row, in order; of equal ones the first of `others`."""
+    cost[:], partner[:] = FAR, -1
+    low, near = np.empty(longest, np.int64), np.empty(CHUNK, np.int32)
+    middle, likely = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    last = len(cost) - 1
+    for other in others:
+        found = stretch(
+            boxes, extremes, at, length, size, other, row, cost[last], low, middle, likely, near
+        )
+        if found < cost[last]:
+            i = last
+            while i > 0 and found < cost[i - 1]:
+                cost[i], partner[i] = cost[i - 1], partner[i - 1]
+                i -= 1
+            cost[i], partner[i] = found, other
+
+
+@njit(nogil=True, cache=True)
+def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """For each row of the range, the cheapest few of those before it, and what they cost."""
+    cost, partner = np.empty((last - first, FEW)), np.empty((last - first, FEW), np.int64)
+    others = np.arange(last)
+    for row in range(first, last):
+        i = row - first
+        _search(
+            row, others[:row], cost[i], partner[i], longest, boxes, extremes, at, length, size
+        )  # fmt: skip
+    return cost, partner
+
+
+@njit(nogil=True, cache=True)
+def nearest_among(first, last, row, others, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """The cheapest few for a row among some, which ascend."""
+    cost, partner = np.empty(FEW), np.empty(FEW, np.int64)
+    some = others[first:last]
+    _search(row, some, cost, partner, longest, boxes, extremes, at, length, size)
+    return cost, partner
+
+
+# --- Two rows of boxes made one that covers both ---
+
+
+_DEAREST = 1 << 62
+
+
+def merge_rows(a: Ids, b: Ids, size_a: int, size_b: int) -> Ids:
+    """The row that covers rows a and b, of so many objects; of equally long ones the first is longer."""
+    # parts of larger arrays are laid out otherwise: the kernels would be compiled for each
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    longer, shorter, n, m = (a, b, size_a, size_b)
+    if a.shape[1] < b.shape[1]:
+        longer, shorter, n, m = b, a, size_b, size_a
+    partner = _cheapest_partners(longer, shorter, n, m)
+    merged: Ids = _cut_apart(_unite(longer, shorter, partner, n, m))
+    return merged
+
+
+@njit(nogil=True, cache=True)
+def _cost(one, i, other, j, n, m):  # type: ignore[no-untyped-def]
+    """What box i of one row and box j of another cost each other, in parts of 4800 (n + m)."""
+    space = _growth(one, 0, i, other, j, n, m) + _growth(one, 2, i, other, j, n, m)
+    time = _growth(one, 4, i, other, j, n, m)
+    return SPACE_WEIGHT * min(space, MOST_CELLS * (n + m)) + TIME_WEIGHT * min(
+        time, MOST_MINUTES * (n + m)
+    )
+
+
+@njit(nogil=True, cache=True)
+def _growth(one, low, i, other, j, n, m):  # type: ignore[no-untyped-def]
+    """Along one axis, what each must grow by to cover the other, weighted."""
+    a, b = one[low, i] - other[low, j], one[low + 1, i] - other[low + 1, j]
+    return n * (max(a, 0) + max(-b, 0)) + m * (max(-a, 0) + max(b, 0))
+
+
+@njit(nogil=True, cache=True)
+def _cheapest_partners(longer, shorter, n, m):  # type: ignore[no-untyped-def]
+    """For each box of the longer row, its cheapest in the shorter; of equal ones the earliest."""
+    found = np.empty(longer.shape[1], np.int64)
+    last = shorter.shape[1]
+    nearest = 0
+    for i in range(longer.shape[1]):
+        begin = longer[4, i]
+        while nearest + 1 < last and shorter[4, nearest + 1] <= begin:
+            nearest += 1
+        best, where = _DEAREST, -1
+        # outward in time, until the time alone costs more; both bounds of a row ascend
+        j = nearest
+        while j < last:
+            late = m * max(shorter[4, j] - begin, 0)
+            if TIME_WEIGHT * min(late, MOST_MINUTES * (n + m)) >= best:
+                break
+            cost = _cost(longer, i, shorter, j, n, m)
+            if cost < best:
+                best, where = cost, j
+            j += 1
+        j = nearest - 1
+        while j >= 0:
+            early = n * max(begin - shorter[4, j], 0)
+            if TIME_WEIGHT * min(early, MOST_MINUTES * (n + m)) > best:
+                break
+            cost = _cost(longer, i, shorter, j, n, m)
+            if cost <= best:
+                best, where = cost, j
+            j -= 1
+        found[i] = where
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _cover(found, at, row, i):  # type: ignore[no-untyped-def]
+    for axis in range(3):
+        found[2 * axis, at] = min(found[2 * axis, at], row[2 * axis, i])
+        found[2 * axis + 1, at] = max(found[2 * axis + 1, at], row[2 * axis + 1, i])
+
+
+@njit(nogil=True, cache=True)
+def _unite(longer, shorter, partner, n, m):  # type: ignore[no-untyped-def]
+    """Boxes of the shorter with all that joined them; then its boxes that nobody joined."""
+    used = np.zeros(shorter.shape[1], np.bool_)
+    for i in range(len(partner)):
+        used[partner[i]] = True
+    place = np.cumsum(used) - 1
+    united = shorter[:, used].copy()
+    for i in range(len(partner)):
+        _cover(united, place[partner[i]], longer, i)
+    joined = np.full(shorter.shape[1], -1)
+    for j in range(shorter.shape[1]):
+        if not used[j]:
+            best = _DEAREST
+            for i in range(united.shape[1]):
+                cost = _cost(shorter, j, united, i, m, n + m)
+                if cost < best:
+                    best, joined[j] = cost, i
+    for j in range(shorter.shape[1]):
+        if not used[j]:
+            _cover(united, joined[j], shorter, j)
+    return united
+
+
+@njit(nogil=True, cache=True)
+def _cut_apart(boxes):  # type: ignore[no-untyped-def]
+    """One box at any time: where several are, what covers them all."""
+    cuts = np.unique(np.concatenate((boxes[4], boxes[5])))
+    count = len(cuts) - 1
+    found = np.empty((6, count), np.int32)
+    covered, spanned = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    first = np.searchsorted(cuts, boxes[4])
+    last = np.searchsorted(cuts, boxes[5])
+    for b in range(boxes.shape[1]):
+        for e in range(first[b], last[b]):
+            if covered[e]:
+                found[0, e], found[1, e] = (
+                    min(found[0, e], boxes[0, b]),
+                    max(found[1, e], boxes[1, b]),
+                )
+                found[2, e], found[3, e] = (
+                    min(found[2, e], boxes[2, b]),
+                    max(found[3, e], boxes[3, b]),
+                )
+            else:
+                found[:4, e] = boxes[:4, b]
+                covered[e] = True
+            if e > first[b]:
+                spanned[e] = True
+    kept = 0
+    for e in range(count):
+        if not covered[e]:
+            continue
+        # a cut through a box that changes nothing is none
+        whole = spanned[e] and kept > 0 and found[5, kept - 1] == cuts[e]
+        for side in range(4):
+            whole = whole and found[side, kept - 1] == found[side, e]
+        if whole:
+            found[5, kept - 1] = cuts[e + 1]
+        else:
+            found[:4, kept] = found[:4, e]
+            found[4, kept], found[5, kept] = cuts[e], cuts[e + 1]
+            kept += 1
+    return found[:, :kept].copy()
+
+
+# --- Rows of boxes that are looked through again and again while some are merged and leave ---
+
+
+_ROOM = 1.25
+_WORTH_SHARING = 4096
+"""Chunks to look through, below which one core is quicker than several."""
+
+
+class Pool:
+    """Rows in chunks, in one array. What has left makes room for what is merged."""
+
+    def __init__(self, boxes: Boxes, sizes: Ints, *, alone: bool) -> None:
+        """`alone`: on this core only, because the others are busy with pools of their own."""
+        count = len(boxes)
+        lengths = np.diff(boxes.offsets)
+        chunks = _chunks_of(lengths)
+        self._alone = alone
+        self._rows = count
+        self._used = int(chunks.sum())
+        room = int(self._used * _ROOM) + 8 * int(chunks.max(initial=1))
+        self._boxes = np.empty((room, len(SIDES), CHUNK), np.int32)
+        self._extremes = np.empty((room, 2 * len(SIDES)), np.int32)
+        self._at = np.zeros(2 * count, np.int64)
+        self._length = np.zeros(2 * count, np.int64)
+        self._size = np.zeros(2 * count, np.int64)
+        self._alive: Flags = np.zeros(2 * count, np.bool_)
+        self._at[:count] = np.cumsum(chunks) - chunks
+        self._length[:count], self._size[:count], self._alive[:count] = lengths, sizes, True
+        for row in range(count):
+            fill_chunks(boxes.row(row), self._boxes, self._extremes, self._at[row])
+
+    def alive(self, row: int) -> bool:
+        return bool(self._alive[row])
+
+    def size(self, row: int) -> int:
+        return int(self._size[row])
+
+    def left(self) -> Ints:
+        return np.flatnonzero(self._alive[: self._rows])
+
+    def leave(self, row: int) -> None:
+        self._alive[row] = False
+
+    def add(self, bounds: Ids, size: int) -> int:
+        """A row more; its number."""
+        row, needed = self._rows, int(_chunks_of(bounds.shape[1]))
+        if self._used + needed > len(self._boxes):
+            self._make_room(needed)
+        self._at[row], self._length[row], self._size[row] = self._used, bounds.shape[1], size
+        fill_chunks(bounds, self._boxes, self._extremes, self._used)
+        self._used += needed
+        self._alive[row] = True
+        self._rows += 1
+        return row
+
+    def _make_room(self, needed: int) -> None:
+        """Move what is still there to the front; if that is not enough, to a larger array."""
+        rows = self.left()
+        rows = rows[np.argsort(self._at[rows])]
+        chunks = _chunks_of(self._length[rows])
+        begin = self._at[rows]
+        self._used = int(chunks.sum())
+        boxes, extremes = self._boxes, self._extremes
+        if self._used + needed > len(boxes) // 2:
+            room = int((self._used + needed) * _ROOM * _ROOM)
+            boxes = np.empty((room, *boxes.shape[1:]), np.int32)
+            extremes = np.empty((room, extremes.shape[1]), np.int32)
+        to = 0
+        for row, old, count in zip(rows, begin, chunks, strict=True):
+            # never to the right of where they are, so that nothing is overwritten unread
+            boxes[to : to + count] = self._boxes[old : old + count]
+            extremes[to : to + count] = self._extremes[old : old + count]
+            self._at[row] = to
+            to += count
+        self._boxes, self._extremes = boxes, extremes
+
+    def _columns(self) -> tuple[Ids, Ids, Ints, Ints, Ints]:
+        return self._boxes, self._extremes, self._at, self._length, self._size
+
+    def _longest(self) -> int:
+        return int(_chunks_of(self._length[: self._rows].max(initial=1)))
+
+    def nearest_of_all(self, told: Told) -> tuple[NDArray[np.float64], Ints]:
+        """For each row the cheapest few of those before it, and what they cost; -1: no more."""
+        work = np.arange(self._rows + 1) * np.concatenate([[0], self._length[: self._rows]])
+        arguments = (self._longest(), *self._columns())
+        if self._alone:
+            cost, partner = nearest_before(0, self._rows, *arguments)
+        else:
+            advance = as_shares(told, self._rows)
+            parts = map_ranges(nearest_before, np.cumsum(work), *arguments, advance=advance)
+            cost, partner = merged(parts, np.concatenate, np.concatenate)
+        return cost, partner
+
+    def nearest(self, row: int) -> tuple[NDArray[np.float64], Ints]:
+        """The cheapest few of those before a row, and what they cost; -1: no more."""
+        others = np.flatnonzero(self._alive[:row])
+        arguments = (row, others, self._longest(), *self._columns())
+        work = len(others) * _chunks_of(self._length[row])
+        if self._alone or work < _WORTH_SHARING:
+            return nearest_among(0, len(others), *arguments)  # type: ignore[no-any-return]
+        parts = map_each(nearest_among, len(others), *arguments)
+        cost, partner = merged(parts, np.concatenate, np.concatenate)
+        # of equal ones the first: ranges ascend
+        order = np.argsort(cost, kind="stable")[:FEW]
+        return cost[order], partner[order]
+
+
+def _chunks_of(lengths: Ints | int) -> Ints:
+    return np.asarray((lengths + CHUNK - 1) // CHUNK)
+
+
+# --- The cheapest pair of rows merges, again and again; whoever has k objects leaves ---
+
 
 _FIRST_SEARCH = 0.5
 """How much of the work it is, about, to find the cheapest partners of all rows at the start."""

@@ -48,8 +48,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
     def replay(
         self, world: World, state: State, drawn: GloveDraw, logged: KltLog, options: KltOptions
     ) -> State:
-        from freqdp_db.methods.k_anonymity.diversity import fingerprint
-        from freqdp_db.methods.k_anonymity.klt_check import grow_as_shown
+        from freqdp_db.methods.k_anonymity.diversity import fingerprint, grow_as_shown
 
         if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
             raise VerificationFailed("the points of interest are not what they were")
@@ -67,7 +66,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         after: State,
         options: KltOptions,
     ) -> dict[str, int]:
-        from freqdp_db.methods.k_anonymity.klt_check import check_areas
+        from freqdp_db.methods.k_anonymity.diversity import check_areas
 
         found = super().check(world, before, drawn, logged, after, options)
         assert after.areas is not None
@@ -79,7 +78,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         if options.poi is None:
             raise BadInput(
                 "klt needs points of interest",
-                remedy="name a table of them: --poi schema.table --category column",
+                remedy="name a table of them: [[poi]] schema.table [[category]] column",
             )
 
     def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any], facts: Facts) -> None:
@@ -89,6 +88,6 @@ class KltStep(Grouping[KltOptions, KltLog]):
         categories = len(inputs["poi"].names)
         if options.l > categories:
             raise BadInput(
-                f"--l {options.l} is more than the {categories:,} categories of {options.poi}",
-                remedy=f"choose --l of at most {categories:,}, or other points with --poi",
+                f"[[l]] {options.l} is more than the {categories:,} categories of {options.poi}",
+                remedy=f"choose [[l]] of at most {categories:,}, or other points with [[poi]]",
             )

@@ -92,6 +92,6 @@ def require_enough(k: int, objects: int) -> None:
     """Refuse to make more objects alike than there are."""
     if k > objects:
         raise BadInput(
-            f"--k {k} is more than the {objects:,} objects that there are",
-            remedy=f"choose --k of at most {objects:,}, or a dataset of more objects",
+            f"[[k]] {k} is more than the {objects:,} objects that there are",
+            remedy=f"choose [[k]] of at most {objects:,}, or a dataset of more objects",
         )

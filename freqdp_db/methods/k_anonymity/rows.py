@@ -14,8 +14,8 @@ from freqdp_db.methods.contract import State
 from freqdp_db.methods.k_anonymity.boxes import Boxes, first_boxes
 from freqdp_db.methods.k_anonymity.greedy import Merges, Shaping, group_rows
 from freqdp_db.methods.k_anonymity.options import GloveOptions
-from freqdp_db.methods.unlinking.trips import samples_of
 from freqdp_db.progress import Told, as_shares
+from freqdp_db.trips import samples_of
 
 _ROOM = 3
 """Two groups of fewer than k merge, and fewer than k may join them: never more than so many k."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from freqdp_db.columns.arrays import Ids, Ints
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
 from freqdp_db.methods.k_anonymity.options import W4mOptions, require_enough
@@ -49,8 +51,7 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
     def carry_out(
         self, world: World, state: State, drawn: Nothing, options: W4mOptions
     ) -> tuple[W4mLog, State]:
-        from freqdp_db.methods.k_anonymity.clusters import find_clusters
-        from freqdp_db.methods.k_anonymity.likeness import compare
+        from freqdp_db.methods.k_anonymity.clusters import compare, find_clusters
 
         there = np.flatnonzero(state.trajectories.lengths > 0)
         likeness = compare(
@@ -76,7 +77,6 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         after: State,
         options: W4mOptions,
     ) -> dict[str, int]:
-        from freqdp_db.methods.k_anonymity.w4m_check import check_clusters
 
         allowed = most_trash(options, int((before.trajectories.lengths > 0).sum()))
         return check_clusters(
@@ -115,8 +115,7 @@ def most_trash(options: W4mOptions, objects: int) -> int:
 
 def _moved(state: State, logged: W4mLog, options: W4mOptions) -> tuple[State, int]:
     """One trajectory of each object, empty for those left out; and how many samples are matched."""
-    from freqdp_db.methods.k_anonymity.likeness import compare
-    from freqdp_db.methods.k_anonymity.moving import brought_near
+    from freqdp_db.methods.k_anonymity.clusters import brought_near, compare
 
     old, delta = state.trajectories, float(options.delta)
     likeness = compare(
@@ -142,3 +141,45 @@ def _moved(state: State, logged: W4mLog, options: W4mOptions) -> tuple[State, in
     location = np.arange(len(at), dtype=np.int32)
     trajectories = Trajectories(offsets, location, at, start)
     return replace(state, trajectories=trajectories, places=Locations(x, y)), matched
+
+
+# --- What `w4m` promises, measured in its result ---
+
+
+def check_clusters(
+    before: State,
+    offsets: Ints,
+    member: Ids,
+    after: State,
+    k: int,
+    delta_m: float,
+    most_trash: int,
+) -> dict[str, int]:
+    """Refuse a cluster of too few, two members ever too far apart, or too much left out."""
+    old, new = before.trajectories, after.trajectories
+    if len(new) != len(old) or not np.array_equal(before.key, after.key):
+        raise VerificationFailed("the trajectories are not those of the objects")
+    if len(np.unique(member)) != len(member):
+        raise VerificationFailed("an object is in two clusters")
+    kept = np.zeros(len(old), np.bool_)
+    kept[member] = True
+    if new.lengths[~kept].any():
+        raise VerificationFailed("an object of no cluster was released")
+    trash = int((~kept & (old.lengths > 0)).sum())
+    if trash > most_trash and len(member):
+        raise VerificationFailed(f"{trash:,} objects were left out; {most_trash:,} may be")
+    instants = 0
+    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        if end - begin < k:
+            raise VerificationFailed("a cluster has fewer objects than k")
+        parts = [slice(*new.offsets[m : m + 2].tolist()) for m in member[begin:end].tolist()]
+        times = new.at[parts[0]]
+        if not all(np.array_equal(new.at[p], times) for p in parts):
+            raise VerificationFailed("members of a cluster have different times")
+        x = [after.places.x[new.location[p]] for p in parts]
+        y = [after.places.y[new.location[p]] for p in parts]
+        for a, b in combinations(range(len(parts)), 2):
+            if (np.hypot(x[a] - x[b], y[a] - y[b]) > delta_m).any():
+                raise VerificationFailed("two members of a cluster are further apart than delta")
+        instants += len(times)
+    return {"clusters": len(offsets) - 1, "instants": instants, "trash": trash}

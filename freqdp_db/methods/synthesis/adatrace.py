@@ -39,7 +39,7 @@ from freqdp_db.methods.synthesis.baseline import (
     positive,
     steps_of,
 )
-from freqdp_db.methods.synthesis.estimation import Model
+from freqdp_db.methods.synthesis.estimation import Model, usual_paces
 from freqdp_db.methods.synthesis.layout import (
     BENDS,
     DAYPARTS,
@@ -52,8 +52,7 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     Grids,
 )
-from freqdp_db.methods.synthesis.lengths import usual_paces
-from freqdp_db.methods.synthesis.noisy import NoisyDraw
+from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
 

@@ -39,7 +39,7 @@ from freqdp_db.methods.synthesis.baseline import (
     positive,
     steps_of,
 )
-from freqdp_db.methods.synthesis.estimation import Model
+from freqdp_db.methods.synthesis.estimation import Model, usual_paces
 from freqdp_db.methods.synthesis.layout import (
     DAYPARTS,
     HEADING_X,
@@ -49,8 +49,7 @@ from freqdp_db.methods.synthesis.layout import (
     MINUTE_EDGES,
     Grids,
 )
-from freqdp_db.methods.synthesis.lengths import usual_paces
-from freqdp_db.methods.synthesis.noisy import NoisyDraw
+from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
 

@@ -3,6 +3,13 @@
 Visits, origins, destinations, lengths, hours and days become smooth positive tables; the matrix of
 origin and destination is a gravity model fitted to its noisy margins; the weights of moves are set so
 that simulated walks meet the estimated visits and moves.
+
+From noisy counts to the counts behind them: a smooth log-intensity under known noise.
+
+The true counts are exp(g); g is a Gaussian field over the positions of the cells (zones, classes,
+hours), exponential in the distance, around a given shape. The noise's width is public. The most
+likely g is found by Newton's method; the field's width and reach are those under which the noisy
+counts are most likely (Laplace's approximation). Post-processing: reads noisy counts only.
 """
 
 from __future__ import annotations
@@ -11,26 +18,303 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cho_solve, cholesky
 
 from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.methods.synthesis.layout import (
+    BEND_EDGES,
+    BEND_GROUP_OF_STEPS,
+    BEND_GROUPS,
+    BENDS,
     DAYPARTS,
     DISTANCE_CLASSES,
     HEADING_X,
     HEADING_Y,
     HEADINGS,
+    METRE_CLASSES,
+    METRE_EDGES,
+    MINUTE_CLASSES,
     MINUTE_EDGES,
+    PACE_EDGES,
+    PACES,
+    REACH_OF_DISTANCE,
+    REACHES,
+    STEP_CLASSES,
+    STEP_EDGES,
     Grids,
 )
-from freqdp_db.methods.synthesis.lengths import (
-    estimated_lengths,
-    estimated_metres,
-    estimated_minutes,
-    estimated_paces,
-    grid_points,
-)
-from freqdp_db.methods.synthesis.noisy import Noisy
-from freqdp_db.methods.synthesis.smoothing import likeliest, shrunk, smoothed
+from freqdp_db.methods.synthesis.plan import Noisy
+
+# --- From noisy counts to the counts behind them: a smooth log-intensity under known noise ---
+
+
+_ROUNDS = 20
+_LARGE = 500
+SMALLEST_PART = 5_000
+_LEVEL_SPREAD = 3.0
+"""How far the level of the whole field may lie from the given shape's, in logs."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    counts: Metres
+    """The most likely counts."""
+    evidence: float
+    spread: float
+    reach: float
+
+
+def smoothed(
+    noisy: Metres,
+    sigma: float,
+    points: Metres,
+    shape: Metres | None = None,
+    *,
+    spreads: tuple[float, ...] = (0.3, 0.6, 1.2, 2.0),
+    reaches: tuple[float, ...] = (0.7, 2.0, 5.0),
+) -> Fit:
+    """The best fit over the widths and reaches; `points` has a row of coordinates for each count."""
+    total = max(float(noisy.sum()), sigma * math.sqrt(len(noisy)), 1e-9)
+    shape = np.ones(len(noisy)) if shape is None else np.maximum(shape, 1e-9 * shape.max())
+    mean = np.log(shape * (total / shape.sum()))
+    if len(noisy) > _LARGE:  # every trial costs the cube; wide fields fit large grids
+        spreads, reaches = spreads[-2:], reaches[-1:]
+    apart = np.sqrt(((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2))
+    fits = [
+        _fitted(noisy, sigma, mean, apart, spread, reach) for reach in reaches for spread in spreads
+    ]
+    return max(fits, key=lambda fit: fit.evidence)
+
+
+def _fitted(
+    noisy: Metres, sigma: float, mean: Metres, apart: Metres, spread: float, reach: float
+) -> Fit:
+    prior = spread**2 * np.exp(-apart / reach) + _LEVEL_SPREAD**2
+    prior[np.diag_indices_from(prior)] += 1e-6 * spread**2
+    count = len(noisy)
+    g, pull = mean.copy(), np.zeros(count)  # g = mean + prior @ pull
+    value = _loss(noisy, sigma, g, g - mean, pull)
+    for _ in range(_ROUNDS):
+        rate = np.exp(g)
+        weight = rate / sigma
+        root = cholesky(
+            np.eye(count) + weight[:, None] * prior * weight[None, :], lower=True,
+            check_finite=False,
+        )  # fmt: skip
+        slope = rate * (noisy - rate) / sigma**2
+        # Newton's step (Gauss-Newton curvature), in a form that needs no inverse of the prior
+        aim = weight**2 * (g - mean) + slope
+        new_pull = aim - weight * cho_solve(
+            (root, True), weight * (prior @ aim), check_finite=False
+        )
+        step, better = 1.0, False
+        while step > 1e-3:
+            tried_pull = pull + step * (new_pull - pull)
+            away = prior @ tried_pull
+            tried = _loss(noisy, sigma, mean + away, away, tried_pull)
+            if tried < value:
+                better = value - tried > 1e-5 * (1 + abs(value))
+                g, pull, value = mean + away, tried_pull, tried
+                break
+            step /= 2
+        if not better:
+            break
+    evidence = -value - float(np.log(np.diag(root)).sum())
+    # the most likely counts: means would be pulled up by what the noise leaves open
+    return Fit(np.exp(g), evidence, spread, reach)
+
+
+def _loss(noisy: Metres, sigma: float, g: Metres, away: Metres, pull: Metres) -> float:
+    if g.max() > 60:
+        return math.inf
+    return float(((noisy - np.exp(g)) ** 2).sum() / (2 * sigma**2) + away @ pull / 2)
+
+
+def with_tail_cut(counts: Metres, noisy: Metres, sigma: float) -> Metres:
+    """Estimated counts of classes in order, without what noise alone leaves in the far ones.
+
+    From the largest on, classes are kept as long as they stand out of the noise: by themselves, or
+    with the next one. Each after those holds at most a quarter of the one before it, and one that
+    would hold less than a 5,000th of all holds nothing.
+    """
+    kept = counts.copy()
+    least = counts.sum() / SMALLEST_PART
+    last = int(np.argmax(counts))
+    while last + 1 < len(counts) and _stands_out(noisy[last + 1 : last + 3], sigma):
+        last += 1
+    for j in range(last + 1, len(kept)):
+        kept[j] = min(kept[j], kept[j - 1] / 4)
+        if kept[j] < least:
+            kept[j] = 0.0
+    return kept
+
+
+def _stands_out(next_two: Metres, sigma: float) -> bool:
+    together = float(next_two.sum()) > 3 * sigma * math.sqrt(len(next_two))
+    return float(next_two[0]) > 2 * sigma or together
+
+
+def likeliest(kappas: tuple[float, ...], expected: Metres, off: Metres, sigma: float) -> float:
+    """The width, in proportion to what is expected, that makes it most likely to be off so far."""
+
+    def likely(kappa: float) -> float:
+        variance = (kappa * expected) ** 2 + sigma**2
+        return -0.5 * float((np.log(variance) + off**2 / variance).sum())
+
+    return max(kappas, key=likely)
+
+
+def shrunk(noisy: Metres, sigma: float, prior: Metres, least: float = 0.03) -> Metres:
+    """Empirical Bayes, count by count: towards `prior` as far as the noise asks.
+
+    The true count is taken as normal around the prior, with a width of kappa times the prior; kappa
+    is the one that makes the noisy counts most likely.
+    """
+    kappas = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0)
+    width2 = (likeliest(kappas, prior, noisy - prior, sigma) * prior) ** 2
+    result = prior + width2 / (width2 + sigma**2) * (noisy - prior)
+    floored: Metres = np.maximum(result, least * prior)
+    return floored
+
+
+# --- How many steps a trip takes, and how long it is for its steps, by how far apart its ends are ---
+
+
+_FITTING_ROUNDS = 30
+_FEWER = 2.0
+"""Where noise hides it, so many times fewer trips are taken to be in each further class."""
+_USUAL_MINUTES = 4
+"""Up to this class (8 to 11 minutes) durations are taken as alike."""
+
+
+def grid_points(columns: int, rows: int) -> Metres:
+    row, column = np.divmod(np.arange(columns * rows), columns)
+    return np.stack([column, row], axis=1).astype(np.float64)
+
+
+def estimated_metres(noisy: Noisy) -> Metres:
+    """Share of each class of lengths."""
+    return _classes(noisy, "metres", np.power(_FEWER, -np.arange(METRE_CLASSES, dtype=np.float64)))
+
+
+def estimated_minutes(noisy: Noisy) -> Metres:
+    """Share of each class of durations."""
+    far = np.maximum(np.arange(MINUTE_CLASSES) - _USUAL_MINUTES, 0)
+    return _classes(noisy, "minutes", np.power(_FEWER, -far.astype(np.float64)))
+
+
+def _classes(noisy: Noisy, name: str, shape: Metres) -> Metres:
+    """A histogram with its tail cut; where noise hides all of it, the public `shape`."""
+    line = np.arange(len(shape), dtype=np.float64)[:, None]
+    values, sigma = noisy.values[name], noisy.sigma[name]
+    counts = np.where(shape * SMALLEST_PART < shape.sum(), 0.0, shape)
+    if (
+        np.convolve(values, np.ones(4), "valid").max() > 3 * sigma * 2
+    ):  # some four neighbours stand out
+        counts = with_tail_cut(smoothed(values, sigma, line, shape).counts, values, sigma)
+    share: Metres = counts / counts.sum()
+    return share
+
+
+def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres, metres: Metres) -> Metres:
+    """Weights of (reach, step class, bend) that also give these lengths in metres."""
+    steps = _table(noisy, "steps", REACHES, STEP_CLASSES, _possible_steps(grids))
+    bends = _table(noisy, "bends", BEND_GROUPS, BENDS).reshape(BEND_GROUPS, BENDS)
+    bends = bends / bends.sum(axis=1, keepdims=True)
+    of_reach = np.bincount(REACH_OF_DISTANCE[grids.zone_distance_class()], flows, minlength=REACHES)
+    weights = steps.reshape(REACHES, STEP_CLASSES, 1) * bends[BEND_GROUP_OF_STEPS][None, :, :]
+    weights = weights.reshape(REACHES, -1)
+    gives = _metre_classes(grids.cell_m)
+    for _ in range(_FITTING_ROUNDS):
+        weights *= (of_reach / weights.sum(axis=1))[:, None]
+        weights /= weights.sum()
+        now = (weights.sum(axis=0)[:, None] * gives).sum(axis=0)
+        factor = np.clip(metres / np.maximum(now, 1e-12), 0.2, 5.0)
+        weights = weights * (gives * factor[None, :]).sum(axis=1)[None, :]
+    flat: Metres = weights.ravel()
+    return flat
+
+
+def _metre_classes(cell_m: float) -> Metres:
+    """For each (step class, bend), the law of the class of the length in metres."""
+    gives = np.zeros((STEP_CLASSES, BENDS, METRE_CLASSES))
+    within = (np.arange(8) + 0.5) / 8
+    for c in range(STEP_CLASSES):
+        low, high = STEP_EDGES[c], STEP_EDGES[c + 1]
+        parts = np.concatenate([within, within**2])
+        steps = low + np.floor(parts * (high - low))
+        for b in range(BENDS):
+            bend = BEND_EDGES[b] + within * (BEND_EDGES[b + 1] - BEND_EDGES[b])
+            metres = np.maximum(bend[:, None] * cell_m * (steps[None, :] + 0.7), METRE_EDGES[0])
+            found = np.searchsorted(METRE_EDGES[1:-1], metres.ravel(), side="right")
+            gives[c, b] = np.bincount(found, minlength=METRE_CLASSES) / found.size
+    return gives.reshape(STEP_CLASSES * BENDS, METRE_CLASSES)
+
+
+def _possible_steps(grids: Grids) -> Metres:
+    """No trip reaches another zone in fewer steps than lie between them: a public shape."""
+    fewest = np.array([0.0, 0.05, 0.6, 1.8, 2.1, 3.1]) * grids.per_zone
+    most = STEP_EDGES[1:] - 1.0
+    return np.where(most[None, :] < fewest[:, None], 1e-3, 1.0).ravel()
+
+
+def _table(noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | None = None) -> Metres:
+    """Smooth over both classes of a table; the tail of each row is cut."""
+    values, sigma = noisy.values[name], noisy.sigma[name]
+    counts = smoothed(
+        values,
+        sigma,
+        grid_points(columns, rows),
+        shape,
+        spreads=(0.8, 1.6, 3.0),
+        reaches=(1.5, 4.0),
+    ).counts
+    table, measured = counts.reshape(rows, columns), values.reshape(rows, columns)
+    return np.stack(
+        [with_tail_cut(*row, sigma) for row in zip(table, measured, strict=True)]
+    ).ravel()
+
+
+def estimated_paces(metres: Metres, minutes: Metres, speed: float) -> Metres:
+    """Weights of paces for each class of lengths, under which durations have the estimated shares.
+
+    `speed`: of all trips, in metres per second.
+    """
+    gives = _minute_classes(speed)
+    paces = np.tile(usual_paces(), (METRE_CLASSES, 1))
+    for _ in range(_FITTING_ROUNDS):
+        weights = metres[:, None] * paces / paces.sum(axis=1, keepdims=True)
+        now = (weights[:, :, None] * gives).sum(axis=(0, 1))
+        factor = np.clip(minutes / np.maximum(now, 1e-12), 0.2, 5.0)
+        paces = paces / paces.max(axis=1, keepdims=True) * (gives * factor).sum(axis=2)
+        paces = np.maximum(paces, 1e-12)
+    flat: Metres = paces.ravel()
+    return flat
+
+
+def usual_paces() -> Metres:
+    """A public law: about normal around the speed of the part of the day, a third of it wide."""
+    middle = (PACE_EDGES[1:] + PACE_EDGES[:-1]) / 2
+    weights: Metres = np.exp(-(((middle - 1.0) / 0.35) ** 2) / 2) * np.diff(PACE_EDGES)
+    return weights + 1e-6
+
+
+def _minute_classes(speed: float) -> Metres:
+    """For each class of lengths and pace, the law of the class of the duration."""
+    within = (np.arange(8) + 0.5) / 8
+    gives = np.zeros((METRE_CLASSES, PACES, MINUTE_CLASSES))
+    for m in range(METRE_CLASSES):
+        metres = METRE_EDGES[m] + within * (METRE_EDGES[m + 1] - METRE_EDGES[m])
+        for p in range(PACES):
+            pace = PACE_EDGES[p] + within * (PACE_EDGES[p + 1] - PACE_EDGES[p])
+            minutes = (metres[:, None] / (speed * pace[None, :]) / 60.0).ravel()
+            found = np.searchsorted(MINUTE_EDGES[1:-1], minutes, side="right")
+            gives[m, p] = np.bincount(found, minlength=MINUTE_CLASSES) / found.size
+    return gives
+
+
+# --- From the noisy vectors to a model of trips. Post-processing: sees no data, costs nothing ---
+
 
 _IPF_ROUNDS = 80
 SLOWEST_ON_AVERAGE, FASTEST_ON_AVERAGE = 0.8, 28.0

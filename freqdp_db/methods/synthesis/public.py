@@ -141,15 +141,3 @@ class Period:
         """How many local dates it touches."""
         first = (self.begin + self.offset_us) // (24 * 60 * MINUTE_US)
         return int((self.end - 1 + self.offset_us) // (24 * 60 * MINUTE_US) - first) + 1
-
-
-@dataclass(frozen=True)
-class TripRule:
-    """When a trip ends; public constants."""
-
-    fastest_m_per_s: float = 50.0
-    gap_us: int = 30 * MINUTE_US
-    stay_us: int = 20 * MINUTE_US
-    stay_m: float = 150.0
-    least_samples: int = 3
-    least_m: float = 1000.0

@@ -3,28 +3,52 @@
 Roads are public, so all of this is post-processing. Trips keep to the largest part of the network in
 which every junction reaches every other. A sample lies at a junction, or at one of a road's own places:
 so many, evenly along it, that they are about 10 m apart.
+
+Trips along public roads: walks become routes, and routes become samples with times.
+
+Each point of a walk's line goes to the nearest junction, and junctions are joined by the cheapest way. A
+road costs its length and up to a fifth more, by the trip's own dice: not everybody takes the same way.
+Turning round in the road costs much, so that trips go on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
+from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.columns.ragged import offsets_from, offsets_of, within
-from freqdp_db.columns.trajectories import Locations
+from freqdp_db.columns.streams import derived, splitmix64, stream
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.synthesis.public import Region
+from freqdp_db.methods.synthesis.estimation import Model
+from freqdp_db.methods.synthesis.layout import Grids
+from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.sampling import (
+    FASTEST_M_PER_S,
+    Parts,
+    laws_of,
+    line_laws,
+    longer,
+    numbered,
+    timed,
+    walks_of,
+    wanted_metres,
+)
+from freqdp_db.methods.synthesis.walks import MOST_POINTS, in_order, line
+from freqdp_db.roads.graph import RoadGraph, largest_part, make_graph
+from freqdp_db.roads.network import Network
+from freqdp_db.roads.router import Prices, make_scratch, search
 
 STEP_M = 10.0
-_BUCKET_M = 500.0
+_SQUARE_M = 500.0
 _LEAST_JUNCTIONS = 10
 _LEAST_COVER = 0.5
 _DIGEST_WORDS = 4
@@ -33,52 +57,26 @@ _NEAREST = 12
 _ON_ROAD_M = 0.01
 
 
-class RoadNetwork(Protocol):
-    """A road network, as `roads.network.Network` has it."""
+class JunctionSquares(NamedTuple):
+    """Junctions by squares of a grid over the region, to find the nearest."""
 
-    @property
-    def source(self) -> Ids: ...
-    @property
-    def target(self) -> Ids: ...
-    @property
-    def oneway(self) -> Flags: ...
-    @property
-    def length(self) -> Metres: ...
-    @property
-    def x(self) -> Metres: ...
-    @property
-    def y(self) -> Metres: ...
-    @property
-    def piece_road(self) -> Ids: ...
-    @property
-    def piece(self) -> NDArray[np.float64]: ...
-
-
-class Graph(NamedTuple):
-    """What routes are searched in. Arcs lie in order of the junctions that they leave."""
-
-    leaving: Ints
-    """Arcs that leave junction n are leaving[n] to leaving[n + 1] - 1."""
-    begin: Ints
-    """Junction that an arc leaves."""
-    end: Ints
-    metres: Metres
-    road: Ints
-    forward: Flags
-    """Whether an arc follows its road from source to target."""
-    x: Metres
-    y: Metres
-    bucket: Ints
-    """Junctions of square b are by_bucket[bucket[b]] to by_bucket[bucket[b + 1] - 1]."""
-    by_bucket: Ints
-    shape: tuple[int, int, float, float, float, float]
-    """Columns and rows of squares, their sides, and the corner that they begin at."""
+    offsets: Ints
+    """Junctions of square b are junction[offsets[b]] to junction[offsets[b + 1] - 1]."""
+    junction: Ints
+    columns: int
+    rows: int
+    dx: float
+    dy: float
+    """Sides of a square."""
+    x_min: float
+    y_min: float
 
 
 class RoadNet(NamedTuple):
     """Roads to drive on, and where samples may lie on them."""
 
-    graph: Graph
+    graph: RoadGraph
+    squares: JunctionSquares
     steps: Ints
     """Into so many parts a road is cut; its places lie between them."""
     first: Ints
@@ -90,7 +88,10 @@ class RoadNet(NamedTuple):
     def digest(self) -> Ints:
         """Tells networks apart: what was sampled on one cannot be replayed on another."""
         told = hashlib.blake2b(digest_size=8 * _DIGEST_WORDS)
-        for column in (self.graph.begin, self.graph.end, self.graph.metres, self.piece):
+        graph = self.graph
+        for ends in (graph.arc_from, graph.arc_to):
+            told.update(ends.astype(np.int64).tobytes())
+        for column in (graph.length[graph.arc_road], self.piece):
             told.update(np.ascontiguousarray(column).tobytes())
         words: Ints = np.frombuffer(told.digest(), "<i8").astype(np.int64)
         return words
@@ -142,34 +143,35 @@ class RoadNet(NamedTuple):
         return int((least > _ON_ROAD_M).sum())
 
 
-def road_net(roads: RoadNetwork, region: Region, every_us: int) -> RoadNet:
+def road_net(roads: Network, region: Region, every_us: int) -> RoadNet:
     """The part of the roads inside the region in which every junction reaches every other."""
-    inside = region.holds(roads.x, roads.y)
+    graph = roads.graph
+    inside = region.holds(graph.x, graph.y)
     # a road that leaves the region between its ends is none of it
     outside = ~(
         region.holds(roads.piece[:, 0], roads.piece[:, 1])
         & region.holds(roads.piece[:, 2], roads.piece[:, 3])
     )
-    usable = np.bincount(roads.piece_road[outside], minlength=len(roads.source)) == 0
+    usable = np.bincount(roads.piece_road[outside], minlength=len(roads)) == 0
     usable &= _held(roads, region)
-    usable &= inside[roads.source] & inside[roads.target] & (roads.source != roads.target)
-    source, target = roads.source.astype(np.int64), roads.target.astype(np.int64)
-    both = usable & ~roads.oneway
-    begin = np.concatenate([source[usable], target[both]])
-    end = np.concatenate([target[usable], source[both]])
-    joined = _largest_part(begin, end, len(roads.x))
-    _require_cover(roads, joined, region)
-    usable &= joined[roads.source] & joined[roads.target]
+    usable &= inside[graph.source] & inside[graph.target] & (graph.source != graph.target)
+    joined = largest_part(
+        graph.source[usable], graph.target[usable], graph.oneway[usable], len(graph.x)
+    )
+    _require_cover(graph, joined, region)
+    usable &= joined[graph.source] & joined[graph.target]
     kept = np.flatnonzero(usable)
     new = np.cumsum(joined) - 1
     piece_kept = usable[roads.piece_road]
     number = np.cumsum(usable) - 1
-    steps = _steps(roads.length[kept], every_us)
+    steps = _steps(graph.length[kept], every_us)
+    x, y = graph.x[joined], graph.y[joined]
     return RoadNet(
-        _graph(
-            new[source[kept]], new[target[kept]], roads.length[kept], roads.oneway[kept],
-            roads.x[joined], roads.y[joined], region,
+        make_graph(
+            x, y, new[graph.source[kept]], new[graph.target[kept]], graph.oneway[kept],
+            graph.length[kept],
         ),
+        _squares(x, y, region),
         steps,
         offsets_from(steps - 1)[:-1],
         offsets_of(number[roads.piece_road[piece_kept]], len(kept)),
@@ -177,9 +179,9 @@ def road_net(roads: RoadNetwork, region: Region, every_us: int) -> RoadNet:
     )  # fmt: skip
 
 
-def _held(roads: RoadNetwork, region: Region) -> Flags:
+def _held(roads: Network, region: Region) -> Flags:
     """Roads that lie in the region all along: between two corners of theirs an outline may be crossed."""
-    held = np.ones(len(roads.source), np.bool_)
+    held = np.ones(len(roads), np.bool_)
     if region.outline is None:
         return held
     parts = np.maximum(np.ceil(roads.piece[:, 5] / _DENSE_M), 1).astype(np.int64) + 1
@@ -200,47 +202,262 @@ def _steps(length: Metres, every_us: int) -> Ints:
     return np.maximum(np.floor(length / step_m(every_us) + 0.5), 1.0).astype(np.int64)
 
 
-def _largest_part(begin: Ints, end: Ints, junctions: int) -> Flags:
-    matrix = coo_array((np.ones(len(begin)), (begin, end)), shape=(junctions, junctions))
-    _, part = connected_components(matrix, directed=True, connection="strong")
-    largest: Flags = part == np.bincount(part).argmax()
-    if int(largest.sum()) < _LEAST_JUNCTIONS:
-        raise BadInput(
-            "--roads: the roads do not connect inside the region",
-            remedy="give a road table that covers the region, with the junctions of its roads in "
-            "source and target; or leave --roads out",
-        )
-    return largest
-
-
-def _require_cover(roads: RoadNetwork, joined: Flags, region: Region) -> None:
+def _require_cover(graph: RoadGraph, joined: Flags, region: Region) -> None:
     """Trips of all the region would crowd where its only roads are."""
-    x, y = roads.x[joined], roads.y[joined]
+    if int(joined.sum()) < _LEAST_JUNCTIONS:
+        raise BadInput(
+            "[[roads]]: the roads do not connect inside the region",
+            remedy="give a road table that covers the region, with the junctions of its roads in "
+            "source and target; or leave [[roads]] out",
+        )
+    x, y = graph.x[joined], graph.y[joined]
     cover = float(np.ptp(x) * np.ptp(y)) / (region.width * region.height)
     if cover < _LEAST_COVER:
         raise BadInput(
-            f"--roads: the roads that connect cover {cover:.0%} of the region",
-            remedy="give roads of all of it, or say a --region that the roads cover",
+            f"[[roads]]: the roads that connect cover {cover:.0%} of the region",
+            remedy="give roads of all of it, or say a [[region]] that the roads cover",
         )
 
 
-def _graph(
-    source: Ints, target: Ints, length: Metres, oneway: Flags, x: Metres, y: Metres, region: Region
-) -> Graph:
-    number = np.arange(len(source))
-    begin = np.concatenate([source, target[~oneway]])
-    order = np.argsort(begin, kind="stable")
-    end = np.concatenate([target, source[~oneway]])[order]
-    road = np.concatenate([number, number[~oneway]])[order]
-    columns = max(1, math.ceil(region.width / _BUCKET_M))
-    rows = max(1, math.ceil(region.height / _BUCKET_M))
+def _squares(x: Metres, y: Metres, region: Region) -> JunctionSquares:
+    columns = max(1, math.ceil(region.width / _SQUARE_M))
+    rows = max(1, math.ceil(region.height / _SQUARE_M))
     column = np.minimum((x - region.x_min) / region.width * columns, columns - 1).astype(np.int64)
     row = np.minimum((y - region.y_min) / region.height * rows, rows - 1).astype(np.int64)
-    bucket = row * columns + column
-    by_bucket = np.argsort(bucket, kind="stable").astype(np.int64)
-    return Graph(
-        offsets_of(begin[order], len(x)), begin[order], end, length[road], road,
-        order < len(source), x, y,
-        offsets_of(bucket[by_bucket], columns * rows), by_bucket,
-        (columns, rows, region.width / columns, region.height / rows, region.x_min, region.y_min),
+    square = row * columns + column
+    order = np.argsort(square, kind="stable").astype(np.int64)
+    return JunctionSquares(
+        offsets_of(square[order], columns * rows), order,
+        columns, rows, region.width / columns, region.height / rows, region.x_min, region.y_min,
     )  # fmt: skip
+
+
+# --- Trips along public roads: walks become routes, and routes become samples with times ---
+
+
+_DETOUR = 1.3
+"""Routes are about so much longer than the straight lines they replace: where searching begins."""
+_MOST_ARCS = 30_000
+"""Of one trip's route, at most; what would follow is left out."""
+_DEAREST = 0.2
+_TURNING_ROUND_M = 1000.0
+_TRIES = 7
+_NEAR_ENOUGH = 0.05
+
+
+@njit(nogil=True, cache=True)
+def _nearest(px, py, graph, squares):  # type: ignore[no-untyped-def]
+    """The nearest junction: squares in rings around the point, until none can be nearer."""
+    columns, rows, dx, dy = squares.columns, squares.rows, squares.dx, squares.dy
+    cx = min(max(int((px - squares.x_min) / dx), 0), columns - 1)
+    cy = min(max(int((py - squares.y_min) / dy), 0), rows - 1)
+    best, least = -1, np.inf
+    for ring in range(max(columns, rows)):
+        if best >= 0 and least <= (ring - 1) * min(dx, dy):
+            break
+        for by in range(max(cy - ring, 0), min(cy + ring, rows - 1) + 1):
+            on_edge = by == cy - ring or by == cy + ring
+            step = 1 if on_edge or ring == 0 else 2 * ring
+            for bx in range(cx - ring, cx + ring + 1, step):
+                if bx < 0 or bx >= columns:
+                    continue
+                square = by * columns + bx
+                for k in range(squares.offsets[square], squares.offsets[square + 1]):
+                    n = squares.junction[k]
+                    far = math.sqrt((graph.x[n] - px) ** 2 + (graph.y[n] - py) ** 2)
+                    if far < least:
+                        best, least = n, far
+    return best
+
+
+@njit(nogil=True, cache=True)
+def _route(start, goal, came_by, prices, graph, scratch, out, n):  # type: ignore[no-untyped-def]
+    """Append the arcs of the cheapest way to out[n:]; the new n. `came_by`: the arc before, -1: none."""
+    goals = np.empty(1, np.int64)
+    goals[0] = goal
+    search(start, came_by, goals, 1, np.inf, prices, graph, scratch)
+    count, at = 0, goal
+    while at != start:
+        count += 1
+        at = graph.arc_from[scratch.came_by[at]]
+    if n + count > len(out):
+        return n
+    at = goal
+    for k in range(count):
+        out[n + count - 1 - k] = scratch.came_by[at]
+        at = graph.arc_from[scratch.came_by[at]]
+    return n + count
+
+
+@njit(nogil=True, cache=True)
+def _along_roads(x, y, n, prices, graph, squares, scratch, out):  # type: ignore[no-untyped-def]
+    """The line through n points as arcs of a route: how many (at least one), and their metres."""
+    last = _nearest(x[0], y[0], graph, squares)
+    m = 0
+    for i in range(1, n):
+        to = _nearest(x[i], y[i], graph, squares)
+        if to == last:
+            continue
+        longer = _route(last, to, out[m - 1] if m else -1, prices, graph, scratch, out, m)
+        if longer == m:
+            break
+        m, last = longer, to
+    if m == 0:  # all at one junction: along one road of it
+        out[0] = graph.arc_offsets[last]
+        m = 1
+    total = 0.0
+    for k in range(m):
+        total += graph.length[graph.arc_road[out[k]]]
+    return m, total
+
+
+@njit(nogil=True, cache=True)
+def thinned(x, y, points, stride):  # type: ignore[no-untyped-def]
+    """One in `stride` points, and the last, moved to the front; how many."""
+    if stride == 1:
+        return points
+    kept = 0
+    for i in range(0, points - 1, stride):
+        x[kept], y[kept] = x[i], y[i]
+        kept += 1
+    x[kept], y[kept] = x[points - 1], y[points - 1]
+    return kept + 1
+
+
+@njit(nogil=True, cache=True)
+def _drive(  # type: ignore[no-untyped-def]
+    first, last, offsets, path, number, bends, purpose, running, of_cell, grid, box, cell_m, graph,
+    squares,
+):  # fmt: skip
+    """Arcs of the trips in a range: how many of each, and which.
+
+    How much longer than its line a route is shows when it is there: the line is drawn again from the
+    same dice, shorter or longer or through fewer points, until the route is about as long as it is
+    to be.
+    """
+    counts = np.zeros(last - first, np.int64)
+    arcs, k = np.empty(max(1024, (last - first) * 64), np.int32), 0
+    raw_x, raw_y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    x, y = np.empty(MOST_POINTS + 2), np.empty(MOST_POINTS + 2)
+    after = np.empty(MOST_POINTS + 2, np.int64)
+    home = np.empty(MOST_POINTS + 2, np.int64)
+    scratch = make_scratch(graph)
+    out, best = np.empty(_MOST_ARCS, np.int64), np.empty(_MOST_ARCS, np.int64)
+    for t in range(first, last):
+        way = path[offsets[t] : offsets[t + 1]]
+        wanted = wanted_metres(bends[t], len(way), cell_m)
+        aim = wanted / _DETOUR if wanted > 0 else wanted
+        count, least, before, stride = 0, np.inf, np.inf, 1
+        for _ in range(_TRIES if wanted > 0 else 1):
+            state = stream(purpose, number + t)
+            prices = Prices(_DEAREST, splitmix64(state[0]), _TURNING_ROUND_M)
+            line(state, way, aim, running, of_cell, grid, box, raw_x, raw_y, after, home)
+            points = in_order(raw_x, raw_y, after, x, y)
+            points = thinned(x, y, points, stride)
+            size, total = _along_roads(x, y, points, prices, graph, squares, scratch, out)
+            off = abs(total / wanted - 1.0) if wanted > 0 else 0.0
+            if off < least:
+                count, least = size, off
+                best[:size] = out[:size]
+            if off < _NEAR_ENOUGH:
+                break
+            if total > wanted and total > 0.9 * before:
+                stride += 1  # the line is as short as its points allow: pass fewer of them
+            before = total
+            aim *= min(max(wanted / total, 0.5), 2.0)
+        if k + count > len(arcs):
+            arcs = longer(arcs, k + count)
+        for j in range(count):
+            arcs[k + j] = best[j]
+        k += count
+        counts[t - first] = count
+    return counts, arcs[:k]
+
+
+@njit(nogil=True, cache=True)
+def _emit_on_roads(  # type: ignore[no-untyped-def]
+    first, last, offsets, arcs, number, purpose, laws, period, every, apart, graph, steps, places
+):
+    """Samples of routes in a range: how many of each, their places, their times.
+
+    `apart`: how far apart the places of a road are at most; `places`: number of its first one.
+    """
+    fastest = FASTEST_M_PER_S - apart / (every / 1e6)
+    size = max(1024, (last - first) * 128)
+    place, at = np.empty(size, np.int64), np.empty(size, np.int64)
+    counts = np.zeros(last - first, np.int64)
+    k = 0
+    for t in range(first, last):
+        state = stream(purpose, number + t)
+        lo, hi = offsets[t], offsets[t + 1]
+        total = 0.0
+        for i in range(lo, hi):
+            total += graph.length[graph.arc_road[arcs[i]]]
+        start, legs, step = timed(state, total, fastest, laws, period, every)
+        if k + legs + 1 > len(place):
+            place, at = longer(place, k + legs + 1), longer(at, k + legs + 1)
+        i, gone = lo, 0.0  # metres before arc i
+        for leg in range(legs + 1):
+            goal = min(leg * step, total)
+            arc = arcs[i]
+            road = graph.arc_road[arc]
+            while i + 1 < hi and gone + graph.length[road] < goal:
+                gone += graph.length[road]
+                i += 1
+                arc = arcs[i]
+                road = graph.arc_road[arc]
+            share = min(max((goal - gone) / max(graph.length[road], 1e-9), 0.0), 1.0)
+            part = int(share * steps[road] + 0.5)
+            if part == 0:
+                place[k] = graph.arc_from[arc]
+            elif part >= steps[road]:
+                place[k] = graph.arc_to[arc]
+            else:
+                along = part if graph.forward[arc] else steps[road] - part
+                place[k] = len(graph.x) + places[road] + along - 1
+            at[k] = start + leg * every
+            k += 1
+        counts[t - first] = legs + 1
+    return counts, place[:k], at[:k]
+
+
+def driven(
+    model: Model,
+    grids: Grids,
+    net: RoadNet,
+    walks: tuple[Ints, Ints, Metres],
+    first: int,
+    purpose: np.uint64,
+) -> tuple[Ints, Ints]:
+    """Offsets and arcs of the routes of walks; the first has number `first`."""
+    offsets, path, bends = walks
+    parts = map_ranges(
+        _drive, offsets, offsets, path, first, bends, purpose, *line_laws(model, grids),
+        grids.cell_m, net.graph, net.squares,
+    )  # fmt: skip
+    counts, arcs = joined(parts)
+    return offsets_from(counts), arcs
+
+
+def sampled_on_roads(
+    model: Model,
+    grids: Grids,
+    period: Period,
+    count: int,
+    every_us: int,
+    purpose: np.uint64,
+    net: RoadNet,
+) -> tuple[Trajectories, Locations]:
+    """`count` trips with a sample every `every_us`, all of them on roads."""
+    found: Parts = []
+    for first, walks in walks_of(model, grids, count, purpose):
+        offsets, arcs = driven(model, grids, net, walks, first, derived(purpose, 2))
+        parts = map_ranges(
+            _emit_on_roads, offsets, offsets, arcs, first, derived(purpose, 3), laws_of(model),
+            (period.begin, period.end, period.offset_us), every_us, 1.5 * step_m(every_us),
+            net.graph, net.steps, net.first,
+        )  # fmt: skip
+        found += [(counts, place.astype(np.int32), at) for counts, place, at in parts]
+    all_places = len(net.graph.x) + int((net.steps - 1).sum())
+    trajectories, used = numbered(found, all_places)
+    return trajectories, net.places(used)

@@ -28,9 +28,8 @@ from freqdp_db.methods.synthesis.layout import (
     PACES,
     Grids,
 )
-from freqdp_db.methods.synthesis.lines import MOST_POINTS, in_order, line
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Runs
-from freqdp_db.methods.synthesis.walks import walk
+from freqdp_db.methods.synthesis.walks import MOST_POINTS, in_order, line, walk
 
 FASTEST_M_PER_S = 110 / 3.6
 SLOWEST_M_PER_S = 0.5
@@ -76,7 +75,7 @@ def lattice(grids: Grids, every_us: int) -> SquareCentres:
     )
     if not len(runs.first):
         raise BadInput(
-            "--region is too thin: no place of it is left",
+            "[[region]] is too thin: no place of it is left",
             remedy="give an area that is wider than some tens of metres",
         )
     return SquareCentres(*shape, runs, _anchors(grids, columns, rows, runs))

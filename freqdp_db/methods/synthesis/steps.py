@@ -107,9 +107,9 @@ def _require_room(options: SyntheticOptions) -> None:
     if rows > MOST_ROWS:
         fits = MOST_ROWS // (USUAL_TRIP_US // options.every + 1)
         raise BadInput(
-            f"--size {options.size:,} with a sample every {plain(Decimal(options.every) / US_PER_S)} s "
+            f"[[size]] {options.size:,} with a sample every {plain(Decimal(options.every) / US_PER_S)} s "
             f"would be some {rows:,} rows",
-            remedy=f"give --size {fits} or less, or a longer --every",
+            remedy=f"give [[size]] {fits} or less, or a longer [[every]]",
         )
 
 
@@ -123,8 +123,8 @@ def _require_rhythm(box: Box, every: int) -> None:
     if apart > _WIDEST_STEP_M_PER_S * every / US_PER_S:
         least = math.ceil(apart / _WIDEST_STEP_M_PER_S)
         raise BadInput(
-            f"--every {every // US_PER_S}s is too short for a region of this size",
-            remedy=f"give --every {least}s or more, or a smaller --region",
+            f"[[every]] {every // US_PER_S}s is too short for a region of this size",
+            remedy=f"give [[every]] {least}s or more, or a smaller [[region]]",
         )
 
 
@@ -136,13 +136,13 @@ class StrictStep(SyntheticStep):
         super().require_possible(options, objects, samples)
         if options.accounting == "zcdp" and options.delta > LARGEST_DELTA:
             raise BadInput(
-                f"--delta {plain(options.delta)} is more than {plain(LARGEST_DELTA)}",
-                remedy="it is how often the guarantee may fail altogether: give --delta 0.000001",
+                f"[[delta]] {plain(options.delta)} is more than {plain(LARGEST_DELTA)}",
+                remedy="it is how often the guarantee may fail altogether: give [[delta]] 0.000001",
             )
 
     @property
     def draws(self) -> type:  # type: ignore[override]
-        from freqdp_db.methods.synthesis.noisy import Draw
+        from freqdp_db.methods.synthesis.plan import Draw
 
         return Draw
 
@@ -158,7 +158,7 @@ class StrictStep(SyntheticStep):
         return int(drawn.objects[0]) // SCALE
 
     def draw(self, world: World, state: State, options: StrictOptions, source: RandomSource) -> Any:
-        from freqdp_db.methods.synthesis.measuring import draw
+        from freqdp_db.methods.synthesis.vectors import draw
 
         facts = world.public_facts(options.region, options.period)
         return draw(state.trajectories, state.places, *facts, options.parameters, source)

@@ -8,27 +8,88 @@ differ in the last digit between machines, sampling from given numbers does not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.streams import SEED_WORDS, key
 from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.synthesis.driving import sampled_on_roads
-from freqdp_db.methods.synthesis.estimation import Model, Tables, estimated
+from freqdp_db.methods.synthesis.estimation import Model, Tables, estimated, neighbours
 from freqdp_db.methods.synthesis.fitting import fitted
-from freqdp_db.methods.synthesis.inside import kept_inside
-from freqdp_db.methods.synthesis.layout import HEADINGS
-from freqdp_db.methods.synthesis.noisy import Draw, in_counts, plan_of, spent
+from freqdp_db.methods.synthesis.layout import HEADINGS, Grids
 from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
 from freqdp_db.methods.synthesis.parameters import Parameters
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, ClipLoss, MeasurementPlan
-from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.roads import RoadNet
-from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, sampled
+from freqdp_db.methods.synthesis.plan import (
+    FIRST_ROUND,
+    SCALE,
+    ClipLoss,
+    Draw,
+    MeasurementPlan,
+    in_counts,
+    plan_of,
+    spent,
+)
+from freqdp_db.methods.synthesis.public import Period, Region, Runs
+from freqdp_db.methods.synthesis.roads import RoadNet, sampled_on_roads
+from freqdp_db.methods.synthesis.sampling import (
+    FASTEST_M_PER_S,
+    SquareCentres,
+    lattice,
+    part_of_rows,
+    parts_of_runs,
+    sampled,
+)
+
+# --- A model whose trips keep to the cells that a region with an outline has a part in ---
+
+
+def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
+    """Nothing where the region is not; less in fine cells that lie in it only in part."""
+    if grids.region.outline is None:
+        return model
+    share = _open_share(grids, lattice(grids, every_us))
+    cell_of, zone_of = grids.cell_of_fine(), grids.zone_of_cell()
+    opened = np.bincount(cell_of, share, minlength=grids.cells) > 0
+    zones = np.bincount(zone_of, opened, minlength=grids.zones) > 0
+    ahead = neighbours(grids)
+    passable = opened[:, None] & (ahead >= 0) & opened[np.maximum(ahead, 0)]
+    starts = np.where(opened, model.starts, 0.0)
+    whole = np.bincount(zone_of, starts, minlength=grids.zones)
+    starts = starts / np.maximum(whole, 1e-300)[zone_of]
+    return replace(
+        model,
+        flows=model.flows * np.outer(zones, zones).ravel(),
+        starts=starts,
+        ends=starts.copy(),
+        moves=np.where(passable, model.moves, 0.0),
+        visits=np.where(opened, model.visits, 0.0),
+        fine=model.fine * share,
+    )
+
+
+def _open_share(grids: Grids, net: SquareCentres) -> Metres:
+    """The part of each fine cell's places that lie in the region."""
+    assert net.runs is not None
+    whole = Runs(
+        np.arange(net.rows + 1), np.zeros(net.rows, np.int64), np.full(net.rows, net.columns)
+    )
+
+    def counted(runs: Runs) -> Metres:
+        _, length = parts_of_runs(runs, net.columns, grids.fine_x)
+        row = part_of_rows(runs, net.rows, grids.fine_y)
+        table = np.zeros((grids.fine_y, grids.fine_x))
+        np.add.at(table, row, length)
+        return table.ravel()
+
+    share: Metres = counted(net.runs) / np.maximum(counted(whole), 1.0)
+    return share
+
+
+# --- `strict`: synthetic trips, differentially private for one object with all its data ---
+
 
 name = "strict"
 
@@ -143,7 +204,7 @@ def replay(
     if not np.array_equal(log.roads, _told(roads)):
         raise VerificationFailed(
             "the roads are not those that the trips were made on",
-            remedy="give back the road table that --roads names, as it was",
+            remedy="give back the road table that [[roads]] names, as it was",
         )
     plan = plan_of(draw, region, period, parameters)
     what = (

@@ -4,6 +4,14 @@ For a statistic f with counts c (whole numbers) an object contributes v = w c, w
 whole number up to 2**16 with w^2 |c|^2 <= bound^2 (zCDP), or w |c|_1 <= bound (pure); bound is 2**16
 times the public clip. All of it is whole-number arithmetic, so the clip holds exactly, and sums do
 not depend on the order or the ranges in which they are taken.
+
+The only step that sees data: trips, clipped vectors, noise. What leaves it is the draw.
+
+Input: all samples of the build, the public region and period, the parameters.
+Protected change: one object with all its data, added or removed.
+Sensitivity: each statistic's sum moves by that object's vector, at most its bound long (vectors.py).
+Guarantee: rho-zCDP, rho from (epsilon, delta), by composition of the statistics' shares; with pure
+accounting, epsilon-DP. The second round's plan depends on the first round's noisy numbers only.
 """
 
 from __future__ import annotations
@@ -17,7 +25,10 @@ from numba import njit
 
 from freqdp_db.columns.arrays import Ints
 from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.streams import SEED_WORDS
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, map_ranges, merged
+from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.layout import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
@@ -31,15 +42,22 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     heading_of,
 )
+from freqdp_db.methods.synthesis.parameters import Parameters
 from freqdp_db.methods.synthesis.plan import (
+    FIRST_ROUND,
     LARGEST_BOUND,
     SCALE,
     SIZE_CLASSES,
     SIZE_EDGES,
+    Draw,
     MeasurementPlan,
+    Statistic,
+    planned_from,
+    scale_of,
+    sigma2_of,
 )
-from freqdp_db.methods.synthesis.public import MINUTE_US
-from freqdp_db.methods.synthesis.trips import Trips
+from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
+from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 
 MOST = 2**20
 """No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
@@ -264,3 +282,52 @@ def size_counts(trips: Trips) -> tuple[int, Ints]:
     have = have[have > 0]
     classes = np.searchsorted(np.array(SIZE_EDGES[:-1], np.int64), have, side="right") - 1
     return len(have), np.bincount(classes, minlength=SIZE_CLASSES).astype(np.int64)
+
+
+# --- The only step that sees data: trips, clipped vectors, noise. What leaves it is the draw ---
+
+
+def with_noise(
+    total: Ints, statistic: Statistic, parameters: Parameters, source: RandomSource
+) -> Ints:
+    """A sum of clipped vectors, with noise on every entry; zeros where it is not measured."""
+    if not statistic.share:
+        return np.zeros(len(total), np.int64)
+    if parameters.pure:
+        return total + source.discrete_laplace(scale_of(parameters, statistic), len(total))
+    return total + source.discrete_gaussian(sigma2_of(parameters, statistic), len(total))
+
+
+def measured(
+    trips: Trips, region: Region, period: Period, parameters: Parameters, source: RandomSource
+) -> Draw:
+    """The draw of objects whose trips are given."""
+    objects, classes = size_counts(trips)
+    first = [
+        with_noise(total * SCALE, statistic, parameters, source)
+        for total, statistic in zip(
+            (np.array([objects], np.int64), classes), FIRST_ROUND, strict=True
+        )
+    ]
+    plan = planned_from(first[0], first[1], region, period, parameters)
+    totals = summed(trips, plan, pure=parameters.pure)
+    second = {
+        statistic.name: with_noise(total, statistic, parameters, source)
+        for total, statistic in zip(totals, plan.statistics, strict=True)
+    }
+    seed = source.uniform_words(SEED_WORDS) & 0xFFFFFFFF
+    return Draw(objects=first[0], sizes=first[1], **second, seed=seed)
+
+
+def draw(
+    trajectories: Trajectories,
+    places: Locations,
+    region: Region,
+    period: Period,
+    parameters: Parameters,
+    source: RandomSource,
+) -> Draw:
+    """Everything random of a release; nothing else of the data goes on."""
+    return measured(
+        cut_trips(trajectories, places, region, period), region, period, parameters, source
+    )

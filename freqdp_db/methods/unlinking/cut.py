@@ -11,16 +11,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids
+from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.columns.groups import Groups
 from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import State, World
-from freqdp_db.methods.unlinking.clock import hide_devices
-from freqdp_db.methods.unlinking.grain import put_in_grains
+from freqdp_db.methods.unlinking.clock import hide_devices, put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
-from freqdp_db.methods.unlinking.trips import TripRuns, find_trips, samples_of
+from freqdp_db.trips import TripRule, TripRuns, find_trips, samples_of
 
 
 def pieces_on_clock(world: World, state: State, options: CutOptions) -> TripRuns:
@@ -108,3 +108,126 @@ def summary(samples: int, state: State, logged: CutLog) -> dict[str, float]:
         "trajectories_without_a_piece": int((each == 0).sum()),
         "samples_kept_share": kept / max(samples, 1),
     }
+
+
+# --- What `cut` promises, looked up in its result: no kernel of the step takes part ---
+
+
+_PER_MILLE = 1000
+
+
+def check_cut(
+    before: State,
+    after: State,
+    visits: State,
+    *,
+    rule: TripRule,
+    longest_us: int,
+    quiet_us: int,
+    ends: int,
+    runs: tuple[Ints, Ints],
+) -> dict[str, int]:
+    """Refuse unless every piece is a run of its input and keeps the promises.
+
+    visits: where who was, for the places that pieces may begin and end at.
+
+    Returns:
+        Counts, with the largest share of an object's samples that is under one id (per mille).
+
+    Raises:
+        VerificationFailed: a piece that is too long, spans a gap or a stay, ends at a place of too
+            few, is too near to the piece before, or holds what the input does not.
+    """
+    old, new = before.trajectories, after.trajectories
+    if len(after.key) != len(new) or len(np.unique(after.key)) != len(new):
+        raise VerificationFailed("cut: two pieces have one id")
+    if (new.lengths == 0).any():
+        raise VerificationFailed("cut: a piece is empty")
+    first, last = runs
+    _require_runs(before, after, first, last)
+    head, tail = new.offsets[:-1], new.offsets[1:] - 1
+    if (new.at[tail] - new.at[head] > longest_us).any():
+        raise VerificationFailed("cut: a piece is longer than it may be")
+    inside = np.ones(max(new.samples - 1, 0), np.bool_)
+    inside[tail[:-1]] = False
+    gap = np.diff(new.at)[inside]
+    if (gap > rule.gap_us).any() or (gap < 0).any():
+        raise VerificationFailed("cut: a piece spans a gap, or its times fall")
+    stays = _stays_inside(after, rule)
+    if stays:
+        raise VerificationFailed(f"cut: {stays:,} stays are part of a piece")
+    few = ~_visited_by(visits, ends)
+    if few[new.location[head]].any() or few[new.location[tail]].any():
+        raise VerificationFailed("cut: a piece ends at a place of too few objects")
+    order = np.argsort(first, kind="stable")
+    same = old.owner[first[order][1:]] == old.owner[last[order][:-1]]
+    if (same & (old.at[first[order][1:]] - old.at[last[order][:-1]] < quiet_us)).any():
+        raise VerificationFailed("cut: two pieces of one trip follow without quiet time")
+    return {
+        "pieces": len(new),
+        "samples": new.samples,
+        "largest_share_per_mille": largest_share(before, after),
+    }
+
+
+def _require_runs(before: State, after: State, first: Ints, last: Ints) -> None:
+    """Each piece is its run of the input, sample by sample; no sample is in two."""
+    old, new = before.trajectories, after.trajectories
+    known = len(first) == len(last) == len(new)
+    if not known or not ((first >= 0) & (last >= first) & (last < old.samples)).all():
+        raise VerificationFailed("cut: the log names samples that do not exist")
+    if not np.array_equal(last - first + 1, new.lengths):
+        raise VerificationFailed("cut: a piece has another length than its run")
+    owner = old.owner
+    if (owner[first] != owner[last]).any():
+        raise VerificationFailed("cut: a piece has samples of two trajectories")
+    within = np.arange(new.samples) - np.repeat(new.offsets[:-1], new.lengths)
+    rows = np.repeat(first, new.lengths) + within
+    if len(np.unique(rows)) != len(rows):
+        raise VerificationFailed("cut: a sample is in two pieces")
+    for column, was, there in (
+        ("place", old.location, new.location),
+        ("time", old.at, new.at),
+        ("object", before.owners(), after.owners()),
+    ):
+        if not np.array_equal(was[rows], there):
+            raise VerificationFailed(f"cut: a sample has another {column} than it had")
+
+
+def _visited_by(before: State, objects: int) -> Flags:
+    location, owner = before.trajectories.location, before.owners()
+    order = np.lexsort((owner, location))
+    place, who = location[order], owner[order]
+    fresh = np.ones(len(order), np.bool_)
+    fresh[1:] = (place[1:] != place[:-1]) | (who[1:] != who[:-1])
+    enough: Flags = np.bincount(place[fresh], minlength=len(before.places)) >= objects
+    return enough
+
+
+def _stays_inside(after: State, rule: TripRule) -> int:
+    """Samples from which a piece remains near for as long as a stay: all looked ahead together."""
+    side = after.trajectories
+    piece = side.owner
+    x, y = after.places.x[side.location], after.places.y[side.location]
+    looking: Ints = np.arange(side.samples)
+    found = np.zeros(side.samples, np.bool_)
+    ahead = 0
+    while len(looking):
+        ahead += 1
+        looking = looking[looking + ahead < side.samples]
+        far = looking + ahead
+        near = piece[far] == piece[looking]
+        near &= (x[far] - x[looking]) ** 2 + (y[far] - y[looking]) ** 2 <= rule.radius_m**2
+        looking, far = looking[near], far[near]
+        found[looking[side.at[far] - side.at[looking] >= rule.stay_us]] = True
+    return int(found.sum())
+
+
+def largest_share(before: State, after: State) -> int:
+    """Of an object's samples, the most under one id, per mille, rounded up."""
+    objects = before.owners()
+    total = np.bincount(objects, minlength=int(objects.max(initial=0)) + 1)
+    pair = after.trajectories.owner.astype(np.int64) << 32 | after.owners().astype(np.int64)
+    both, count = np.unique(pair, return_counts=True)
+    owner: Ids = (both & 0xFFFFFFFF).astype(np.int32)
+    return int((-(-_PER_MILLE * count // total[owner])).max(initial=0))

@@ -12,7 +12,7 @@ from freqdp_db.methods.places_and_times import Meet, MeetingPlace
 
 if TYPE_CHECKING:
     from freqdp_db.methods.unlinking.meetings import Meeting
-    from freqdp_db.methods.unlinking.trips import StayRule
+    from freqdp_db.trips import TripRule
 
 _MINUTE_US = 60 * US_PER_S
 
@@ -38,7 +38,7 @@ _CLOCK = (
 
 
 def _grain_of(build: KnownOfBuild) -> Decimal | None:
-    from freqdp_db.methods.unlinking.grain import grain_for
+    from freqdp_db.methods.unlinking.clock import grain_for
 
     return grain_for(build.snap)
 
@@ -99,10 +99,10 @@ class CutOptions:
     beside: str | None = parameter(*BESIDE, public=False)
 
     @property
-    def rule(self) -> StayRule:
-        from freqdp_db.methods.unlinking.trips import StayRule
+    def rule(self) -> TripRule:
+        from freqdp_db.trips import TripRule
 
-        return StayRule(self.trips, self.gap)
+        return TripRule(self.trips, self.gap)
 
     @property
     def ends_in_source(self) -> bool:

@@ -18,8 +18,8 @@ from freqdp_db.methods.unlinking.clock import (
     clock_in_words,
     clock_warnings,
     hide_devices,
+    put_in_grains,
 )
-from freqdp_db.methods.unlinking.grain import put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
 
 
@@ -67,8 +67,8 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
     def draw(
         self, world: World, state: State, options: SwapOptions, source: RandomSource
     ) -> SwapDraw:
-        from freqdp_db.methods.unlinking.dealing import deal
         from freqdp_db.methods.unlinking.meetings import find_groups
+        from freqdp_db.methods.unlinking.swap import deal
 
         state = hide_devices(state, options)
         groups = find_groups(state.trajectories, state.places, options.meeting)
@@ -106,7 +106,7 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         after: State,
         options: SwapOptions,
     ) -> dict[str, int]:
-        from freqdp_db.methods.unlinking.swap_check import check_swap
+        from freqdp_db.methods.unlinking.swap import check_swap
 
         hidden = hide_devices(before, options)
         check_hidden(before, hidden, options)
@@ -217,7 +217,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         self, world: World, state: State, drawn: CutDraw, logged: CutLog, options: CutOptions
     ) -> State:
         from freqdp_db.methods.unlinking.cut import groups_after
-        from freqdp_db.methods.unlinking.trips import samples_of
+        from freqdp_db.trips import samples_of
 
         state = hide_devices(state, options)
         offsets, rows = samples_of(logged.first, logged.last)
@@ -240,7 +240,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         after: State,
         options: CutOptions,
     ) -> dict[str, int]:
-        from freqdp_db.methods.unlinking.cut_check import check_cut
+        from freqdp_db.methods.unlinking.cut import check_cut
 
         hidden = hide_devices(before, options)
         check_hidden(before, hidden, options)

@@ -119,7 +119,9 @@ def _write_trajectories(
 
 def _find_format(name: str) -> _Format:
     if name not in FORMATS:
-        raise BadInput(f"--format {name!r} is not known", remedy="use one of " + ", ".join(FORMATS))
+        raise BadInput(
+            f"[[format]] {name!r} is not known", remedy="use one of " + ", ".join(FORMATS)
+        )
     return FORMATS[name]
 
 
@@ -127,8 +129,8 @@ def _target(name: str, suffix: str, chosen: _Format, out: Path | None) -> Path:
     if out is not None:
         if out.is_dir():
             raise BadInput(
-                f"--out {out} is a directory",
-                remedy=f"name a file: --out {out / f'release{chosen.suffix}'}",
+                f"[[out]] {out} is a directory",
+                remedy=f"name a file: [[out]] {out / f'release{chosen.suffix}'}",
             )
         return out.with_name(out.stem + suffix + out.suffix) if suffix else out
     return file_called(name + suffix, chosen.suffix)
@@ -137,17 +139,17 @@ def _target(name: str, suffix: str, chosen: _Format, out: Path | None) -> Path:
 def _require_writable(files: tuple[Path, ...], overwrite: bool) -> None:
     target, folder = files[0], files[0].parent
     if not folder.is_dir():
-        raise BadInput(f"--out {target}: there is no directory {folder}", remedy="make it first")
+        raise BadInput(f"[[out]] {target}: there is no directory {folder}", remedy="make it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise BadInput(
-            f"--out {target}: you may not write to {folder}", remedy="choose another directory"
+            f"[[out]] {target}: you may not write to {folder}", remedy="choose another directory"
         )
     for file in files:
         # a rename would replace a device or a socket by a file
         if file.exists() and not file.is_file():
-            raise BadInput(f"{file} is not a plain file", remedy="choose another --out")
+            raise BadInput(f"{file} is not a plain file", remedy="choose another [[out]]")
         if os.path.lexists(file) and not overwrite:
-            raise AlreadyExists(f"{file} exists already", remedy="--force overwrites it")
+            raise AlreadyExists(f"{file} exists already", remedy="[[force]] overwrites it")
 
 
 @contextmanager
@@ -165,7 +167,7 @@ def _writing(files: tuple[Path, ...]) -> Iterator[tuple[Path, ...]]:
     except (OSError, sqlite3.Error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise FreqdpError(
-            f"{files[0]} cannot be written: {reason}", remedy="free some space, or choose --out"
+            f"{files[0]} cannot be written: {reason}", remedy="free some space, or choose [[out]]"
         ) from None
     finally:
         for draft in drafts:

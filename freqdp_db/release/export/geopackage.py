@@ -67,8 +67,8 @@ class Layers:
             self._crs = None if system is None else system.crs.to_wkt("WKT1_GDAL")
         except pyproj.exceptions.CRSError:
             raise BadInput(
-                f"--format gpkg: SRID {reader.srid} cannot be written in this format",
-                remedy="use --format geoparquet or csv",
+                f"[[format]] gpkg: SRID {reader.srid} cannot be written in this format",
+                remedy="use [[format]] geoparquet or csv",
             ) from None
 
     def write(

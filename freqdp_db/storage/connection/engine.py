@@ -237,7 +237,7 @@ def _require_readable(conninfo: str) -> None:
         conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
         raise errors.BadInput(
-            "--dsn (or DATABASE_URL) is not a connection string",
+            "[[dsn]] (or DATABASE_URL) is not a connection string",
             remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
         ) from None
     scheme, _, rest = conninfo.partition("://")
@@ -249,7 +249,7 @@ def _require_readable(conninfo: str) -> None:
     ):
         # libpq would take a part of the password for the host or the port, and name it in its error
         raise errors.BadInput(
-            "--dsn (or DATABASE_URL) is not a URL of the form postgresql://user:password@host:port/db",
+            "[[dsn]] (or DATABASE_URL) is not a URL of the form postgresql://user:password@host:port/db",
             remedy="write special characters of the password as %40 (@), %2F (/), %3A (:), %3F (?), "
             "or keep it in ~/.pgpass",
         )
@@ -314,7 +314,7 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
     if state in _NOT_FOUND:
         return errors.ServerRefused(
             f"{text} (SQLSTATE {state})",
-            remedy="where a view, a function that it calls or --where uses it, name it there with its "
+            remedy="where a view, a function that it calls or [[where]] uses it, name it there with its "
             "schema: the search_path is not asked; the server's log has the statement",
         )
     if state.startswith(_ABOUT_NO_ROW):
@@ -325,5 +325,6 @@ def translate(error: psycopg.Error, database: Database | None = None) -> errors.
         )
     return errors.BadData(
         f"the server could not use a value (SQLSTATE {state})",
-        remedy="check the columns, --where and the view behind --from; the server's log has the value",
+        remedy="check the columns, [[where]] and the view behind [[source]]; the server's log has the "
+        "value",
     )

@@ -1,4 +1,4 @@
-"""How the workers of an engine find the database: each by its own environment.
+"""How functions of partitions find the database: in a worker, by its own environment.
 
 Only the names of the schemas travel to them. The connection string does not: it may hold a password, and
 what travels passes a scheduler.
@@ -7,7 +7,7 @@ what travels passes a scheduler.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from freqdp_db.errors import BadInput
@@ -21,14 +21,19 @@ class Reach:
 
     schema: str
     release_schema: str
+    _here: Database | None = field(default=None, compare=False, repr=False)
+    """In the process that it was made in; it does not travel."""
 
     @classmethod
     def of(cls, database: Database) -> Reach:
-        return cls(database.settings.schema, database.settings.release_schema)
+        return cls(database.settings.schema, database.settings.release_schema, database)
+
+    def __reduce__(self) -> tuple[type[Reach], tuple[str, str]]:
+        return Reach, (self.schema, self.release_schema)
 
     def database(self) -> Database:
-        """For a worker: its database, reached once in its life."""
-        return _reached(self)
+        """The database; in a worker its own, reached once in its life."""
+        return _reached(self) if self._here is None else self._here
 
 
 @lru_cache(maxsize=8)

@@ -6,26 +6,26 @@ import re
 
 from freqdp_db.errors import ConnectionFailed
 
-_ELSEWHERE = "check --dsn, DATABASE_URL or the PG* variables, and that the server runs"
+_ELSEWHERE = "check [[dsn]], DATABASE_URL or the PG* variables, and that the server runs"
 _SAID = re.compile(r"(?:FATAL|PANIC):\s+(?P<reason>[^\n]+)")
 # What servers and libpq say in English; others are given as they are, with what can be checked always.
 _REMEDIES = [
     (
         re.compile(r"password authentication failed|no password supplied|empty password"),
-        "check user and password: they are given by --dsn, DATABASE_URL, PGPASSWORD or ~/.pgpass",
+        "check user and password: they are given by [[dsn]], DATABASE_URL, PGPASSWORD or ~/.pgpass",
     ),
     (
         re.compile(r'[Pp]eer authentication failed for user "(?P<name>.+)"'),
         "over the socket the server lets in who is called so on this machine: run the command as "
-        "{name}, or connect over TCP with a password (--dsn postgresql://{name}@localhost/DATABASE)",
+        "{name}, or connect over TCP with a password ([[dsn]] postgresql://{name}@localhost/DATABASE)",
     ),
     (
         re.compile(r'database "(?P<name>.+)" does not exist'),
-        "name one that there is in --dsn, DATABASE_URL or PGDATABASE, or make it: createdb {name}",
+        "name one that there is in [[dsn]], DATABASE_URL or PGDATABASE, or make it: createdb {name}",
     ),
     (
         re.compile(r'role "(?P<name>.+)" (does not exist|is not permitted to log in)'),
-        "name a login that there is in --dsn, DATABASE_URL or PGUSER, or make it: CREATE ROLE {name} "
+        "name a login that there is in [[dsn]], DATABASE_URL or PGUSER, or make it: CREATE ROLE {name} "
         "LOGIN",
     ),
     (

@@ -1,8 +1,11 @@
-"""Bulk rows in and out: binary COPY straight between the wire and NumPy record arrays.
+"""Bulk rows in and out: binary COPY by psycopg, straight between the wire and NumPy record arrays.
 
 A row whose columns are all NOT NULL and of fixed width has a fixed width on the wire, so a whole
 message stream is one record array. NULLs would shift every later field: queries must exclude
 them, and the length fields are checked.
+
+Reading in blocks is our own, because psycopg's iterator over the rows of a COPY costs five times the CPU,
+and ADBC's driver opens connections of its own.
 """
 
 from __future__ import annotations
@@ -14,20 +17,21 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
+from psycopg.abc import PQGen
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Ready, Wait
 
 from freqdp_db.errors import BadData
 from freqdp_db.storage.connection.statements import listed
-from freqdp_db.storage.copy.rows import row_stream
-from freqdp_db.storage.copy.waiting import send_all, take_more
 
 ColumnType = Literal[
-    "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
+    "char", "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
 ]
 
 # What a column of this type is on the wire, big-endian; its width follows.
 WIRE: dict[str, str] = {
+    "char": "S1",
     "int2": ">i2",
     "int4": ">i4",
     "int8": ">i8",
@@ -40,6 +44,11 @@ WIRE: dict[str, str] = {
 }
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
+
+BLOCK = 8 << 20
+"""Bytes of rows that are given out at a time, about."""
+_PIECE = 1 << 18
+"""Bytes that are handed to libpq at a time."""
 
 # PostgreSQL counts time from 2000-01-01 UTC, in microseconds.
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -186,22 +195,20 @@ def read_records(
         yield records
 
 
+def native(records: NDArray[Any], layout: Layout) -> dict[str, NDArray[Any]]:
+    """The columns of records, each an array of its own in the machine's byte order."""
+    return {
+        name: records[name].astype(layout.dtype[name].newbyteorder("=")) for name in layout.names
+    }
+
+
 def read_arrays(
     connection: psycopg.Connection[Any], query: sql.Composable, layout: Layout
 ) -> dict[str, NDArray[Any]]:
     """All rows of a query as one native array per column."""
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in layout.names}
-    for records in read_records(connection, query, layout):
-        for name in layout.names:
-            column = records[name]
-            parts[name].append(column.astype(column.dtype.newbyteorder("=")))
-    empty = np.zeros(0, layout.dtype)
-    return {
-        name: np.concatenate(arrays)
-        if arrays
-        else empty[name].astype(layout.dtype[name].newbyteorder("="))
-        for name, arrays in parts.items()
-    }
+    parts = [native(records, layout) for records in read_records(connection, query, layout)]
+    parts = parts or [native(np.zeros(0, layout.dtype), layout)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
 
 
 def copy_bytes(
@@ -214,33 +221,31 @@ def copy_bytes(
     pgconn = connection.pgconn
     if pgconn.transaction_status == TransactionStatus.IDLE:
         connection.execute("SELECT 1")  # lets psycopg open its transaction
-    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)
-    stream = row_stream(connection)
+    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_bytes(connection)
     try:
-        _start_copy(connection, statement.as_bytes(connection))
-        first, whole = True, False
-        for rows in stream:
-            if stream.ended:
+        started = connection.wait(_start(pgconn, statement))
+        if started is None:
+            raise _cut_off()
+        if started.status != ExecStatus.COPY_OUT:
+            raise psycopg.errors.error_from_result(started, connection.info.encoding)
+        begin, ended = len(_HEADER), False
+        while not ended:
+            rows, ended = connection.wait(_read_block(pgconn))
+            end = len(rows)
+            if ended:
                 failed = _read_to_the_end(pgconn)
                 if failed is not None:
                     raise psycopg.errors.error_from_result(failed, connection.info.encoding)
-                if bytes(rows[-len(_TRAILER) :]) != _TRAILER:
+                if not rows.endswith(_TRAILER):
                     raise _cut_off()
-                whole = True
-            # the header comes with the first row, the trailer is the last message
-            begin = len(_HEADER) if first else 0
-            end = len(rows) - (len(_TRAILER) if stream.ended else 0)
-            first = False
+                end -= len(_TRAILER)
             if end > begin:
-                yield rows[begin:end]
+                yield np.frombuffer(rows, np.uint8)[begin:end]
+            begin = 0
     finally:
-        if not stream.ended and pgconn.transaction_status == TransactionStatus.ACTIVE:
+        if pgconn.transaction_status == TransactionStatus.ACTIVE:
             connection.cancel_safe()
-        failed = _read_to_the_end(pgconn)
-        if failed is not None and stream.ended:
-            raise psycopg.errors.error_from_result(failed, connection.info.encoding)
-    if not whole:
-        raise _cut_off()
+            _read_to_the_end(pgconn)
 
 
 def _cut_off() -> psycopg.OperationalError:
@@ -248,22 +253,35 @@ def _cut_off() -> psycopg.OperationalError:
     return psycopg.OperationalError("the connection was lost while rows were read")
 
 
-def _start_copy(connection: psycopg.Connection[Any], statement: bytes) -> None:
-    """Send a COPY TO STDOUT and wait for its first rows; whoever calls ends it.
+def _start(pgconn: PGconn, statement: bytes) -> PQGen[PGresult | None]:
+    """Send a COPY TO STDOUT and wait for its first result; for `Connection.wait`.
 
-    The server may take long to them, and pgconn.exec_ would let no interrupt through.
+    Not `Cursor.copy`: interrupted before the first row, it leaves a connection that is still copying.
     """
-    pgconn = connection.pgconn
     pgconn.send_query(statement)
-    send_all(pgconn)
+    yield from _send_all(pgconn)
     while pgconn.is_busy():
-        take_more(pgconn)
-    result = pgconn.get_result()
-    if result is None:
-        raise _cut_off()
-    if result.status != ExecStatus.COPY_OUT:
-        _read_to_the_end(pgconn)
-        raise psycopg.errors.error_from_result(result, connection.info.encoding)
+        while not (yield Wait.R):
+            pass
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def _read_block(pgconn: PGconn) -> PQGen[tuple[bytearray, bool]]:
+    """Whole rows of a running COPY TO STDOUT, and whether they are the last; for `Connection.wait`."""
+    rows = bytearray()
+    # what looks like the trailer may be a row: only the next message tells
+    while len(rows) < BLOCK or rows.endswith(_TRAILER):
+        size, row = pgconn.get_copy_data(1)
+        if size > 0:
+            rows += row
+        elif size == 0:
+            while not (yield Wait.R):
+                pass
+            pgconn.consume_input()
+        else:
+            return rows, True
+    return rows, False
 
 
 def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
@@ -278,15 +296,11 @@ def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
     return failed
 
 
-_PIECE = 1 << 18
-"""Bytes that are handed to libpq at a time."""
-
-
 def write_records(
     connection: psycopg.Connection[Any],
     relation: sql.Composable,
     columns: Sequence[str],
-    chunks: Iterable[bytes | memoryview | NDArray[Any]],
+    chunks: Iterable[NDArray[Any]],
     *,
     created_here: bool = False,
 ) -> None:
@@ -303,10 +317,19 @@ def write_records(
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(_HEADER)
         for chunk in chunks:
-            data = chunk.view(np.uint8).reshape(-1) if isinstance(chunk, np.ndarray) else chunk
-            whole = memoryview(data)  # type: ignore[arg-type]
-            for begin in range(0, len(whole), _PIECE):
-                copy.write(whole[begin : begin + _PIECE])
-                # else libpq collects it, and moves all that it has when the server takes a little
-                send_all(connection.pgconn)
+            data = chunk.view(np.uint8).data
+            for begin in range(0, len(data), _PIECE):
+                copy.write(data[begin : begin + _PIECE])
+                connection.wait(_send_all(connection.pgconn))
         copy.write(_TRAILER)
+
+
+def _send_all(pgconn: PGconn) -> PQGen[None]:
+    """Wait until the server has taken what was written; for `Connection.wait`.
+
+    Else libpq collects it, and moves all that it has when the server takes a little. What the server sends
+    meanwhile is taken too: that it has gone, or a notice that it waits to be rid of.
+    """
+    while pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()

@@ -1,167 +1,109 @@
 """Rows of variable width for binary COPY: the edit log's arrays and the release's lines.
 
-Compiled loops write and read the bytes; there are millions of edits.
+Our own, because psycopg and the Arrow drivers make such rows from one Python object a value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.edits import EditRuns, Operation
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.errors import VerificationFailed
+from freqdp_db.columns.edits import MM_PER_M, EditRuns, Operation
+from freqdp_db.columns.ragged import offsets_from, within
+from freqdp_db.storage.copy.layout import WIRE, Layout
 
-_INT4_OID, _FLOAT8_OID = 23, 701
-_ARRAY_HEAD = 20  # dimensions, flags, element type, length, lower bound
-_RUN_HEAD = 2 + (4 + 4) + (4 + 2) + (4 + 1) + (4 + 4) + (4 + 4)
-_LINE_HEAD = 2 + (4 + 8) + (4 + 4) + 4 + 13
+RUN_EDITS = Layout(
+    [("trajectory_id", "int4"), ("location_id", "int4"), ("seq", "int4"), ("loss_m", "float8")]
+)
+"""Runs with a row for each edit, as they are read."""
 
+_RUN = Layout(
+    [
+        ("release_id", "int4"),
+        ("step", "int2"),
+        ("operation", "char"),
+        ("trajectory_id", "int4"),
+        ("location_id", "int4"),
+    ]
+)
+_RUNS = 1 << 16
+"""Runs that are encoded at a time."""
+_ARRAY = np.dtype(
+    [("size", ">i4"), ("dimensions", ">i4"), ("nulls", ">i4"), ("type", ">i4"), ("length", ">i4"),
+     ("lower", ">i4")]
+)  # fmt: skip
+_OIDS = {"int4": 23, "float8": 701}
+_LINE = np.dtype(
+    [("size", ">i4"), ("order", "u1"), ("type", "<u4"), ("srid", "<u4"), ("points", "<u4")]
+)
+_VERTEX = np.dtype([("x", "<f8"), ("y", "<f8"), ("m", "<f8")])
 
-@njit(nogil=True, cache=True)
-def _put(buffer, at, value, width):  # type: ignore[no-untyped-def]
-    """Write an integer, big-endian."""
-    for k in range(width):
-        buffer[at + k] = (value >> (8 * (width - 1 - k))) & 0xFF
-    return at + width
-
-
-@njit(nogil=True, cache=True)
-def _take(buffer, at, width):  # type: ignore[no-untyped-def]
-    """Read a signed integer, big-endian."""
-    value = np.int64(0)
-    for k in range(width):
-        value = (value << 8) | np.int64(buffer[at + k])
-    sign = np.int64(1) << (8 * width - 1)
-    return value - ((value & sign) << 1) if width < 8 else value
-
-
-@njit(nogil=True, cache=True)
-def _array_head(buffer, at, count, width, oid):  # type: ignore[no-untyped-def]
-    at = _put(buffer, at, _ARRAY_HEAD + count * (4 + width), 4)
-    at = _put(buffer, at, 1, 4)
-    at = _put(buffer, at, 0, 4)
-    at = _put(buffer, at, oid, 4)
-    at = _put(buffer, at, count, 4)
-    return _put(buffer, at, 1, 4)
+Piece = tuple[NDArray[Any], Ints]
+"""Records of all rows, one row after the other, and how many of them each row has."""
 
 
-@njit(nogil=True, cache=True)
-def _encode_runs(  # type: ignore[no-untyped-def]
-    buffer, starts, release, step, letter, trajectory, location, offsets, position, loss_bits
-):
-    for r in range(len(trajectory)):
-        at = _put(buffer, starts[r], 7, 2)
-        at = _put(buffer, _put(buffer, at, 4, 4), release, 4)
-        at = _put(buffer, _put(buffer, at, 2, 4), step, 2)
-        at = _put(buffer, _put(buffer, at, 1, 4), letter, 1)
-        at = _put(buffer, _put(buffer, at, 4, 4), trajectory[r], 4)
-        at = _put(buffer, _put(buffer, at, 4, 4), location[r], 4)
-        first, last = offsets[r], offsets[r + 1]
-        at = _array_head(buffer, at, last - first, 4, _INT4_OID)
-        for e in range(first, last):
-            at = _put(buffer, _put(buffer, at, 4, 4), position[e] + 1, 4)
-        at = _array_head(buffer, at, last - first, 8, _FLOAT8_OID)
-        for e in range(first, last):
-            at = _put(buffer, _put(buffer, at, 8, 4), loss_bits[e], 8)
+def join_pieces(*pieces: Piece) -> NDArray[np.uint8]:
+    """The bytes of rows that consist of these pieces: row 0 of each piece, then row 1, ..."""
+    sizes = np.column_stack([counts * records.itemsize for records, counts in pieces])
+    numbers = np.tile(np.arange(len(pieces), dtype=np.uint8), len(sizes))
+    number = np.repeat(numbers, sizes.reshape(-1))
+    joined = np.empty(len(number), np.uint8)
+    for k, (records, _) in enumerate(pieces):
+        joined[number == k] = records.view(np.uint8)
+    return joined
 
 
-def encode_runs(runs: EditRuns, release_id: int, step: int) -> memoryview:
+def encode_runs(runs: EditRuns, release_id: int, step: int) -> Iterator[NDArray[np.uint8]]:
     """Rows of `edit_run`: positions become seq (from 1), millimetres become metres."""
-    counts = np.diff(runs.offsets)
-    starts = offsets_from(_RUN_HEAD + 2 * (4 + _ARRAY_HEAD) + counts * (8 + 12))
-    buffer = np.empty(starts[-1], np.uint8)
-    _encode_runs(
-        buffer,
-        starts,
-        release_id,
-        step,
-        ord(runs.operation),
-        runs.trajectory,
-        runs.location,
-        runs.offsets,
-        runs.position,
-        (runs.loss_mm / 1000.0).view(np.int64),
+    for begin in range(0, len(runs), _RUNS):
+        part = slice(begin, begin + _RUNS)
+        offsets = runs.offsets[begin : begin + _RUNS + 1]
+        edits = slice(offsets[0], offsets[-1])
+        heads = _RUN.pack(
+            release_id=release_id,
+            step=step,
+            operation=runs.operation,
+            trajectory_id=runs.trajectory[part],
+            location_id=runs.location[part],
+        )
+        heads["_count"] += 2  # the arrays
+        counts = np.diff(offsets)
+        yield join_pieces(
+            (heads, np.ones_like(counts)),
+            *_arrays("int4", counts, runs.position[edits] + 1),
+            *_arrays("float8", counts, runs.loss_mm[edits] / MM_PER_M),
+        )
+
+
+def _arrays(kind: str, counts: Ints, values: NDArray[Any]) -> tuple[Piece, Piece]:
+    """A column of arrays without NULLs: what stands before each, and the items of all."""
+    items = np.empty(len(values), [("size", ">i4"), ("value", WIRE[kind])])
+    items["size"], items["value"] = items.dtype["value"].itemsize, values
+    heads = np.empty(len(counts), _ARRAY)
+    heads["size"] = _ARRAY.itemsize - 4 + counts * items.itemsize
+    heads["dimensions"], heads["nulls"], heads["type"] = 1, 0, _OIDS[kind]
+    heads["length"], heads["lower"] = counts, 1
+    return (heads, np.ones_like(counts)), (items, counts)
+
+
+def decode_runs(edits: dict[str, NDArray[Any]], operation: Operation) -> EditRuns:
+    """Runs from rows of `RUN_EDITS`, in the order of their ids."""
+    trajectory, location = edits["trajectory_id"], edits["location_id"]
+    begins = np.ones(len(trajectory), np.bool_)
+    begins[1:] = (np.diff(trajectory) != 0) | (np.diff(location) != 0)
+    first = np.flatnonzero(begins)
+    return EditRuns(
+        operation,
+        trajectory[first],
+        location[first],
+        np.append(first, len(trajectory)),
+        edits["seq"] - 1,
+        np.rint(edits["loss_m"] * MM_PER_M).astype(np.int64),
     )
-    return buffer.data
-
-
-@njit(nogil=True, cache=True)
-def _count_runs(buffer):  # type: ignore[no-untyped-def]
-    """Runs and edits; -1 runs if arrays are empty, of unequal length, or hold a NULL."""
-    at, runs, edits = 0, 0, 0
-    while at < len(buffer):
-        at += 2 + (4 + 4) + (4 + 4)
-        count = _take(buffer, at + 4 + 12, 4)
-        if count < 1 or _take(buffer, at, 4) != _ARRAY_HEAD + count * 8:
-            return -1, 0
-        at += 4 + _ARRAY_HEAD + count * 8
-        if _take(buffer, at, 4) != _ARRAY_HEAD + count * 12:
-            return -1, 0
-        at += 4 + _ARRAY_HEAD + count * 12
-        runs += 1
-        edits += count
-    return runs, edits
-
-
-@njit(nogil=True, cache=True)
-def _decode_runs(buffer, trajectory, location, offsets, position, loss_bits):  # type: ignore[no-untyped-def]
-    at, e = 0, 0
-    for r in range(len(trajectory)):
-        trajectory[r] = _take(buffer, at + 6, 4)
-        location[r] = _take(buffer, at + 14, 4)
-        at += 18
-        count = _take(buffer, at + 16, 4)
-        at += 24
-        for k in range(count):
-            position[e + k] = _take(buffer, at + 4, 4) - 1
-            at += 8
-        at += 24
-        for k in range(count):
-            loss_bits[e + k] = _take(buffer, at + 4, 8)
-            at += 12
-        e += count
-        offsets[r + 1] = e
-
-
-def decode_runs(chunks: list[NDArray[np.uint8]], operation: Operation) -> EditRuns:
-    """Runs from a COPY of (trajectory_id, location_id, seq, loss_m), in order of these ids."""
-    buffer = np.concatenate(chunks) if chunks else np.zeros(0, np.uint8)
-    runs, edits = _count_runs(buffer)
-    if runs < 0:
-        raise VerificationFailed("the edit log holds runs that no edit can have written")
-    trajectory, location = np.empty(runs, np.int32), np.empty(runs, np.int32)
-    offsets = np.zeros(runs + 1, np.int64)
-    position, loss_bits = np.empty(edits, np.int32), np.empty(edits, np.int64)
-    _decode_runs(buffer, trajectory, location, offsets, position, loss_bits)
-    loss = np.rint(loss_bits.view(np.float64) * 1000.0).astype(np.int64)
-    return EditRuns(operation, trajectory, location, offsets, position, loss)
-
-
-@njit(nogil=True, cache=True)
-def _put_little(buffer, at, bits, width):  # type: ignore[no-untyped-def]
-    for k in range(width):
-        buffer[at + k] = (bits >> (8 * k)) & 0xFF
-    return at + width
-
-
-@njit(nogil=True, cache=True)
-def _encode_lines(buffer, starts, ids, days, srid, first, count, location, x_bits, y_bits, m_bits):  # type: ignore[no-untyped-def]
-    for r in range(len(ids)):
-        at = _put(buffer, starts[r], 3, 2)
-        at = _put(buffer, _put(buffer, at, 8, 4), ids[r], 8)
-        at = _put(buffer, _put(buffer, at, 4, 4), days[r], 4)
-        at = _put(buffer, at, 13 + 24 * count[r], 4)
-        at = _put_little(buffer, at, 1, 1)
-        at = _put_little(buffer, at, 0x60000002, 4)
-        at = _put_little(buffer, at, srid, 4)
-        at = _put_little(buffer, at, count[r], 4)
-        for i in range(first[r], first[r] + count[r]):
-            at = _put_little(buffer, at, x_bits[location[i]], 8)
-            at = _put_little(buffer, at, y_bits[location[i]], 8)
-            at = _put_little(buffer, at, m_bits[i], 8)
 
 
 def encode_lines(
@@ -174,21 +116,17 @@ def encode_lines(
     y: Metres,
     seconds: NDArray[np.float64],
     srid: int,
-) -> memoryview:
+) -> NDArray[np.uint8]:
     """Rows (trajectory_id, day, LineStringM): M is the time in epoch seconds."""
-    starts = offsets_from(_LINE_HEAD + 24 * count)
-    buffer = np.empty(starts[-1], np.uint8)
-    _encode_lines(
-        buffer,
-        starts,
-        ids,
-        days,
-        srid,
-        first,
-        count,
-        location,
-        x.view(np.int64),
-        y.view(np.int64),
-        seconds.view(np.int64),
-    )
-    return buffer.data
+    rows = Layout([("id", "int8"), ("day", "int4")]).pack(id=ids, day=days)
+    rows["_count"] += 1  # the line
+    lines = np.empty(len(ids), _LINE)
+    lines["size"] = _LINE.itemsize - 4 + count * _VERTEX.itemsize
+    lines["order"], lines["type"], lines["srid"], lines["points"] = 1, 0x60000002, srid, count
+    offsets = offsets_from(count)
+    sample = within(offsets) + np.repeat(first, count)
+    vertices = np.empty(len(sample), _VERTEX)
+    place = location[sample]
+    vertices["x"], vertices["y"], vertices["m"] = x[place], y[place], seconds[sample]
+    one = np.ones_like(count)
+    return join_pieces((rows, one), (lines, one), (vertices, count))

@@ -120,7 +120,7 @@ def prepare(source: Connection, target: Database) -> None:
             _comment_as(source, connection, schema, "catalog")
         elif present != columns_of(source, (schema, "catalog")):
             raise BadInput(
-                "the catalogue in the database of --to was made by another version of freqdp",
+                "the catalogue in the database of [[to]] was made by another version of freqdp",
                 remedy=f"drop it all there (DROP SCHEMA {schema} CASCADE): it is copied again",
             )
         _make_analysts(connection, target)
@@ -142,7 +142,7 @@ def _require_fit(source: Connection, connection: Connection, target: Database) -
     ).scalar()
     if found is not None:
         raise BadInput(
-            f"the database of --to has the schema {private}: its logins can see counts and sizes of "
+            f"the database of [[to]] has the schema {private}: its logins can see counts and sizes of "
             "private tables",
             remedy="give a database that has nothing but releases: createdb analysts, then in it "
             "CREATE EXTENSION postgis",
@@ -150,12 +150,12 @@ def _require_fit(source: Connection, connection: Connection, target: Database) -
     here, there = find_postgis(source), find_postgis(connection)
     if there is None:
         raise PermissionMissing(
-            "the database of --to has no PostGIS",
+            "the database of [[to]] has no PostGIS",
             remedy=f"as a superuser or its owner, there: CREATE EXTENSION postgis SCHEMA {here}",
         )
     if here != there:
         raise BadInput(
-            f"PostGIS is in schema {there} in the database of --to, and in {here} here: views of trips "
+            f"PostGIS is in schema {there} in the database of [[to]], and in {here} here: views of trips "
             "name its functions with their schema",
             remedy=f"give a database with PostGIS in schema {here}",
         )
@@ -198,7 +198,7 @@ def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> N
             _require_srid(connection, srid_of(source, (schema, relation)))
             if relation_exists(connection, schema, relation):
                 raise Busy(
-                    f"{schema}.{relation} is in the way in the database of --to: it has not been "
+                    f"{schema}.{relation} is in the way in the database of [[to]]: it has not been "
                     "dropped yet, or is not freqdp's",
                     remedy="run the command again when nobody reads it there, or drop it there",
                 )
@@ -235,7 +235,7 @@ def _require_srid(connection: Connection, srid: int) -> None:
     query = sql.SQL("SELECT 1 FROM {} WHERE srid = %s").format(known)
     if srid and driver(connection).execute(query, [srid]).fetchone() is None:
         raise BadInput(
-            f"the database of --to does not know SRID {srid}",
+            f"the database of [[to]] does not know SRID {srid}",
             remedy="insert its row of spatial_ref_sys there",
         )
 

@@ -125,7 +125,7 @@ class ReleaseReader:
 
     def definition(self) -> str:
         """A definition of the SRID that pyproj understands."""
-        return definition_of(self._connection, self.srid, "--srid")
+        return definition_of(self._connection, self.srid, "[[srid]]")
 
     def _column(self, name: str) -> sql.Composable:
         """A geometry in the SRID that is wanted."""

@@ -143,7 +143,7 @@ def require_free_name(
         if len(named.encode()) > MAX_IDENTIFIER_BYTES:
             raise BadInput(
                 f"{named!r} is too long for a name in PostgreSQL",
-                remedy="choose a shorter name for the release with --as",
+                remedy="choose a shorter name for the release with [[name]]",
             )
         wanted.append(named)
         if relation.view is None:
@@ -159,7 +159,7 @@ def require_free_name(
     if taken is not None:
         raise AlreadyExists(
             f"{database.settings.release_schema} has a relation {taken[0]!r} already",
-            remedy="choose another name with --as, or withdraw that release",
+            remedy="choose another name with [[name]], or withdraw that release",
         )
 
 

@@ -13,14 +13,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from psycopg import sql
 
-from freqdp_db.columns.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
-from freqdp_db.engines.held import as_kept
-from freqdp_db.engines.spread import SpreadEdits
-from freqdp_db.errors import VerificationFailed
+from freqdp_db.columns.edits import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
+from freqdp_db.errors import BadData, VerificationFailed
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.statements import own, select_own
-from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays, write_records
-from freqdp_db.storage.copy.wire import decode_runs, encode_runs
+from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
+from freqdp_db.storage.copy.wire import RUN_EDITS, decode_runs, encode_runs
 
 Part: TypeAlias = Literal["draw", "log"]
 _OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
@@ -56,17 +54,17 @@ def save_columns(
 ) -> None:
     """Keep a draw or a log, inside the caller's transaction."""
     schema, raw = database.settings.schema, driver(connection)
-    if isinstance(columns, Edits):
+    if isinstance(columns, EditLog):
         # those of workers come one range after the other: they are never here all at once
-        parts = columns.parts.each(as_kept) if isinstance(columns, SpreadEdits) else [columns]
         write_records(
             raw,
             sql.Identifier(schema, "edit_run"),
             ["release_id", "step", "operation", *_RUN_COLUMNS],
             (
-                encode_runs(runs, release_id, step)
-                for edits in parts
+                rows
+                for edits in columns.partitions
                 for runs in (edits.deletions, edits.insertions)
+                for rows in encode_runs(runs, release_id, step)
             ),
         )
         return
@@ -99,10 +97,8 @@ def save_columns(
 def load_columns(
     connection: Connection, database: Database, release_id: int, step: int, part: Part, kind: type
 ) -> Any:
-    """A draw or a log of this kind, as it was kept."""
+    """A draw or a log of this kind, as it was kept; the log of edits: see `load_edits`."""
     raw = driver(connection)
-    if kind is Edits:
-        return load_edits(connection, database, release_id, step)
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
         query = select_own(database, name, layout.names, *order, release_id=release_id, step=step)
@@ -148,8 +144,15 @@ def _runs(
     operation: Operation,
     part: tuple[int | None, int | None],
 ) -> EditRuns:
-    query = select_own(
-        database, "edit_run", _RUN_COLUMNS, "trajectory_id", "location_id",
-        part=part, release_id=release_id, step=step, operation=operation,
+    runs = select_own(
+        database, "edit_run", _RUN_COLUMNS, part=part,
+        release_id=release_id, step=step, operation=operation,
     )  # fmt: skip
-    return decode_runs(list(copy_bytes(driver(connection), query)), operation)
+    query = sql.SQL(
+        "SELECT trajectory_id, location_id, unnest(seq), unnest(loss_m) FROM ({}) AS r "
+        "ORDER BY trajectory_id, location_id"
+    ).format(runs)
+    try:
+        return decode_runs(read_arrays(driver(connection), query, RUN_EDITS), operation)
+    except BadData:
+        raise VerificationFailed("the edit log holds edits without a position or a loss") from None

@@ -84,7 +84,7 @@ def record_release(
         release_id = one_value(connection, query, values)
     except psycopg.errors.UniqueViolation:
         raise AlreadyExists(
-            f"there is a release {name!r} already", remedy="choose another name with --as"
+            f"there is a release {name!r} already", remedy="choose another name with [[name]]"
         ) from None
     rows = table(database, "release")
     row = connection.execute(sa.select(rows).where(rows.c.release_id == release_id)).one()

@@ -15,14 +15,14 @@ from freqdp_db.storage.source.relations import find_relation
 
 def read_area(connection: Connection, relation: tuple[str, str]) -> str:
     """The union of a table's polygons, in degrees, as GeoJSON."""
-    found = find_relation(connection, *relation, option="--region")
+    found = find_relation(connection, *relation, option="[[region]]")
     gis = postgis_schema(connection)
     routines = ("asgeojson", "transform", "union", "collectionextract")
     query = sql.SQL(
         "SELECT {asgeojson}({transform}({union}({collectionextract}({geom}::{geometry}, 3)), "
         "4326), 15, 8) FROM {relation} p"
     ).format(
-        geom=sql.Identifier("p", geometry_column(found, "--region")),
+        geom=sql.Identifier("p", geometry_column(found, "[[region]]")),
         geometry=sql.Identifier(gis, "geometry"),
         relation=found.identifier,
         **{name: sql.Identifier(gis, f"st_{name}") for name in routines},
@@ -30,7 +30,7 @@ def read_area(connection: Connection, relation: tuple[str, str]) -> str:
     area = one_value(connection, query)
     if area is None:
         raise BadInput(
-            f"--region {format_relation(*relation)} has no polygon",
+            f"[[region]] {format_relation(*relation)} has no polygon",
             remedy="name a table of polygons, or give the corners of a box",
         )
     return str(area)

@@ -27,6 +27,7 @@ from freqdp_db.storage.copy.layout import (
     point_bytes,
     write_records,
 )
+from freqdp_db.storage.copy.wire import Piece, join_pieces
 
 T = TypeVar("T")
 Mode = Literal["create", "replace", "append"]
@@ -72,7 +73,7 @@ def load_table(
     raw = driver(connection)
     rows = 0
 
-    def encoded() -> Iterable[memoryview | NDArray[Any]]:
+    def encoded() -> Iterable[NDArray[Any]]:
         nonlocal rows
         # A block whose rows were all unreadable is empty.
         filled = ((_size(chunk), chunk) for chunk in chunks if _size(chunk))
@@ -160,12 +161,12 @@ def check_target(
     if mode == "create":
         raise AlreadyExists(
             f"the table {table.label} is there already",
-            remedy="load into another name, or say --replace to drop it first",
+            remedy="load into another name, or say [[replace]] to drop it first",
         )
     return True
 
 
-def encode(table: PlainTable, chunk: Chunk) -> memoryview | NDArray[Any]:
+def encode(table: PlainTable, chunk: Chunk) -> NDArray[Any]:
     """Rows of binary COPY. Without text and NULLs every row has one width: a record array."""
     values = {c.name: _wire(c, chunk[c.name], table.srid) for c in table.columns}
     plain = all(present is None for _, present in values.values())
@@ -196,37 +197,23 @@ def _wire(
 
 def _encode_ragged(
     table: PlainTable, values: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]
-) -> memoryview:
-    """Pad every field to its widest, then squeeze the padding out with one mask."""
-    fields: list[tuple[str, str]] = [("_count", ">i2")]
-    for column in table.columns:
-        wire = values[column.name][0]
-        shape = f"V{wire.dtype.itemsize}" if column.kind == "text" else WIRE[column.kind]
-        fields += [(f"_len_{column.name}", ">i4"), (column.name, shape)]
-    dtype = np.dtype(fields)
+) -> NDArray[np.uint8]:
+    """Rows with text or NULLs: each field's length, and its value where it has one."""
     rows = len(next(iter(values.values()))[0])
-    records = np.zeros(rows, dtype)
-    records["_count"] = len(table.columns)
-    wanted = np.ones((rows, dtype.itemsize), bool)
-    offsets = {name: offset for name, (_, offset) in dtype.fields.items()}  # type: ignore[misc,union-attr]
+    one = np.ones(rows, np.int64)
+    pieces: list[Piece] = [(np.full(rows, len(table.columns), ">i2"), one)]
     for column in table.columns:
         wire, present = values[column.name]
-        width = dtype[column.name].itemsize
-        lengths = np.full(rows, width)
         if column.kind == "text":
-            records[column.name] = np.ascontiguousarray(wire).view(f"V{width}")
             lengths = np.strings.str_len(wire).astype(np.int64)
+            field: Piece = (np.frombuffer(b"".join(wire.tolist()), np.uint8), lengths)
         else:
-            records[column.name] = wire
-        if present is not None:
-            lengths = np.where(present, lengths, 0)
-        if present is not None or column.kind == "text":
-            at = offsets[column.name]
-            wanted[:, at : at + width] = np.arange(width) < lengths[:, None]
-        sent = lengths if present is None else np.where(present, lengths, -1)
-        records[f"_len_{column.name}"] = sent
-    squeezed = records.view(np.uint8).reshape(rows, -1)[wanted]
-    return memoryview(squeezed)  # type: ignore[arg-type]
+            there = np.ones(rows, np.bool_) if present is None else present
+            items = wire[there].astype(WIRE[column.kind])
+            lengths = np.where(there, items.itemsize, -1)
+            field = (items, there.astype(np.int64))
+        pieces += [(lengths.astype(">i4"), one), field]
+    return join_pieces(*pieces)
 
 
 def _create_schema(raw: psycopg.Connection[Any], schema: str) -> None:
@@ -299,7 +286,7 @@ def _check_srid(raw: psycopg.Connection[Any], gis: str, srid: int) -> None:
     ).fetchone()
     if known is None:
         raise BadInput(
-            f"--srid {srid} is not known to this database",
+            f"[[srid]] {srid} is not known to this database",
             remedy="give a code from spatial_ref_sys, such as 4326",
         )
 
@@ -326,5 +313,5 @@ def _check_columns(raw: psycopg.Connection[Any], table: PlainTable) -> None:
         if found.get(column.name) != wanted:
             raise BadInput(
                 f"the table {table.label} has no column {column.name} of type {wanted}",
-                remedy="--append adds to tables that this command made; load into another name",
+                remedy="[[append]] adds to tables that this command made; load into another name",
             )

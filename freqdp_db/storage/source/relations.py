@@ -16,7 +16,7 @@ INTEGERS = {"int2", "int4", "int8"}
 NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
 _TIMES = {"timestamptz", "timestamp", "date"}
 
-_DEGREES = ("--lon", "--lat"), "a number of degrees"
+_DEGREES = ("[[lon]]", "[[lat]]"), "a number of degrees"
 
 _COLUMNS = sa.text(
     """
@@ -120,11 +120,11 @@ def read_column(columns: Collection[str], text: str) -> str:
 
 def named_relation(connection: sa.Connection, text: str) -> Relation:
     """The relation that --from means."""
-    return find_relation(connection, *read_name(connection, text, "--from"))
+    return find_relation(connection, *read_name(connection, text, "[[source]]"))
 
 
 def find_relation(
-    connection: sa.Connection, schema: str, name: str, *, option: str = "--from"
+    connection: sa.Connection, schema: str, name: str, *, option: str = "[[source]]"
 ) -> Relation:
     """Look the relation up and make sure that we may read it; `option` is where it was named."""
     found = connection.execute(_RELATION, {"schema": schema, "name": name}).first()
@@ -192,27 +192,27 @@ def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = Fal
 
     projected: `lon` and `lat` were given as x and y.
     """
-    relation.column("--object", mapping.object)
-    time = relation.column("--time", mapping.time)
+    relation.column("[[object]]", mapping.object)
+    time = relation.column("[[time]]", mapping.time)
     if time.type not in _TIMES | NUMBERS:
         raise BadInput(
-            f"--time {mapping.time!r} is of type {time.shown}",
+            f"[[time]] {mapping.time!r} is of type {time.shown}",
             remedy="it must be a timestamp (with or without time zone), a date or epoch numbers",
         )
     if mapping.geom is not None:
-        geom = relation.column("--geom", mapping.geom)
+        geom = relation.column("[[geom]]", mapping.geom)
         if geom.type not in ("geometry", "geography"):
             raise BadInput(
-                f"--geom {mapping.geom!r} is of type {geom.shown}",
-                remedy="it must be a PostGIS point; for two number columns use --lon and --lat",
+                f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
+                remedy="it must be a PostGIS point; for two number columns use [[lon]] and [[lat]]",
             )
         kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper().rstrip("ZM")
         if kind not in ("", "GEOMETRY", "POINT"):
             raise BadInput(
-                f"--geom {mapping.geom!r} is of type {geom.shown}",
+                f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
                 remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
             )
-    options, unit = (("--x", "--y"), "a number") if projected else _DEGREES
+    options, unit = (("[[x]]", "[[y]]"), "a number") if projected else _DEGREES
     for option, name in zip(options, (mapping.lon, mapping.lat), strict=True):
         if name is not None and relation.column(option, name).type not in NUMBERS:
             raise BadInput(

@@ -76,7 +76,7 @@ def column_mapping(pairs: Sequence[str]) -> dict[str, str]:
         ours, _, theirs = pair.partition("=")
         if ours not in known or not theirs:
             raise BadInput(
-                f"--map {pair} is not of the form ours=theirs",
+                f"[[map]] {pair} is not of the form ours=theirs",
                 remedy="ours is one of " + ", ".join(known),
             )
         mapping[ours] = theirs
@@ -237,7 +237,7 @@ def choose_columns(
         told = mapping.get(name)
         if told is not None and told not in types:
             raise BadInput(
-                f"--map {name}={told}: {format_relation(*origin)} has no such column",
+                f"[[map]] {name}={told}: {format_relation(*origin)} has no such column",
                 remedy="its columns are " + ", ".join(types),
             )
         found = told or next((k for k in known if k in types), None)
@@ -246,13 +246,13 @@ def choose_columns(
         elif name in _NEEDED:
             raise BadInput(
                 f"{format_relation(*origin)} has no column that looks like {name}",
-                remedy=f"name it: --map {name}=COLUMN (a topology can be made with "
+                remedy=f"name it: [[map]] {name}=COLUMN (a topology can be made with "
                 "pgr_createTopology)",
             )
     if types[chosen["geom"]] != "geometry":
         raise BadInput(
             f"the column {chosen['geom']} of {format_relation(*origin)} is not a geometry",
-            remedy="name the right one: --map geom=COLUMN",
+            remedy="name the right one: [[map]] geom=COLUMN",
         )
     return {name: sql.Identifier("e", found) for name, found in chosen.items()}
 

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.columns.ragged import offsets_of
 from freqdp_db.errors import BadInput
+from freqdp_db.roads.network import RoadRows
 from freqdp_db.storage.connection.engine import Connection, driver
 from freqdp_db.storage.connection.names import format_relation, identifier
 from freqdp_db.storage.connection.postgis import postgis_schema
 from freqdp_db.storage.copy.layout import Layout, read_arrays
 from freqdp_db.storage.source.road_tables import choose_columns, edge_columns, oneway_flag
-
-
-@dataclass(frozen=True)
-class RoadRows:
-    """Roads in order of their ids; road r runs through the vertices offsets[r] to offsets[r+1]-1."""
-
-    id: Ints
-    source: Ints
-    target: Ints
-    oneway: NDArray[np.bool_]
-    offsets: Ints
-    x: Metres
-    y: Metres
-
-    def __len__(self) -> int:
-        return len(self.id)
 
 
 def read_roads(

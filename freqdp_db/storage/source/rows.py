@@ -18,13 +18,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.storage.connection.engine import driver
 from freqdp_db.storage.connection.postgis import postgis_schema, trusted_postgis
 from freqdp_db.storage.connection.statements import one_value
-from freqdp_db.storage.copy.layout import (
-    ColumnType,
-    Layout,
-    point_coordinates,
-    read_arrays,
-    read_records,
-)
+from freqdp_db.storage.copy.layout import ColumnType, Layout, native, read_arrays, read_records
 from freqdp_db.storage.source.relations import INTEGERS, NUMBERS, Mapping, Relation, geometry_srid
 
 _PLAIN_POINT = re.compile(r"(?:.+\.)?geometry\(Point,[1-9][0-9]*\)")
@@ -91,8 +85,8 @@ class SourceReader:
         time = relation.columns[mapping.time].type
         self.epoch = time in NUMBERS
         self.time_unit = mapping.time_unit
-        # a column of plain points of one SRID is read as it is: its binary form has a fixed width
-        self.raw_points = mapping.geom is not None and bool(
+        # a column of plain points of one SRID: nothing else can be in it
+        self.all_points = mapping.geom is not None and bool(
             _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
         )
         self.integer_keys = relation.columns[mapping.object].type in INTEGERS
@@ -191,7 +185,7 @@ class SourceReader:
         """Let the server parse the filter and the columns; reads no row."""
         condition = self._mapping.filter
         if condition is not None and not condition.strip():
-            raise BadInput("--where is empty", remedy="give a condition, or leave --where out")
+            raise BadInput("[[where]] is empty", remedy="give a condition, or leave [[where]] out")
         try:
             self.count(limit_zero=True)
         except psycopg.Error as error:
@@ -202,7 +196,7 @@ class SourceReader:
                 error, psycopg.errors.UndefinedFunction | psycopg.errors.UndefinedObject
             )
             raise BadInput(
-                f"--where {condition!r}: {error.diag.message_primary}",
+                f"[[where]] {condition!r}: {error.diag.message_primary}",
                 remedy="write functions, operators and types with their schema: "
                 f"{self._postgis}.ST_X(geom), a OPERATOR({self._postgis}.&&) b"
                 if unknown
@@ -228,11 +222,11 @@ class SourceReader:
         usual: sql.Composable = sql.SQL("NULL::int")  # numbers have none
         if self._mapping.geom is not None:
             missing = sql.SQL("{} IS NULL").format(sql.Identifier(self._mapping.geom))
-            if self.raw_points:
+            if self.all_points:
                 usual = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
             else:
                 is_point, has_srid = self._is_point(), self._has_srid()
-            if self._srid is None and not self.raw_points:
+            if self._srid is None and not self.all_points:
                 usual = sql.SQL("mode() WITHIN GROUP (ORDER BY {})").format(
                     self._function("st_srid", self._geometry())
                 )
@@ -291,47 +285,28 @@ class SourceReader:
 
         An empty point has coordinates that are not numbers.
         """
-        chosen: list[sql.Composable] = []
+        position = list(self._coordinates())
         needed: list[sql.Composable] = [
             sql.Identifier(self._mapping.object),
             sql.Identifier(self._mapping.time),
         ]
-        when: tuple[str, ColumnType] = ("at", "float8" if self.epoch else "timestamptz")
-        if self.raw_points:
-            assert self._mapping.geom is not None
-            position: list[sql.Composable] = [sql.Identifier(self._mapping.geom)]
+        chosen: list[sql.Composable] = []
+        if self._mapping.geom is None:
             needed += position
-            layout = Layout([("object", "int8"), when, ("geom", "point")])
-        elif self._mapping.geom is not None:
-            not_a_number = sql.SQL("'NaN'::float8")
-            position = [
-                sql.SQL("coalesce({}, {})").format(c, not_a_number) for c in self._coordinates()
-            ]
-            needed.append(sql.Identifier(self._mapping.geom))
-            chosen = [self._is_point(), self._has_srid()]
-            layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
         else:
-            position = list(self._coordinates())
-            needed += position
-            layout = Layout([("object", "int8"), when, ("x", "float8"), ("y", "float8")])
+            needed.append(sql.Identifier(self._mapping.geom))
+            position = [sql.SQL("coalesce({}, 'NaN'::float8)").format(c) for c in position]
+            if not self.all_points:
+                chosen = [self._is_point(), self._has_srid()]
         query = sql.SQL("SELECT {} FROM {}{}").format(
             sql.SQL(", ").join([self._object(), self._time(), *position]),
             self._relation.identifier,
             self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed), *chosen),
         )
+        when: ColumnType = "float8" if self.epoch else "timestamptz"
+        layout = Layout([("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")])
         for records in read_records(driver(self._connection), query, layout, on_rows):
-            x, y = (
-                point_coordinates(records["geom"])
-                if self.raw_points
-                else (records["x"].astype(np.float64), records["y"].astype(np.float64))
-            )
-            at = records["at"]
-            yield {
-                "object": records["object"].astype(np.int64),
-                "at": at.astype(at.dtype.newbyteorder("=")),
-                "x": x,
-                "y": y,
-            }
+            yield native(records, layout)
 
 
 def read_anchors(

@@ -16,6 +16,6 @@ def require_timezone(connection: Connection, name: str) -> None:
     ).scalar()
     if not known:
         raise BadInput(
-            f"--timezone {name!r} is not a time zone that the server knows",
+            f"[[timezone]] {name!r} is not a time zone that the server knows",
             remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
         )

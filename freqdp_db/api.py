@@ -1,0 +1,1410 @@
+"""`freqdp_db.connect()` and the object that it gives: every verb of freqdp, declared once.
+
+The command line (`freqdp_db/cli`), the keys of `freqdp.toml` and the reference pages are made from these
+methods: from their signatures, the texts in `Annotated[...]` and their docstrings. So this module must
+load quickly: what a verb needs is imported when it is called.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace as replaced
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
+
+from freqdp_db.commands import (
+    Argument,
+    Dataset,
+    Engine,
+    Memory,
+    Method,
+    MethodParameters,
+    Option,
+    Published,
+    Signature,
+    Workers,
+    command,
+)
+from freqdp_db.errors import BadInput, FreqdpError, NotFound
+from freqdp_db.progress import Progress
+from freqdp_db.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from freqdp_db import load, results
+    from freqdp_db.bench.benchmarks import PipelineBench, SearchBench
+    from freqdp_db.configuration import Applied
+    from freqdp_db.engines.partitions import Engine as RunningEngine
+    from freqdp_db.evaluation.audit.audit import Audit
+    from freqdp_db.evaluation.recommendation.choosing import Recommendation
+    from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.release.budgets import SourceBudget
+    from freqdp_db.release.catalogue import Published as CatalogueEntry
+    from freqdp_db.release.export.exporting import Exported
+    from freqdp_db.release.finding import Whereabouts
+    from freqdp_db.release.planning import Plan
+    from freqdp_db.release.summary import Anonymized, Release
+    from freqdp_db.storage.connection.engine import Database
+    from freqdp_db.storage.records.datasets import DatasetRow
+    from freqdp_db.storage.records.jobs import JobView
+    from freqdp_db.storage.records.releases import ReleaseRow
+    from freqdp_db.storage.records.workers import WorkerRow
+
+Value: TypeAlias = str | int | float | Decimal | None
+"""A parameter of a method: as text, or as what is written so. None: as if it were not given."""
+
+NewTable = Annotated[str, Option("Table to make: schema.table.")]
+Replace = Annotated[bool, Option("Drop a table of that name first.")]
+Append = Annotated[bool, Option("Add to a table made by this command.")]
+Force = Annotated[bool, Option("Overwrite existing files.")]
+Roads = Annotated[str | None, Option("Edge table of roads: schema.table.")]
+Columns = Annotated[
+    Sequence[str] | None, Option("With [[roads]]: ours=theirs, such as geom=the_geom.")
+]
+Seed = Annotated[int, Option("Picks the samples, queries and resamples of the metrics.")]
+Region = Annotated[
+    str | None,
+    Option(
+        "Public: where the data may lie: WEST,SOUTH,EAST,NORTH, a file of GeoJSON or WKT, or a table "
+        "of polygons."
+    ),
+]
+Period = Annotated[str | None, Option("Public: when the data may lie: FROM/TO, two dates.")]
+MaxExposure = Annotated[
+    str | float | None,
+    Option(
+        "Measured exposure with which a release is granted to analysts at most: 5%, or none. "
+        "Releases are held until they are measured and approved."
+    ),
+]
+Persons = Annotated[
+    str | None,
+    Option(
+        "A name for those whose data it is, such as fleet-drivers: one budget for each name, across "
+        "tables and columns."
+    ),
+]
+TimeUnit = Annotated[
+    str | None,
+    Option(
+        "What epoch numbers count: s, ms, us or ns. Default: guessed from all rows, which methods "
+        "with a guarantee for a person refuse."
+    ),
+]
+Measured = Annotated[str | None, Argument("A registered dataset. Default: a made-up city.")]
+Sizes = Annotated[str, Option("Numbers of trajectories, with commas.")]
+Epsilon = Annotated[str, Option("Total, as for anonymize.")]
+BenchSeed = Annotated[int, Option("Which objects and which noise.")]
+Picture = Annotated[str | None, Option("Draw it, too: a file ending in .png or .svg.")]
+
+_PAPERS_SIGNATURE = 10
+
+
+def connect(
+    dsn: str | None = None,
+    *,
+    schema: str | None = None,
+    release_schema: str | None = None,
+    progress: Callable[[], Progress] = Progress,
+) -> "Freqdp":
+    """The object with all verbs, for one database. It connects when a verb first needs it to.
+
+    dsn: a URL or a libpq string; None: DATABASE_URL, then the PG* variables, then the embedded server.
+    schema, release_schema: the names of the two schemas, if not FREQDP_SCHEMA and
+    FREQDP_RELEASE_SCHEMA or the defaults. progress: makes what each verb reports its stages to.
+    """
+    settings = load_settings(dsn=dsn, schema=schema, release_schema=release_schema)
+    return Freqdp(settings, progress=progress)
+
+
+class Freqdp:
+    """A database, and what freqdp does with it.
+
+    Use it in a `with` block, or `close()` it in the end. Verbs return frozen documents, and raise a
+    `FreqdpError` where the command would refuse.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        command: str = "library",
+        progress: Callable[[], Progress] = Progress,
+    ) -> None:
+        self.settings = settings
+        self._command = command
+        """What the server shows this session as."""
+        self._progress = progress
+        self._database: Database | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the database; a verb that is called later connects again."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _connected(self) -> "Database":
+        """The database, whatever is in it."""
+        from freqdp_db.storage.connection.engine import connect
+
+        if self._database is None:
+            self._database = connect(self.settings, self._command)
+        return self._database
+
+    def _installed(self) -> "Database":
+        """The database; refused if its schema is missing or stale."""
+        from freqdp_db.storage.schema.upgrade import require_current
+
+        database = self._connected()
+        if self._reads_private():
+            require_current(database)
+        return database
+
+    def _reads_private(self) -> bool:
+        """Whether this login may read the private schema; if not, it is an analyst's."""
+        from freqdp_db.storage.schema.upgrade import reads_private
+
+        return reads_private(self._connected())
+
+    def _compiled(self) -> Progress:
+        """A progress for work that needs the compiled kernels, which are compiled if they are not."""
+        from freqdp_db.compiling import compile_kernels
+
+        progress = self._progress()
+        compile_kernels(progress)
+        return progress
+
+    def _dataset(self, name: str) -> "tuple[Database, DatasetRow]":
+        """The database, and a dataset that must be there."""
+        from freqdp_db.storage.records.datasets import find_dataset
+
+        database = self._installed()
+        return database, find_dataset(database, name)
+
+    def _release(self, name: str) -> "tuple[Database, ReleaseRow]":
+        """The database, and a release that must be there."""
+        from freqdp_db.storage.records.releases import find_release
+
+        database = self._installed()
+        return database, find_release(database, name)
+
+    @contextmanager
+    def _started(
+        self, engine: str | None, workers: int | None, *, kernels: bool = True
+    ) -> "Iterator[tuple[Progress, RunningEngine]]":
+        """What tells the block's progress, and the chosen engine, started."""
+        from freqdp_db.engines.at_work import use_engine
+        from freqdp_db.engines.choice import choose_engine
+
+        chosen = choose_engine(engine, workers)
+        progress = self._compiled() if kernels else self._progress()
+        with use_engine(chosen, self._connected().conninfo, progress) as running:
+            yield progress, running
+
+    # Installation
+
+    @command("init")
+    def init(
+        self,
+        *,
+        roles: Annotated[
+            bool, Option("Insist on the group roles, and grant their rights again.")
+        ] = False,
+    ) -> "results.Installed":
+        """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
+        from freqdp_db.results import Installed
+        from freqdp_db.storage.schema import upgrade
+        from freqdp_db.storage.schema.tables import Names
+
+        result = upgrade.upgrade(self._connected(), require_roles=roles)
+        return Installed(
+            **vars(result),
+            changed=result.changed,
+            names=Names.of(self.settings),
+            roles_remedy=upgrade.ROLES_REMEDY,
+        )
+
+    @command("init", switch="sql", help="Print the script for a DBA instead of running it.")
+    def init_script(
+        self,
+        *,
+        roles: Annotated[
+            bool, Option("Print the script that makes the roles, and nothing else.")
+        ] = False,
+    ) -> "results.Script":
+        """The script that `init` would run.
+
+        It starts from the database's own revision if that can be reached, else from nothing.
+        """
+        from freqdp_db.results import Script
+        from freqdp_db.storage.schema import upgrade
+        from freqdp_db.storage.schema.tables import Names
+
+        names, revision, unreached = Names.of(self.settings), None, None
+        recorded: list[str] = []
+        if roles:
+            return Script(upgrade.roles_script(names), None, unreached=None)
+        try:
+            database = self._connected()
+            with database.begin() as session:
+                names = upgrade.names_of(session, database)
+                revision = upgrade.current_revision(session, names.schema)
+                if revision is not None:
+                    recorded = [i for _, i, _ in upgrade.recorded_objects(session, names.schema)]
+        except FreqdpError as error:
+            unreached = error
+            why = error.as_options()["message"]
+            self._progress().note(
+                f"-- {why}: the script assumes an empty database, PostGIS in public"
+            )
+        return Script(upgrade.script(names, revision, recorded), revision, unreached=unreached)
+
+    @command("apply")
+    def apply(
+        self,
+        file: Annotated[
+            Path | str, Option("The file with datasets, limits and schedules.")
+        ] = "freqdp.toml",
+        *,
+        plan: Annotated[bool, Option("Only show what would be changed.")] = False,
+    ) -> "Applied":
+        """Bring about what freqdp.toml says: datasets, limits, budgets, schedules.
+
+        What is there and as the file says stays; what the file does not name is left alone. Budgets are
+        only raised. Where a dataset reads another table or other columns than the file says, nothing is
+        done at all.
+        """
+        from freqdp_db.configuration import apply
+
+        return apply(self, self._installed(), Path(file), plan=plan)
+
+    @command("uninstall", switch="sql", help="Print the script. It is for you to run.")
+    def uninstall_script(self) -> "results.Script":
+        """Print the script that removes freqdp from a database: schemas, releases, ledger, roles.
+
+        Nothing is run, and no database is asked.
+        """
+        from freqdp_db.results import Script
+        from freqdp_db.storage.schema.removal import removal_script
+        from freqdp_db.storage.schema.tables import Names
+
+        return Script(removal_script(Names.of(self.settings)), None, unreached=None)
+
+    @command("doctor")
+    def doctor(self) -> "results.Diagnosis":
+        """Say what is missing, and the command that fixes it."""
+        from freqdp_db.doctor import diagnose
+        from freqdp_db.results import Diagnosis
+
+        findings = diagnose(self.settings, self._connected)
+        return Diagnosis(all(f.ok for f in findings), findings)
+
+    def methods(self) -> "list[results.MethodShown]":
+        """What `anonymize` and its like can be asked for, with the parameters of each."""
+        from freqdp_db.methods.registry import declarations
+        from freqdp_db.results import MethodShown
+
+        return [MethodShown(name=name, **declared) for name, declared in declarations().items()]
+
+    # Tables for people who have none yet
+
+    @command("load demo")
+    def load_city(
+        self,
+        into: NewTable = "demo.city",
+        roads_into: Annotated[str, Option("Table of the city's roads.")] = "demo.roads",
+        poi_into: Annotated[str, Option("Table of its points of interest, for klt.")] = "demo.poi",
+        *,
+        objects: Annotated[int, Option("People and taxis, one in ten a taxi.")] = 200,
+        days: Annotated[int, Option("Days to record, from a Monday on.")] = 7,
+        seed: Annotated[int, Option("The same seed gives the same city.")] = 1,
+        replace: Replace = False,
+    ) -> "load.LoadedCity":
+        """Make up a city: roads, points of interest, and people and taxis that move."""
+        from freqdp_db.load import load_city, mode_of
+
+        return load_city(
+            self._connected(), into, roads_into, poi_into, objects, days, seed, mode_of(replace),
+            self._progress(),
+        )  # fmt: skip
+
+    @command("load csv")
+    def load_csv(
+        self,
+        files: Annotated[Sequence[str], Argument("Files, globs or folders; .gz is fine.")],
+        into: NewTable,
+        *,
+        time: Annotated[str, Option("Column of the time.")],
+        lon: Annotated[str, Option("Column of the longitude (or x).")],
+        lat: Annotated[str, Option("Column of the latitude (or y).")],
+        object: Annotated[str | None, Option("Column of the object's id.")] = None,
+        object_from_file: Annotated[
+            bool, Option("Each file's name, without its ending, is the object.")
+        ] = False,
+        delimiter: Annotated[str, Option("One character, or tab.")] = ",",
+        header: Annotated[
+            bool,
+            Option("Without: columns are numbers from 1.", name="--header/--no-header"),
+        ] = True,
+        time_format: Annotated[
+            str, Option("iso, epoch, epoch-ms, or a format such as '%d/%m/%Y %H:%M'.")
+        ] = "iso",
+        timezone: Annotated[str, Option("Zone of times that do not name theirs.")] = "UTC",
+        srid: Annotated[int, Option("Reference system of the coordinates.")] = 4326,
+        skip_bad: Annotated[bool, Option("Leave unreadable rows out, and count them.")] = False,
+        replace: Replace = False,
+        append: Append = False,
+    ) -> "load.LoadedCsv":
+        """Load CSV files: say which column is what."""
+        from freqdp_db.load import load_csv, mode_of
+        from freqdp_db.loading.csvformat import CsvFormat
+
+        if (object is None) != object_from_file:
+            raise BadInput(
+                "the object is needed: one of [[object]] and [[object_from_file]]",
+                remedy="name its column with [[object]], or say that each file's name is it",
+            )
+        layout = CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
+        return load_csv(
+            self._connected(), files, layout, into, srid, mode_of(replace, append),
+            self._progress(), skip_bad=skip_bad,
+        )  # fmt: skip
+
+    @command("load tdrive")
+    def load_tdrive(
+        self,
+        folder: Annotated[str, Argument("Folder with 1.txt, 2.txt, ...")],
+        into: NewTable,
+        *,
+        limit: Annotated[int | None, Option("Only the first so many taxis.")] = None,
+        min_samples: Annotated[int, Option("Leave out taxis with fewer rows.")] = 0,
+        replace: Replace = False,
+        append: Append = False,
+    ) -> "load.LoadedFiles":
+        """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here."""
+        from freqdp_db.load import load_tdrive, mode_of
+
+        return load_tdrive(
+            self._connected(), folder, into, limit, min_samples, mode_of(replace, append),
+            self._progress(),
+        )  # fmt: skip
+
+    @command("load geolife")
+    def load_geolife(
+        self,
+        folder: Annotated[
+            str, Argument("Folder that contains Data/000/Trajectory; or Data itself.")
+        ],
+        into: NewTable,
+        *,
+        replace: Replace = False,
+        append: Append = False,
+    ) -> "load.LoadedFiles":
+        """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
+        from freqdp_db.load import load_geolife, mode_of
+
+        mode = mode_of(replace, append)
+        return load_geolife(self._connected(), folder, into, mode, self._progress())
+
+    @command("load roads")
+    def load_roads(
+        self,
+        into: NewTable,
+        files: Annotated[
+            Sequence[str] | None, Argument("NODES.csv EDGES.csv, unless [[source]] is given.")
+        ] = None,
+        *,
+        source: Annotated[str | None, Option("Edge table that is there: schema.table.")] = None,
+        map: Annotated[
+            Sequence[str] | None, Option("With [[source]]: ours=theirs, such as geom=the_geom.")
+        ] = None,
+        vertices_into: Annotated[str | None, Option("Also make a table of junctions.")] = None,
+        every: Annotated[
+            float | None, Option("Add points to it, every so many metres of road.")
+        ] = None,
+        replace: Replace = False,
+    ) -> "load.LoadedRoads":
+        """Load a road network from two CSV files, or from an edge table that is there."""
+        from freqdp_db.load import load_roads, mode_of
+
+        return load_roads(
+            self._connected(), into, files or (), source, map or (), vertices_into, every,
+            mode_of(replace), self._progress(),
+        )  # fmt: skip
+
+    # Datasets
+
+    @command("dataset add")
+    def add_dataset(
+        self,
+        name: Annotated[str, Argument("Name of the dataset.")],
+        source: Annotated[str, Option("Table or view: schema.relation.")],
+        *,
+        object: Annotated[str, Option("Column that names the moving object.")],
+        time: Annotated[str, Option("Column with the time: timestamp, date or epoch numbers.")],
+        geom: Annotated[str | None, Option("Column with a point.")] = None,
+        lon: Annotated[str | None, Option("Column with the longitude.")] = None,
+        lat: Annotated[str | None, Option("Column with the latitude.")] = None,
+        x: Annotated[str | None, Option("Column with the projected x, in [[srid]].")] = None,
+        y: Annotated[str | None, Option("Column with the projected y, in [[srid]].")] = None,
+        snap: Annotated[str, Option("grid:METRES, anchors:SCHEMA.TABLE or exact.")] = "grid:100",
+        srid: Annotated[
+            int | None,
+            Option(
+                "Projected SRID in metres. Default: the data's UTM zone. With [[x]] and [[y]]: their SRID."
+            ),
+        ] = None,
+        timezone: Annotated[
+            str, Option("Zone of times that have none, and of days and hours.")
+        ] = "UTC",
+        where: Annotated[str | None, Option("Condition on the rows, in SQL.")] = None,
+        budget: Annotated[
+            Decimal | int | str | None,
+            Option("Epsilon per occurrence that it may spend. Default: 10."),
+        ] = None,
+        region: Region = None,
+        period: Period = None,
+        max_exposure: MaxExposure = None,
+        persons: Persons = None,
+        time_unit: TimeUnit = None,
+    ) -> "results.AddedDataset":
+        """Register a table or view of yours. Reads nothing yet, and never writes to it.
+
+        Column names are matched exactly first, then case-folded as in SQL. Whatever is read from the
+        same tables shares one budget: views, partitions, other columns of objects. Region and period
+        are for methods with a guarantee for one object with all its data: with them, a budget for that
+        is opened.
+        """
+        from freqdp_db.dataset.registration import Registration, register
+        from freqdp_db.release.persons import open_for_persons
+        from freqdp_db.results import AddedDataset
+        from freqdp_db.storage.records.datasets import choosing_warnings, untraced_sources
+        from freqdp_db.storage.records.ledger import find_budget
+
+        wanted = Registration(
+            name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
+            None if budget is None else str(budget), region, period,
+            None if max_exposure is None else str(max_exposure), persons, time_unit,
+        )  # fmt: skip
+        database = self._installed()
+        row, claimed = register(database, wanted)
+        open_for_persons(database, row)
+        return AddedDataset(
+            **vars(row),
+            budget=find_budget(database, row.account_id),
+            budget_is_new=claimed.is_new,
+            untraced=untraced_sources(database, row),
+            budget_notes=claimed.notes,
+            warnings=choosing_warnings(database, row),
+        )
+
+    @command("dataset set")
+    def set_dataset(
+        self,
+        name: Dataset,
+        *,
+        region: Region = None,
+        period: Period = None,
+        max_exposure: MaxExposure = None,
+        persons: Persons = None,
+        time_unit: TimeUnit = None,
+    ) -> "results.Dataset":
+        """Say where and when a dataset's data may lie, what releases may expose, or whose data it is.
+
+        If there are persons of that name already, the two budgets become one: what both have spent
+        counts, and what was granted is that of the name's. A time unit holds for the next build.
+        """
+        from freqdp_db.dataset.facts import change_facts
+        from freqdp_db.dataset.limits import parse_limit
+        from freqdp_db.dataset.registration import check_name, declare_time_unit
+        from freqdp_db.release.persons import open_for_persons
+        from freqdp_db.storage.records.accounts import name_population
+        from freqdp_db.storage.records.datasets import find_dataset, set_limit
+
+        if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
+            raise BadInput(
+                "[[region]], [[period]], [[max_exposure]], [[persons]] and [[time_unit]] are all missing",
+                remedy="give one of them",
+            )
+        if persons is not None:
+            check_name("[[persons]]", persons)
+        limit = None if max_exposure is None else parse_limit(str(max_exposure))
+        database, row = self._dataset(name)
+        if time_unit is not None:
+            declare_time_unit(database, row, time_unit)
+        if region is not None or period is not None:
+            change_facts(database, row, region, period)
+            open_for_persons(database, find_dataset(database, name))
+        if max_exposure is not None:
+            set_limit(database, row.dataset_id, limit)
+        if persons is not None:
+            name_population(database, row.dataset_id, persons)
+        return self.dataset(name)
+
+    @command("dataset build")
+    def build_dataset(
+        self, name: Dataset, *, engine: Engine = None, workers: Workers = None
+    ) -> "results.BuiltDataset":
+        """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
+        from freqdp_db.dataset.building import build_and_look
+        from freqdp_db.dataset.coverage import declared_coverage
+        from freqdp_db.results import BuiltDataset
+        from freqdp_db.storage.records.builds import sparse_objects
+        from freqdp_db.storage.records.datasets import choosing_warnings
+
+        database, wanted = self._dataset(name)
+        with self._started(engine, workers) as (progress, running):
+            row, findings = build_and_look(database, wanted, progress, running)
+        choices = [f"{choice}." for choice in choosing_warnings(database, wanted)]
+        return BuiltDataset(
+            **vars(row),
+            seconds=progress.seconds,
+            objects_with_fewer_than_20_places=sparse_objects(database, row.build_id, 10),
+            dataset=name,
+            coverage=declared_coverage(database, wanted, row),
+            findings=replaced(findings, warnings=[*findings.warnings, *choices]),
+        )
+
+    @command("dataset list")
+    def datasets(self) -> "list[DatasetRow]":
+        """All datasets."""
+        from freqdp_db.storage.records.datasets import list_datasets
+
+        return list_datasets(self._installed())
+
+    @command("dataset show")
+    def dataset(self, name: Dataset) -> "results.Dataset":
+        """One dataset: its mapping, its current build and its budget."""
+        from freqdp_db import results
+        from freqdp_db.storage.records.builds import find_build
+        from freqdp_db.storage.records.ledger import budgets, find_budget
+
+        database, row = self._dataset(name)
+        own = find_budget(database, row.account_id)
+        return results.Dataset(
+            **vars(row),
+            budget=own,
+            other_units=[b for b in budgets(database, row.account_id) if b != own],
+            build=find_build(database, row.current_build) if row.current_build else None,
+        )
+
+    @command("dataset drop")
+    def drop_dataset(self, name: Dataset) -> "results.DroppedDataset":
+        """Forget a dataset. Its source, its budget and its published releases stay."""
+        from freqdp_db.dataset import dropping
+        from freqdp_db.results import DroppedDataset
+        from freqdp_db.storage.records.releases import list_releases
+
+        database, row = self._dataset(name)
+        removed = dropping.drop_dataset(database, row)
+        staying = [r for r in list_releases(database) if r.dataset_id == row.dataset_id]
+        published = sum(release.state == "published" for release in staying)
+        return DroppedDataset(name, removed, published)
+
+    def dataset_names(self) -> list[str]:
+        """Names of all datasets; none for analysts, who use no command that takes one."""
+        return [row.name for row in self.datasets()] if self._reads_private() else []
+
+    # Releases
+
+    @command("plan")
+    def plan(
+        self,
+        dataset: Dataset,
+        method: Method = None,
+        *,
+        engine: Engine = None,
+        workers: Workers = None,
+        **parameters: Annotated[Value, MethodParameters(without=("seed",))],
+    ) -> "Plan":
+        """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
+        from freqdp_db.release.planning import make_plan
+        from freqdp_db.release.request import Request
+
+        request = Request.parse(method, **parameters)
+        database, row = self._dataset(dataset)
+        with self._started(engine, workers) as (progress, running):
+            return make_plan(database, row, request, progress, running)
+
+    @command("anonymize")
+    def anonymize(
+        self,
+        dataset: Dataset,
+        method: Method = None,
+        *,
+        name: Annotated[str | None, Option("Name of the release. Default: <dataset>_<n>.")] = None,
+        new_draw: Annotated[
+            bool, Option("Draw afresh even if this request was answered before.")
+        ] = False,
+        hold: Annotated[
+            bool, Option("For curators only, until `freqdp release approve` grants it.")
+        ] = False,
+        memory: Memory = "4GB",
+        engine: Engine = None,
+        workers: Workers = None,
+        **parameters: Annotated[Value, MethodParameters()],
+    ) -> "Anonymized":
+        """Anonymize a dataset and publish the result as a new table.
+
+        A request that was answered before gets the same release again, and one that was interrupted is
+        continued.
+        """
+        from freqdp_db.release import pipeline
+        from freqdp_db.release.paging import parse_memory
+        from freqdp_db.release.request import Request
+        from freqdp_db.release.summary import Anonymized
+
+        request, limit = Request.parse(method, **parameters), parse_memory(memory)
+        database, row = self._dataset(dataset)
+        with self._started(engine, workers) as (progress, running):
+            outcome = pipeline.anonymize(
+                database,
+                row,
+                request,
+                progress,
+                name=name,
+                new_draw=new_draw,
+                hold_back=hold,
+                memory=limit,
+                engine=running,
+            )
+        return Anonymized.by(database, outcome, progress, name)
+
+    @command("release list")
+    def releases(self) -> "list[Release] | list[CatalogueEntry]":
+        """All releases that were ever asked for; for analysts, those that are published."""
+        from freqdp_db.release.catalogue import published
+        from freqdp_db.release.summary import Release
+        from freqdp_db.storage.records.releases import list_releases
+
+        database = self._installed()
+        if not self._reads_private():
+            return published(database)
+        return [Release.of(database, row) for row in list_releases(database)]
+
+    @command("release show")
+    def release(
+        self,
+        name: Annotated[
+            str,
+            Argument("Name of the release.", states=("published", "running", "withdrawn")),
+        ],
+    ) -> "Release | CatalogueEntry":
+        """One release: parameters, edits, guarantee, and what a whole user costs."""
+        from freqdp_db.release.catalogue import find_published
+        from freqdp_db.release.summary import Release
+
+        database = self._installed()
+        if not self._reads_private():
+            return find_published(database, name)
+        return Release.of(*self._release(name))
+
+    @command("release verify")
+    def verify(
+        self, name: Published, *, engine: Engine = None, workers: Workers = None
+    ) -> "results.Verification":
+        """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
+        from freqdp_db.dataset.memory import load_build
+        from freqdp_db.methods.registry import require_partitioned
+        from freqdp_db.release import verification
+        from freqdp_db.release.inputs import make_world
+        from freqdp_db.release.request import Request
+        from freqdp_db.results import Verification
+
+        database, row = self._release(name)
+        verification.require_published(row, "verified")
+        request = Request.of(row)
+        with self._started(engine, workers) as (progress, running):
+            require_partitioned(request.method, running)
+            build = load_build(database, row.build_id, progress, running)
+            world = make_world(database, build, request.method, request.values, release=name)
+            found = verification.verify(database, row, world, progress)
+        words = found.words(request)
+        return Verification(name, True, **vars(found), seconds=progress.seconds, words=words)
+
+    @command("release resume")
+    def resume(
+        self,
+        name: Annotated[str, Argument("Name of the release.", states=("running",))],
+        *,
+        memory: Memory = "4GB",
+        engine: Engine = None,
+        workers: Workers = None,
+    ) -> "Anonymized":
+        """Go on with an interrupted release from its stored targets. Spends nothing."""
+        from freqdp_db.release import pipeline
+        from freqdp_db.release.paging import parse_memory
+        from freqdp_db.release.summary import Anonymized
+        from freqdp_db.storage.records.releases import get_release
+
+        limit = parse_memory(memory)
+        database, row = self._release(name)
+        if row.state != "running":
+            raise BadInput(
+                f"release {name!r} is {row.state}: there is nothing to resume",
+                remedy="`freqdp release list` shows which are running",
+            )
+        with self._started(engine, workers) as (progress, running):
+            done = pipeline.run(database, row, progress, limit, engine=running)
+        verified = None if done is None else done[0]
+        outcome = pipeline.Outcome(get_release(database, row.release_id), False, True, verified)
+        return Anonymized.by(database, outcome, progress)
+
+    @command("release approve")
+    def approve(
+        self, name: Annotated[str, Argument("Name of the release.", states=("held",))]
+    ) -> "results.Approved":
+        """Grant a release that is held to analysts.
+
+        If its dataset has a limit (max exposure), the release is measured first, unless it was, and one
+        that exposes more stays held.
+        """
+        from freqdp_db.evaluation.gate import approve_within_limit
+        from freqdp_db.release.summary import not_covered_beside
+        from freqdp_db.results import Approved
+        from freqdp_db.storage.records.datasets import get_dataset
+
+        database, row = self._release(name)
+        release, measured = approve_within_limit(database, row, self._progress())
+        return Approved(
+            name,
+            release.approved_at,
+            release.approved_by,
+            get_dataset(database, release.dataset_id).max_exposure,
+            None if measured is None else measured.learnt,
+            None if measured is None else measured.half,
+            not_covered_beside(database, release),
+        )
+
+    @command("release withdraw")
+    def withdraw(
+        self,
+        name: Annotated[
+            str,
+            Argument("Name of the release.", states=("published", "running", "withdrawing")),
+        ],
+    ) -> "results.Withdrawn":
+        """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent.
+
+        Analysts can read it no longer, whatever they have open. What they have open, or a view of
+        theirs, may put off that its tables are dropped: the same again, or any later work, does that.
+        """
+        from freqdp_db.release import withdrawing
+        from freqdp_db.results import Withdrawn
+
+        database, row = self._release(name)
+        return Withdrawn(name, row.state, withdrawing.withdraw(database, row))
+
+    @command("release publish")
+    def publish(
+        self,
+        name: Annotated[str | None, Argument("Name of the release.", states=("published",))] = None,
+        *,
+        to: Annotated[
+            str,
+            Option("The other database: URL or libpq string.", environment="FREQDP_PUBLISH_TO"),
+        ],
+        all: Annotated[
+            bool, Option("All that analysts may read; removes there what was withdrawn here.")
+        ] = False,
+    ) -> "results.PublishedElsewhere":
+        """Copy releases for analysts into a database that has nothing but them. Again, it changes nothing.
+
+        Its logins can see nothing of the private tables, not even how many rows they have. It needs
+        PostGIS.
+        """
+        from freqdp_db.release import publishing
+        from freqdp_db.results import PublishedElsewhere
+
+        if (name is None) != all:
+            raise BadInput("give the name of a release, or [[all]]", remedy="one of both")
+        database = self._installed()
+        with closing(publishing.elsewhere(database, to)) as target:
+            done = publishing.publish_to(database, target, name, self._progress())
+        return PublishedElsewhere(**vars(done))
+
+    @command("release export")
+    def export(
+        self,
+        name: Published,
+        format: Annotated[str, Option("csv, geoparquet or gpkg.")],
+        out: Annotated[
+            Path | str | None, Option("File to write. Default: NAME.csv, .parquet, .gpkg")
+        ] = None,
+        *,
+        srid: Annotated[
+            int | None, Option("Of the file: 4326 is lon/lat. Default: that of the release.")
+        ] = None,
+        force: Force = False,
+    ) -> "Exported":
+        """Write a release to a file, with its guarantee and terms of use beside it."""
+        from freqdp_db.release.export.exporting import export_release
+
+        path = None if out is None else Path(out)
+        database = self._installed()
+        return export_release(
+            database, name, format, path, self._progress(), srid=srid, overwrite=force
+        )
+
+    @command("release report")
+    def report(
+        self,
+        name: Published,
+        *,
+        public: Annotated[
+            bool, Option("From the released table alone. Analysts can, too.")
+        ] = False,
+        roads: Roads = None,
+        map: Columns = None,
+        out: Annotated[
+            Path | str | None,
+            Option("File to write. Default: NAME.report.html or NAME.public.html"),
+        ] = None,
+        force: Annotated[bool, Option("Overwrite an existing file.")] = False,
+    ) -> "Reported":
+        """Write one HTML file: what the release is, guarantees and loses, with pictures."""
+        from freqdp_db.dataset.file_names import file_called
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.evaluation.report.public import write_public_report
+        from freqdp_db.evaluation.report.report import write_report
+        from freqdp_db.release.catalogue import require_readable
+
+        table, progress = some_roads(roads, map), self._progress()
+        suffix = ".public.html" if public else ".report.html"
+        path = file_called(name, suffix) if out is None else Path(out)
+        database, private = self._installed(), self._reads_private()
+        if public:
+            if not private:
+                require_readable(database, name)
+            return write_public_report(database, name, progress, out=path, overwrite=force)
+        if not private:
+            raise BadInput(
+                "the report for curators shows originals, which this login may not read",
+                remedy="ask for the one that is for everybody, with [[public]]",
+            )
+        database, row = self._release(name)
+        found = found_roads(database, table)
+        return write_report(database, row, progress, out=path, overwrite=force, roads=found)
+
+    @command("release find")
+    def find_object(
+        self, object: Annotated[str, Option("Key of the object, as in the source.")]
+    ) -> "list[Whereabouts]":
+        """Which builds and releases hold an object, for erasure requests."""
+        from freqdp_db.release import finding
+
+        return finding.find_object(self._installed(), object)
+
+    def release_names(self, *states: str) -> list[str]:
+        """Names of releases in one of these states, `held` among them; of the catalogue for analysts."""
+        from freqdp_db.storage.published.reading import read_catalog
+        from freqdp_db.storage.records.releases import list_releases
+
+        database = self._installed()
+        if not self._reads_private():
+            return [row["name"] for row in read_catalog(database)] if "published" in states else []
+        return [
+            row.name
+            for row in list_releases(database)
+            if row.state in states or ("held" in states and row.held and row.state == "published")
+        ]
+
+    # Measuring: for the curator's eyes
+
+    @command("recommend")
+    def recommend(
+        self,
+        dataset: Dataset,
+        *,
+        risk: Annotated[
+            str | float | Decimal, Option("What an attacker may learn of a person: 5%, 0.05.")
+        ] = "5%",
+        purpose: Annotated[
+            str, Option("What analysts ask: density, flows, trips or histories.")
+        ] = "density",
+        objects: Annotated[
+            int | None,
+            Option("Try it on so many, half of them held out. Default: what fits into the time."),
+        ] = None,
+        minutes: Annotated[
+            str | float | Decimal, Option("How long it may take; what is left out is said.")
+        ] = "10",
+        roads: Annotated[
+            str | None,
+            Option("Public table of roads that made-up trips keep to: schema.table. Slower."),
+        ] = None,
+        out: Annotated[
+            Path | str | None, Option("Folder for the page. Default: recommend_DATASET.")
+        ] = None,
+        seed: Annotated[int, Option("Picks the halves, the noise and the attackers' luck.")] = 1,
+        force: Annotated[bool, Option("Overwrite an existing page.")] = False,
+    ) -> "Recommendation":
+        """Try methods on your data: which keeps the risk and serves best? Publishes and spends nothing.
+
+        Writes a page with a picture and answers with one command to copy. For the curator's eyes.
+        """
+        from freqdp_db.evaluation.recommendation.options import RecommendOptions
+        from freqdp_db.evaluation.recommendation.recommend import recommend_on
+
+        wishes = RecommendOptions.parse(
+            risk=risk,
+            purpose=purpose,
+            objects=objects,
+            minutes=minutes,
+            seed=seed,
+            roads=roads,
+            out=out,
+            force=force,
+        )
+        return recommend_on(self._installed(), dataset, wishes, self._compiled)
+
+    @command("evaluate")
+    def evaluate(
+        self,
+        release: Published,
+        *,
+        roads: Roads = None,
+        map: Columns = None,
+        seed: Seed = 1,
+        engine: Engine = None,
+        workers: Workers = None,
+    ) -> "results.Evaluated":
+        """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.evaluation import evaluate as evaluating
+        from freqdp_db.evaluation.metrics import PUBLISHABLE
+        from freqdp_db.evaluation.report.words import verdicts_of
+        from freqdp_db.results import Evaluated
+
+        evaluating.check_seed(seed)
+        table = some_roads(roads, map)
+        database, row = self._release(release)
+        with self._started(engine, workers, kernels=False) as (progress, running):
+            found = found_roads(database, table)
+            values = evaluating.evaluate(database, row, progress, seed, found, running)
+        public = sorted(PUBLISHABLE & values.keys())
+        verdicts = verdicts_of(row, values)
+        return Evaluated(release, values, public, verdicts, seed, progress.seconds)
+
+    @command("experiment")
+    def experiment(
+        self,
+        dataset: Dataset,
+        *,
+        method: Annotated[
+            Sequence[str] | None,
+            Option(
+                "May be repeated; with a spread, a radius or an accounting: lg:paper, rsc:500, "
+                "strict:pure. Default: those of the paper."
+            ),
+        ] = None,
+        epsilon: Annotated[Sequence[str] | None, Option("May be repeated. Default 1.")] = None,
+        objects: Annotated[
+            Sequence[int] | None, Option("How many objects; may be repeated. Default: all.")
+        ] = None,
+        seeds: Annotated[int, Option("Runs of each, with seeds 1, 2, ...")] = 5,
+        signature: Signature = _PAPERS_SIGNATURE,
+        time_step: Annotated[
+            Sequence[str] | None,
+            Option("Released times: none, 60s, 5min; may be repeated. Default none."),
+        ] = None,
+        roads: Roads = None,
+        map: Columns = None,
+        trips: Annotated[
+            bool,
+            Option(
+                "Measure synthetic methods as they are compared: on trips in the region, with a "
+                "resample of the objects beside them."
+            ),
+        ] = False,
+        each_trip: Annotated[
+            bool, Option("With [[trips]]: take every trip for an object.")
+        ] = False,
+        paper: Annotated[
+            bool,
+            Option(
+                "The paper's whole table beside its published values, and its two figures; needs "
+                "[[roads]]."
+            ),
+        ] = False,
+        poi: Annotated[
+            str | None, Option("With [[paper]]: points of interest for klt: schema.table.")
+        ] = None,
+        category: Annotated[str | None, Option("With [[poi]]: its column of categories.")] = None,
+        out: Annotated[
+            Path | str | None, Option("Folder to write. Default: experiment_DATASET.")
+        ] = None,
+        force: Force = False,
+        engine: Engine = None,
+        workers: Workers = None,
+    ) -> "results.Experiment":
+        """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
+        from freqdp_db.bench.search import search_times
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
+        from freqdp_db.paper.published import EPSILON
+        from freqdp_db.paper.summary_files import PaperOptions, paper_on
+        from freqdp_db.results import Experiment
+
+        table, folder = some_roads(roads, map), None if out is None else Path(out)
+        if paper:
+            asked = None if signature == _PAPERS_SIGNATURE else signature
+            given = {"[[method]]": method, "[[time_step]]": time_step, "[[signature]]": asked}
+            for option, value in given.items():
+                if value is not None:
+                    raise BadInput(
+                        f"{option} is not for [[paper]]", remedy="the paper's own are taken"
+                    )
+        elif poi is not None or category is not None:
+            raise BadInput(
+                "[[poi]] and [[category]] are for [[paper]]",
+                remedy="say [[paper]], or leave them out",
+            )
+        database = self._installed()
+        with self._started(engine, workers, kernels=False) as (progress, running):
+            found = found_roads(database, table)
+            if paper:
+                papers = PaperOptions(objects, epsilon, seeds, poi, category, found, folder, force)
+                searches = partial(search_times, epsilon=EPSILON)
+                written = paper_on(database, dataset, papers, progress, searches, running)
+            else:
+                options = ExperimentOptions(
+                    method, epsilon, objects, seeds, signature, time_step, found, folder, force,
+                    trips, each_trip,
+                )  # fmt: skip
+                written = experiment_on(database, dataset, options, progress, running)
+        return Experiment(
+            dataset, written.files, written.runs, progress.seconds, markdown=written.markdown
+        )
+
+    @command("audit")
+    def audit(
+        self,
+        dataset: Dataset,
+        method: Method = None,
+        *,
+        runs: Annotated[int, Option("Runs in each of two neighbouring worlds.")] = 40_000,
+        **parameters: Annotated[Value, MethodParameters(without=("seed", "time_step"))],
+    ) -> "Audit":
+        """Bound epsilon from below, by experiment. Publishes and spends nothing; for the curator.
+
+        Exit 3 if a mechanism loses more than it claims.
+        """
+        from freqdp_db.evaluation.audit import audit as auditing
+        from freqdp_db.release.request import Request
+
+        request = Request.parse(method, **parameters)
+        database, row = self._dataset(dataset)
+        found = auditing.audit(database, row, request, self._progress(), runs)
+        found.require_within_claims()
+        return found
+
+    @command("match")
+    def match(
+        self,
+        dataset: Dataset,
+        roads: Annotated[str, Option("Edge table: schema.table.")],
+        into: NewTable,
+        *,
+        map: Columns = None,
+        replace: Replace = False,
+    ) -> "results.MatchedDataset":
+        """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
+        from freqdp_db.dataset.road_tables import RoadTable, match_dataset
+        from freqdp_db.load import mode_of
+        from freqdp_db.results import MatchedDataset
+        from freqdp_db.storage.connection.names import parse_relation
+
+        table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
+        database, row = self._dataset(dataset)
+        progress = self._progress()
+        found = match_dataset(
+            database,
+            row,
+            row.require_build(),
+            table.found(database),
+            target,
+            mode_of(replace),
+            progress,
+        )
+        return MatchedDataset(**vars(found), seconds=progress.seconds)
+
+    @command("bench search")
+    def bench_search(
+        self,
+        dataset: Measured = None,
+        *,
+        sizes: Sizes = "1000,10000",
+        queries: Annotated[
+            int, Option("How many queries to ask; slow strategies get a part of them.")
+        ] = 2000,
+        strategies: Annotated[str | None, Option("Names, with commas. Default: all.")] = None,
+        epsilon: Epsilon = "1",
+        signature: Signature = 10,
+        seed: BenchSeed = 1,
+        picture: Picture = None,
+    ) -> "SearchBench":
+        """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
+        from freqdp_db.bench.benchmarks import bench_searches
+        from freqdp_db.release.request import Request
+
+        request = Request.parse("gl", epsilon=epsilon, signature=signature)
+        return bench_searches(
+            self._installed(), dataset, sizes, queries, strategies, request, seed, picture,
+            self._compiled(),
+        )  # fmt: skip
+
+    @command("bench pipeline")
+    def bench_pipeline(
+        self,
+        dataset: Measured = None,
+        *,
+        sizes: Sizes = "1000,2000,5000,10000",
+        method: Annotated[str, Option("lg, gl, pure-g or pure-l.")] = "gl",
+        epsilon: Epsilon = "1",
+        signature: Signature = 10,
+        seed: BenchSeed = 1,
+        picture: Picture = None,
+    ) -> "PipelineBench":
+        """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""  # noqa: E501
+        from freqdp_db.bench.benchmarks import bench_pipelines
+        from freqdp_db.release.request import Request
+
+        request = Request.parse(method, epsilon=epsilon, signature=signature, seed=seed)
+        return bench_pipelines(
+            self._installed(), dataset, sizes, request, seed, picture, self._compiled
+        )
+
+    # Budgets
+
+    @command("budget")
+    def budget(self, dataset: Dataset) -> "SourceBudget":
+        """What a dataset's source may spend, has spent and has left, and by which releases."""
+        from freqdp_db.release.budgets import source_budget
+
+        database, row = self._dataset(dataset)
+        return source_budget(database, row.account_id)
+
+    @command("budget", switch="amount")
+    def raise_budget(
+        self,
+        dataset: Dataset,
+        amount: Annotated[
+            Decimal | int | str,
+            Option("Raise the budget by so much epsilon for one [[unit]]."),
+        ],
+        reason: Annotated[str, Option("Why it is raised; goes into the ledger.")],
+        *,
+        unit: Annotated[
+            str,
+            Option("What [[amount]] is for: occurrence, or person (one object with all its data)."),
+        ] = "occurrence",
+    ) -> "SourceBudget":
+        """Let a dataset's source spend so much epsilon more. Who did it and why goes into the ledger.
+
+        Epsilon of a person is that of one object with all its data at delta 0.000001, and is kept as
+        rho, which adds up over releases.
+        """
+        from freqdp_db.release.budgets import raise_budget
+
+        database, row = self._dataset(dataset)
+        raise_budget(database, row, str(amount), reason, unit)
+        return self.budget(dataset)
+
+    @command("ledger verify")
+    def verify_ledger(
+        self,
+        *,
+        head: Annotated[
+            str | None, Option("A ledger_head that a release published: must still be there.")
+        ] = None,
+    ) -> "results.LedgerVerified":
+        """Check the hash chains. Exit 3 if an entry was changed or is missing.
+
+        The heads in the catalogue are looked up too. Only a head that was kept elsewhere shows
+        that ledger and catalogue were rewritten together.
+        """
+        from freqdp_db.release.budgets import verify_ledger
+        from freqdp_db.results import LedgerVerified
+
+        heads = verify_ledger(self._installed(), head)
+        return LedgerVerified(True, heads, None if head is None else True)
+
+    # Jobs
+
+    @command("worker")
+    def work(
+        self,
+        *,
+        once: Annotated[
+            bool,
+            Option(
+                "Do what is due, then end. Exit 4 if a job was refused, 5 if one failed, 6 if one was "
+                "put off. For timers and CronJobs."
+            ),
+        ] = False,
+        lease: Annotated[
+            float | str,
+            Option("Seconds without a sign of life after which others take a job over."),
+        ] = "60",
+        grace: Annotated[
+            float | str,
+            Option("Seconds to finish the job in hand after SIGTERM; then it is given back."),
+        ] = "20",
+        metrics: Annotated[int | None, Option("Serve numbers for Prometheus on this port.")] = None,
+        metrics_address: Annotated[
+            str,
+            Option("Where [[metrics]] listens. 0.0.0.0 is for containers: others can reach it."),
+        ] = "127.0.0.1",
+        engine: Engine = None,
+        workers: Workers = None,
+        log: bool = True,
+    ) -> "results.Worked":
+        """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
+        from freqdp_db.engines.at_work import use_engine
+        from freqdp_db.engines.choice import choose_engine
+        from freqdp_db.evaluation.gate import approve_within_limit
+        from freqdp_db.jobs.log import json_lines
+        from freqdp_db.jobs.metrics import exposed
+        from freqdp_db.jobs.worker import Worker, parse_seconds
+        from freqdp_db.results import Worked
+
+        lease_s, grace_s = parse_seconds("[[lease]]", lease), parse_seconds("[[grace]]", grace)
+        chosen, database = choose_engine(engine, workers), self._installed()
+        with ExitStack() as around:
+            worker = Worker(
+                database,
+                approve_within_limit,
+                lease_s=lease_s,
+                grace_s=grace_s,
+                engine=lambda own, progress: use_engine(chosen, own.conninfo, progress),
+            )
+            if log:
+                around.enter_context(json_lines())
+            around.enter_context(exposed(database, worker.served, metrics, metrics_address))
+            return Worked(**vars(worker.serve(once=once)), once=once)
+
+    @command(
+        "worker", switch="health", help="Say whether a worker on this machine lives; exit 1 if not."
+    )
+    def living_worker(self) -> "WorkerRow":
+        """The worker of this machine that was heard of last; refused if none lives."""
+        from freqdp_db.jobs.health import require_worker_here
+
+        return require_worker_here(self._installed())
+
+    @command("jobs")
+    def jobs(
+        self,
+        *,
+        job: Annotated[int | None, Option("This one only.")] = None,
+        limit: Annotated[int, Option("Show so many: open ones, then the newest.")] = 20,
+    ) -> "list[JobView]":
+        """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
+        from freqdp_db.storage.records.jobs import list_jobs
+
+        if limit < 1:
+            raise BadInput(f"[[limit]] {limit} is not above 0", remedy="for example [[limit]] 20")
+        found = list_jobs(self._installed(), limit, job)
+        if job is not None and not found:
+            raise NotFound(f"there is no job {job}", remedy="`freqdp jobs` shows what there is")
+        return found
+
+    @command("jobs", switch="job")
+    def cancel_job(
+        self, job: Annotated[int, Option("Cancel this one.", name="--cancel")]
+    ) -> "results.CancelledJob":
+        """Cancel a job, or ask its worker to."""
+        from freqdp_db.results import CancelledJob
+        from freqdp_db.storage.records.jobs import cancel_job
+
+        return CancelledJob(job, cancel_job(self._installed(), job))
+
+    @command("jobs", switch="workers", help="Show the workers that live instead.")
+    def workers(self) -> "list[WorkerRow]":
+        """The workers that live, on any machine."""
+        from freqdp_db.jobs.health import living_workers
+
+        return living_workers(self._installed())
+
+    @command("schedule add")
+    def schedule(
+        self,
+        dataset: Dataset,
+        at: Annotated[
+            str,
+            Option("Five cron fields, or @hourly, @daily, @weekly, @monthly.", show_default=False),
+        ],
+        method: Method = None,
+        *,
+        timezone: Annotated[str, Option("The zone that [[at]] is read in.")] = "UTC",
+        keep: Annotated[
+            int | None,
+            Option("Withdraw all but so many of the schedule's releases. Default: keep all."),
+        ] = None,
+        hold: Annotated[
+            bool, Option("Each release is for curators only, until it is approved.")
+        ] = False,
+        new_draw: Annotated[
+            bool,
+            Option(
+                "Publish and pay also when nothing has changed: otherwise a time without a new "
+                "version says so, exactly."
+            ),
+        ] = False,
+        **parameters: Annotated[Value, MethodParameters(without=("seed",))],
+    ) -> "results.Scheduled":
+        """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
+        from freqdp_db.jobs import schedule as scheduling
+        from freqdp_db.jobs.document import JobRequest, check_keep
+        from freqdp_db.release.request import Request
+        from freqdp_db.results import Scheduled
+
+        request = Request.parse(method, **parameters)
+        check_keep(keep)
+        asked = JobRequest(request, None, new_draw=new_draw, rebuild=True, keep=keep, hold=hold)
+        database, row = self._dataset(dataset)
+        made = scheduling.add_schedule(database, row, asked, at, timezone)
+        return Scheduled(
+            **vars(made),
+            dataset=dataset,
+            warning=scheduling.warning_of(asked),
+            price=request.price(row.protected),
+        )
+
+    @command("schedule list")
+    def schedules(self) -> "list[results.Schedule]":
+        """Schedules: when they ask, for what, and why those that ended have ended."""
+        from freqdp_db.results import Schedule
+        from freqdp_db.storage.records.datasets import get_dataset
+        from freqdp_db.storage.records.schedules import list_schedules
+
+        database = self._installed()
+        return [
+            Schedule(**vars(row), protected=get_dataset(database, row.dataset_id).protected)
+            for row in list_schedules(database)
+        ]
+
+    @command("schedule drop")
+    def drop_schedule(
+        self,
+        dataset: Annotated[
+            str,
+            Argument(
+                "Name of the dataset, or number of the schedule as `schedule list` has it.",
+                dataset=True,
+            ),
+        ],
+    ) -> "results.EndedSchedule":
+        """End the schedule of a dataset. Its releases stay."""
+        from freqdp_db.results import EndedSchedule
+        from freqdp_db.storage.records.schedules import drop_schedule
+
+        ended = drop_schedule(self._installed(), dataset)
+        return EndedSchedule(ended.schedule_id, ended.dataset, True)

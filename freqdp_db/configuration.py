@@ -1,0 +1,362 @@
+"""`freqdp.toml`: datasets, their limits and schedules, as a team keeps them in version control.
+
+The keys of a dataset are the parameters of `Freqdp.add_dataset`, those of a schedule are the parameters
+of `Freqdp.schedule`, both as the command line spells them.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from freqdp_db.api import Freqdp
+from freqdp_db.commands import Declared, Option, parameters_of
+from freqdp_db.dataset.facts import check_region, parse_period, parse_region
+from freqdp_db.dataset.limits import in_percent, parse_limit
+from freqdp_db.dataset.projection import WGS84
+from freqdp_db.dataset.registration import (
+    MAX_BUDGET,
+    check_name,
+    epsilon_number,
+    parse_time_unit,
+)
+from freqdp_db.dataset.snapping import Snap
+from freqdp_db.documents import Document, aside
+from freqdp_db.errors import BadInput, FreqdpError
+from freqdp_db.jobs.cron import Cron, find_zone
+from freqdp_db.jobs.document import JobRequest, check_keep, parse
+from freqdp_db.release.request import Request
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import format_relation
+from freqdp_db.storage.published.relations import columns_of
+from freqdp_db.storage.records.datasets import DatasetRow, list_datasets
+from freqdp_db.storage.records.ledger import find_budget
+from freqdp_db.storage.records.schedules import ScheduleRow, list_schedules
+from freqdp_db.storage.source.relations import read_column, read_name
+
+_TOP, _SCHEDULE = "datasets", "schedule"
+_COLUMNS = ("object", "time", "geom", "lon", "lat", "x", "y")
+
+
+@dataclass(frozen=True)
+class Change(Document):
+    """One thing that the file says and the database has not."""
+
+    dataset: str
+    what: str
+    do: Callable[[], object] = aside()
+
+
+@dataclass(frozen=True)
+class Applied(Document):
+    """What was or would be changed."""
+
+    file: Path
+    applied: bool
+    """False: only shown."""
+    changes: list[Change]
+    not_in_file: list[str]
+    """Datasets that the file does not name: they are left as they are."""
+
+    def lines(self) -> list[str]:
+        """In words."""
+        if not self.changes:
+            lines = [f"Nothing to do: the database is as {self.file} says."]
+        else:
+            word = "Done" if self.applied else "Would"
+            lines = [f"{word}: {change.dataset}: {change.what}" for change in self.changes]
+        if self.not_in_file:
+            lines.append(f"Not in the file, left as they are: {', '.join(self.not_in_file)}")
+        if self.changes and not self.applied:
+            lines.append("Nothing was changed. To do it: freqdp apply")
+        return lines
+
+
+def apply(freqdp: Freqdp, database: Database, path: Path, *, plan: bool) -> Applied:
+    """Do with `freqdp` what a file says and the database lacks; `plan`: only show it."""
+    wanted = read_configuration(path)
+    known = {row.name: row for row in list_datasets(database)}
+    active = {s.dataset: s for s in list_schedules(database) if s.ended_at is None}
+    changes = [
+        change
+        for dataset in wanted
+        for change in _changes(freqdp, database, dataset, known.get(dataset.name), active, path)
+    ]
+    if not plan:
+        for change in changes:
+            change.do()
+    others = sorted(known.keys() - {dataset.name for dataset in wanted})
+    return Applied(path, not plan, changes, others)
+
+
+def _changes(
+    freqdp: Freqdp,
+    database: Database,
+    wanted: WantedDataset,
+    row: DatasetRow | None,
+    active: dict[str, ScheduleRow],
+    path: Path,
+) -> Iterator[Change]:
+    name, given = wanted.name, wanted.given
+    if row is None:
+        add = partial(freqdp.add_dataset, name, **given)
+        yield Change(name, f"add from {given['source']}", do=add)
+    else:
+        _require_same(database, row, given, path)
+        yield from _facts(freqdp, database, row, given)
+        yield from _budget(freqdp, database, row, given, path)
+    yield from _schedules(freqdp, wanted, active.get(name))
+
+
+def _require_same(database: Database, row: DatasetRow, given: dict[str, Any], path: Path) -> None:
+    """Refuse to read another table under the same name: releases and budget belong to this one."""
+    there, said = _as_registered(row), _as_meant(database, row, given)
+    for key, value in said.items():
+        if value != there[key]:
+            found = "not said" if there[key] is None else repr(there[key])
+            raise BadInput(
+                f"[[file]] {path}: [datasets.{row.name}]: {key} is {value!r}, and {found} in the "
+                "database: a dataset keeps the table and the columns that it was made from",
+                remedy=f"call it otherwise, or drop it first: freqdp dataset drop {shlex.quote(row.name)}",
+            )
+
+
+def _as_registered(row: DatasetRow) -> dict[str, Any]:
+    """What a dataset was made from, by the keys of the file."""
+    mapping, degrees = row.mapping, row.source_srid == WGS84
+    lon, lat = mapping.lon, mapping.lat
+    return {
+        "from": row.source,
+        "object": mapping.object,
+        "time": mapping.time,
+        "geom": mapping.geom,
+        "lon": lon if degrees else None,
+        "lat": lat if degrees else None,
+        "x": None if degrees else lon,
+        "y": None if degrees else lat,
+        # of x and y it is what they are in; of a dataset with a region, that of the region
+        "srid": row.source_srid if lon is not None and not degrees else row.srid,
+        "snap": row.snap,
+        "timezone": mapping.timezone,
+        "where": mapping.filter,
+    }
+
+
+def _as_meant(database: Database, row: DatasetRow, given: dict[str, Any]) -> dict[str, Any]:
+    """The same of the file, read as `dataset add` would read it."""
+    source = row.source_schema, row.source_relation
+    with database.begin() as connection:
+        meant = {"from": format_relation(*read_name(connection, given["source"], "[[source]]"))}
+        # a table that is gone: the columns are those that the dataset has
+        kept = {c for c in _as_registered(row).values() if isinstance(c, str)}
+        columns = columns_of(connection, source) or kept
+        meant |= {k: read_column(columns, given[k]) for k in _COLUMNS if k in given}
+        if "snap" in given and Snap.parse(given["snap"]) != Snap.parse(row.snap):
+            meant["snap"] = Snap.named(connection, given["snap"]).text
+    return meant | {k: given[k] for k in ("srid", "timezone", "where") if k in given}
+
+
+def _facts(
+    freqdp: Freqdp, database: Database, row: DatasetRow, given: dict[str, Any]
+) -> Iterator[Change]:
+    wished: dict[str, tuple[Any, Any]] = {}
+    if "region" in given:
+        source = row.source_schema, row.source_relation
+        wished["region"] = (row.region, parse_region(database, given["region"], source))
+    if "period" in given:
+        wished["period"] = (row.period, parse_period(given["period"], row.mapping.timezone))
+    if "time_unit" in given:
+        wished["time_unit"] = (row.mapping.time_unit, given["time_unit"])
+    if "max_exposure" in given:
+        wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
+    if "persons" in given:
+        named = find_budget(database, row.account_id).population
+        wished["persons"] = (named, check_name("[[persons]]", given["persons"]))
+    for key, (there, value) in wished.items():
+        if there != value:
+            said, was = given[key], "not said" if there is None else there
+            if key == "max_exposure":
+                said, was = in_percent(value), was if there is None else in_percent(there)
+            yield Change(
+                row.name,
+                f"set {key} to {said} (was {was})",
+                do=partial(freqdp.set_dataset, row.name, **{key: given[key]}),
+            )
+
+
+def _budget(
+    freqdp: Freqdp, database: Database, row: DatasetRow, given: dict[str, Any], path: Path
+) -> Iterator[Change]:
+    if "budget" not in given:
+        return
+    granted = find_budget(database, row.account_id).granted
+    more = Decimal(given["budget"]) - granted
+    if more < 0:
+        raise BadInput(
+            f"[[file]] {path}: [datasets.{row.name}]: budget {given['budget']} is less than the "
+            f"{granted:f} that its source was granted: the ledger takes nothing back",
+            remedy=f"write budget = {granted:f}",
+        )
+    if more > 0:
+        yield Change(
+            row.name,
+            f"raise the budget by {more:f} to {given['budget']}",
+            do=partial(freqdp.raise_budget, row.name, more, f"as {path.name} says"),
+        )
+
+
+def _schedules(
+    freqdp: Freqdp, wanted: WantedDataset, there: ScheduleRow | None
+) -> Iterator[Change]:
+    name, planned = wanted.name, wanted.schedule
+    if there is not None and (planned is None or not _same(planned, there)):
+        yield Change(
+            name, f"end schedule {there.schedule_id} ({there.cron}, {there.timezone})",
+            do=partial(freqdp.drop_schedule, name),
+        )  # fmt: skip
+        there = None
+    if planned is not None and there is None:
+        given = planned.given
+        yield Change(
+            name,
+            f"schedule {given['method']} at {planned.cron} ({planned.timezone})",
+            do=partial(freqdp.schedule, name, **given),
+        )
+
+
+def _same(planned: WantedSchedule, there: ScheduleRow) -> bool:
+    # through the same parser: what an older version recorded has fewer keys
+    asked = parse(there.request).document()
+    same = (planned.cron, planned.timezone) == (there.cron, there.timezone)
+    return same and planned.asked.document() == asked
+
+
+@dataclass(frozen=True)
+class WantedSchedule:
+    """When and for what workers ask by themselves."""
+
+    asked: JobRequest
+    given: dict[str, Any]
+    """As `schedule` takes it."""
+    cron: str
+    timezone: str
+
+
+@dataclass(frozen=True)
+class WantedDataset:
+    """A dataset as the file has it: only what it says."""
+
+    name: str
+    given: dict[str, Any]
+    """As `add_dataset` takes it."""
+    schedule: WantedSchedule | None
+
+
+def read_configuration(path: Path) -> list[WantedDataset]:
+    """All datasets of a file, checked as far as that goes without a database."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadInput(
+            f"[[file]] {path} cannot be read: {error.strerror}",
+            remedy="name the file with [[file]], or write one: freqdp.toml",
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"[[file]] {path} is not TOML: {error}", remedy="correct that line"
+        ) from None
+    _require_known(path, "", document, [_TOP])
+    found = document.get(_TOP, {})
+    if not isinstance(found, dict) or not all(isinstance(d, dict) for d in found.values()):
+        raise BadInput(
+            f"[[file]] {path}: datasets are tables", remedy=f"write [{_TOP}.NAME] above each"
+        )
+    return [_dataset(path, name, given) for name, given in found.items()]
+
+
+def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
+    where = f"[{_TOP}.{name}]"
+    keys = keys_of(Freqdp.add_dataset)
+    _require_known(path, where, given, [*keys, _SCHEDULE])
+    check_name("the dataset's name", name)
+    for key, parameter in keys.items():
+        if parameter.required and key not in given:
+            raise BadInput(
+                f"[[file]] {path}: {where} has no {key!r}",
+                remedy="it is needed: see `freqdp dataset add`",
+            )
+    texts = {keys[k].name: v if k == "srid" else str(v) for k, v in given.items() if k != _SCHEDULE}
+    try:
+        _check_values(texts)
+        schedule = given.get(_SCHEDULE)
+        planned = None if schedule is None else _schedule(path, where, schedule, texts)
+    except FreqdpError as error:
+        if error.parameter == "file":
+            raise
+        raise BadInput(
+            f"[[file]] {path}: {where}: {error.text}", remedy=error.remedy_text
+        ) from None
+    return WantedDataset(name, texts, planned)
+
+
+def keys_of(verb: Callable[..., object]) -> dict[str, Declared]:
+    """What a verb takes besides a dataset, by the keys of the file: as options, with underscores."""
+    options = [p for p in parameters_of(verb)[0] if isinstance(p.says, Option)]
+    return {p.option.removeprefix("--").replace("-", "_"): p for p in options}
+
+
+def _check_values(given: dict[str, Any]) -> None:
+    """Refuse here what would be refused when half of the file has come about."""
+    zone = given.get("timezone", "UTC")
+    find_zone(zone)
+    if "budget" in given:
+        epsilon_number("[[budget]]", given["budget"], MAX_BUDGET)
+    if "region" in given:
+        check_region(given["region"])
+    if "period" in given:
+        parse_period(given["period"], zone)
+    if "time_unit" in given:
+        parse_time_unit(given["time_unit"])
+    if "max_exposure" in given:
+        parse_limit(given["max_exposure"])
+    if "persons" in given:
+        check_name("[[persons]]", given["persons"])
+    if "srid" in given and not isinstance(given["srid"], int):
+        raise BadInput(f"[[srid]] {given['srid']!r} is not a whole number", remedy="such as 32631")
+
+
+def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> WantedSchedule:
+    if not isinstance(given, dict) or "at" not in given:
+        raise BadInput(
+            f"[[file]] {path}: {where} has a schedule without 'at'",
+            remedy=f'write [{_TOP}.NAME.{_SCHEDULE}] and at = "0 3 * * *"',
+        )
+    own = {key: given[key] for key in keys_of(Freqdp.schedule) if key in given}
+    rest = {key: value for key, value in given.items() if key not in own}
+    own["timezone"] = str(own.get("timezone", dataset.get("timezone", "UTC")))
+    own["at"] = str(own["at"])
+    find_zone(own["timezone"])
+    asked = JobRequest(
+        Request.parse(own.get("method"), **rest),
+        None,
+        new_draw=bool(own.get("new_draw", False)),
+        rebuild=True,
+        keep=check_keep(own.get("keep")),
+        hold=bool(own.get("hold", False)),
+    )
+    return WantedSchedule(asked, {**own, **rest}, Cron.parse(own["at"]).text, own["timezone"])
+
+
+def _require_known(path: Path, where: str, given: dict[str, Any], known: list[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise BadInput(
+                f"[[file]] {path}: {where} {key!r} is not known".replace(":  ", ": "),
+                remedy="known are " + ", ".join(known),
+            )

@@ -1,0 +1,144 @@
+"""Roads of the database at work: the network of a table, and `freqdp match`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.errors import BadInput
+from freqdp_db.progress import Progress
+from freqdp_db.roads.matching import match
+from freqdp_db.roads.network import Network, find_candidates, make_network
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import format_relation, parse_relation
+from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, check_target, load_table
+from freqdp_db.storage.source.relations import read_name
+from freqdp_db.storage.source.road_tables import column_mapping
+from freqdp_db.storage.source.roads import read_roads
+
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class RoadTable:
+    """An edge table of anybody's, and which of its columns is which."""
+
+    relation: tuple[str, str]
+    mapping: Mapping[str, str]
+    text: str
+
+    @classmethod
+    def named(cls, roads: str, pairs: Sequence[str] | None) -> RoadTable:
+        """What --roads and --map say."""
+        mapping = column_mapping(pairs or [])
+        return cls(parse_relation(roads, "[[roads]]"), mapping, roads)
+
+    def found(self, database: Database) -> RoadTable:
+        """With the table that is meant: as it was typed, if there is one, else folded."""
+        with database.begin() as connection:
+            return replace(self, relation=read_name(connection, self.text, "[[roads]]"))
+
+    def network(self, database: Database, srid: int, progress: Progress) -> Network:
+        """Read it, in metres of the SRID."""
+        with progress.stage("read roads") as stage, database.begin(snapshot=True) as connection:
+            rows = read_roads(connection, self.relation, srid, self.mapping)
+            stage.advance(len(rows))
+        return make_network(rows)
+
+
+def some_roads(roads: str | None, pairs: Sequence[str] | None) -> RoadTable | None:
+    """The same where roads may be left out."""
+    if roads is None and column_mapping(pairs or []):
+        raise BadInput(
+            "[[map]] is given without [[roads]]", remedy="name the edge table: [[roads]]"
+        )
+    return None if roads is None else RoadTable.named(roads, pairs)
+
+
+def found_roads(database: Database, roads: RoadTable | None) -> RoadTable | None:
+    """With the table that is meant."""
+    return None if roads is None else roads.found(database)
+
+
+@dataclass(frozen=True)
+class MatchReport:
+    """What `freqdp match` did."""
+
+    table: str
+    rows: int
+    samples: int
+    trajectories: int
+    breaks: int
+    driven_km: float
+    beta_m: float
+
+
+def match_dataset(
+    database: Database,
+    dataset: DatasetRow,
+    build_id: int,
+    roads: RoadTable,
+    into: tuple[str, str],
+    mode: Mode,
+    progress: Progress,
+) -> MatchReport:
+    """Match the current build and write the road of each sample that has one."""
+    table = PlainTable(
+        into,
+        (
+            Column(
+                "trajectory_id", "int4", "As in the build; whose it is says its trajectory table."
+            ),
+            Column("seq", "int4", "Position in the trajectory, from 1."),
+            Column("at", "timestamptz", "Time of the sample."),
+            Column(
+                "road_id", "int8", f"The road it was on, of {format_relation(*roads.relation)}."
+            ),
+        ),
+        f"Samples of dataset {dataset.name} matched to roads by freqdp. Original data: not to publish.",
+    )
+    with database.begin() as connection:
+        check_target(connection, database.settings, table, mode)
+    build = load_build(database, build_id, progress)
+    network = roads.network(database, build.srid, progress)
+    side, locations = build.trajectories, build.locations
+    near = find_candidates(network, locations)
+    found = match(network, near, side, locations, progress)
+    owner = side.owner
+    there = np.flatnonzero(found.road >= 0)
+
+    with (
+        progress.stage("write matches", len(there)) as stage,
+        database.begin() as connection,
+    ):
+        chunks = (there[i : i + _CHUNK] for i in range(0, len(there), _CHUNK))
+        rows = load_table(
+            connection,
+            database.settings,
+            table,
+            mode,
+            (
+                {
+                    "trajectory_id": owner[part],
+                    "seq": (part - side.offsets[owner[part]] + 1).astype(np.int32),
+                    "at": side.at[part] + POSTGRES_EPOCH_US,
+                    "road_id": network.road_id[found.road[part]],
+                }
+                for part in chunks
+            ),
+            stage.advance,
+        )
+    return MatchReport(
+        table.label,
+        rows,
+        side.samples,
+        len(side),
+        found.breaks,
+        float(network.graph.length[found.driven].sum()) / 1_000,
+        found.beta_m,
+    )

@@ -1,0 +1,221 @@
+"""What a claim is worth: how much of an object it finds, and how much of it is the object's.
+
+An attacker claims released samples for an object. An original sample is found if a claimed one lies
+within 200 m and 5 min, or if a claimed area and interval contain it that are no wider than 500 m and
+no longer than 10 min.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.evaluation.pair import Case, ReleaseSeen
+
+NEAR_M = 200.0
+NEAR_US = 300_000_000
+_WIDEST_M = 500.0
+_LONGEST_US = 600_000_000
+_BLOCK = 32
+"""So many positions, one after the other, are passed over at once where they are far."""
+
+Shares = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AttackScore:
+    """Of each object: the share that is found, and the share of the claim that is right."""
+
+    found: Shares
+    """Not a number for an object of which nothing is left to find."""
+    right: Shares
+    """Not a number where nothing was claimed."""
+
+    def named(self, name: str) -> dict[str, float]:
+        """The metrics of one attack."""
+        there = self.found[~np.isnan(self.found)]
+        right = self.right[~np.isnan(self.right)]
+        return {
+            name: float(there.mean()) if len(there) else 0.0,
+            f"{name}.precision": float(right.mean()) if len(right) else 0.0,
+            f"{name}.half": float((there > 0.5).mean()) if len(there) else 0.0,
+            f"{name}.p95": float(np.percentile(there, 95)) if len(there) else 0.0,
+        }
+
+
+def boxes_of(release: ReleaseSeen) -> NDArray[np.float64]:
+    """x_min, y_min, x_max, y_max of each sample; of no use unless the release has areas."""
+    if release.areas is None:
+        return np.zeros((0, 4))
+    areas = release.areas
+    return np.column_stack([areas.x_min, areas.y_min, areas.x_max, areas.y_max])
+
+
+def until_of(release: ReleaseSeen) -> Ints:
+    """End of each sample's interval; before all times if it is too wide or long to tell anything."""
+    if release.areas is None:
+        return np.zeros(0, np.int64)
+    areas = release.areas
+    small = (areas.x_max - areas.x_min <= _WIDEST_M) & (areas.y_max - areas.y_min <= _WIDEST_M)
+    small &= areas.until - release.trajectories.at <= _LONGEST_US
+    return np.where(small, areas.until, np.iinfo(np.int64).min)
+
+
+@njit(nogil=True, cache=True)
+def _near_some(qx, qy, qt, x, y, t):  # type: ignore[no-untyped-def]
+    """Which of some positions have another one within 200 m and 5 min; both in order of time."""
+    found = np.zeros(len(qx), np.bool_)
+    blocks = (len(x) + _BLOCK - 1) // _BLOCK
+    west, south = np.empty(blocks), np.empty(blocks)
+    east, north = np.empty(blocks), np.empty(blocks)
+    for b in range(blocks):
+        part = slice(b * _BLOCK, (b + 1) * _BLOCK)
+        west[b], east[b] = x[part].min(), x[part].max()
+        south[b], north[b] = y[part].min(), y[part].max()
+    first = last = hint = 0
+    for i in range(len(qx)):
+        while first < len(t) and t[first] < qt[i] - NEAR_US:
+            first += 1
+        last = max(last, first)
+        while last < len(t) and t[last] <= qt[i] + NEAR_US:
+            last += 1
+        # what the one before was near to comes first: they follow one way
+        hint = min(max(hint, first), last)
+        for begin, end in ((hint, last), (first, hint)):
+            k = begin
+            while k < end:
+                b = k // _BLOCK
+                dx = max(west[b] - qx[i], qx[i] - east[b], 0.0)
+                dy = max(south[b] - qy[i], qy[i] - north[b], 0.0)
+                stop = min((b + 1) * _BLOCK, end)
+                if dx * dx + dy * dy > NEAR_M * NEAR_M:
+                    k = stop
+                    continue
+                while k < stop:
+                    dx, dy = x[k] - qx[i], y[k] - qy[i]
+                    if dx * dx + dy * dy <= NEAR_M * NEAR_M:
+                        break
+                    k += 1
+                if k < stop:
+                    found[i] = True
+                    hint = k
+                    break
+            if found[i]:
+                break
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _is_inside(ux, uy, ut, p, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Whether somebody was in area p in its interval."""
+    return (
+        at[p] <= ut <= until[p]
+        and boxes[p, 0] <= ux <= boxes[p, 2]
+        and boxes[p, 1] <= uy <= boxes[p, 3]
+    )
+
+
+@njit(nogil=True, cache=True)
+def _inside_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Which of an object's samples lie in a claimed area and interval."""
+    found = np.zeros(len(ux), np.bool_)
+    low = 0
+    for i in range(len(ux)):
+        while low < len(claim) and at[claim[low]] < ut[i] - _LONGEST_US:
+            low += 1
+        k = low
+        while k < len(claim) and at[claim[k]] <= ut[i]:
+            if _is_inside(ux[i], uy[i], ut[i], claim[k], at, boxes, until):
+                found[i] = True
+                break
+            k += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _hold_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Which of the claimed areas and intervals hold a sample of the object."""
+    found = np.zeros(len(claim), np.bool_)
+    low = 0
+    for k in range(len(claim)):
+        p = claim[k]
+        while low < len(ut) and ut[low] < at[p]:
+            low += 1
+        i = low
+        while i < len(ut) and ut[i] <= until[p]:
+            if _is_inside(ux[i], uy[i], ut[i], p, at, boxes, until):
+                found[k] = True
+                break
+            i += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Which of the claimed positions, in order of time, tell where the object was."""
+    own = slice(offsets[u], offsets[u + 1])
+    if len(boxes):
+        return _hold_some(ux[own], uy[own], ut[own], claim, at, boxes, until)
+    return _near_some(x[claim], y[claim], at[claim], ux[own], uy[own], ut[own])
+
+
+@njit(nogil=True, cache=True)
+def score_claim(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Shares found and right of a claim of positions in order of time."""
+    own = slice(offsets[u], offsets[u + 1])
+    if len(boxes):
+        found = _inside_some(ux[own], uy[own], ut[own], claim, at, boxes, until)
+    else:
+        found = _near_some(ux[own], uy[own], ut[own], x[claim], y[claim], at[claim])
+    asked = ~known[own]
+    left = asked.sum()
+    right = right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until).sum()
+    return (
+        (found & asked).sum() / left if left else np.nan,
+        right / len(claim) if len(claim) else np.nan,
+    )
+
+
+@njit(nogil=True, cache=True)
+def _claim_wholes(  # type: ignore[no-untyped-def]
+    first, last, offsets, ux, uy, ut, known, pick, begins, x, y, at, boxes, until
+):
+    found, right = np.empty(last - first), np.empty(last - first)
+    for u in range(first, last):
+        claim = np.zeros(0, np.int64)
+        if pick[u] >= 0:
+            claim = np.arange(begins[pick[u]], begins[pick[u] + 1])
+        found[u - first], right[u - first] = score_claim(
+            u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
+        )
+    return found, right
+
+
+def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackScore:
+    """Of claiming one whole released trajectory for each object; -1 claims nothing.
+
+    `known`: original samples that the attacker had before; they do not count as found.
+    """
+    release = case.release
+    parts = map_ranges(
+        _claim_wholes, case.original.offsets, case.original.offsets, case.x, case.y,
+        case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
+        pick, release.trajectories.offsets, release.x, release.y, release.trajectories.at,
+        boxes_of(release), until_of(release),
+    )  # fmt: skip
+    return AttackScore(*joined(parts))
+
+
+def area_under_curve(positive: Shares, negative: Shares) -> float:
+    """Chance that a positive scores above a negative; a tie is half a win."""
+    if not len(positive) or not len(negative):
+        return 0.5
+    ranked = np.sort(negative)
+    below = np.searchsorted(ranked, positive, side="left")
+    not_above = np.searchsorted(ranked, positive, side="right")
+    return float((below + not_above).mean() / (2 * len(negative)))

@@ -1,0 +1,144 @@
+"""`edits.auc`: how well inserted samples can be told from true ones, by what the release shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.ragged import owners
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
+from freqdp_db.evaluation.pair import Case
+from freqdp_db.frequency.counts import count_frequencies
+
+Features = NDArray[np.float64]
+_TREES = {"max_iter": 60, "max_depth": 4, "learning_rate": 0.2, "l2_regularization": 1.0}
+_MOST_ROWS = 200_000
+_COUNTED = slice(10, 12)
+"""Of the visible features: how often the place occurs in the release and in the trajectory."""
+
+
+@njit(nogil=True, cache=True)
+def _absent(first, last, offsets, location, at, owner, asked_location, asked_at):  # type: ignore[no-untyped-def]
+    absent = np.ones(last - first, np.bool_)
+    for i in range(first, last):
+        begin, end = offsets[owner[i]], offsets[owner[i] + 1]
+        k = begin + np.searchsorted(at[begin:end], asked_at[i])
+        while k < end and at[k] == asked_at[i]:
+            if location[k] == asked_location[i]:
+                absent[i - first] = False
+            k += 1
+    return (absent,)
+
+
+def absent_from(others: Trajectories, side: Trajectories, owner: Ids) -> Flags:
+    """Samples of `side` that trajectory `owner` of `others` does not have: place or time is new."""
+    parts = map_each(
+        _absent, side.samples, others.offsets, others.location, others.at, owner, side.location,
+        side.at,
+    )  # fmt: skip
+    (absent,) = joined(parts)
+    return absent
+
+
+def inserted_samples(case: Case) -> Flags:
+    """Released samples that their object does not have in the original."""
+    shown = replace(case.original, at=case.release.coarse(case.original.at))
+    return absent_from(shown, case.pair.released, case.release.owners)
+
+
+def visible_features(case: Case, rows: Ints) -> Features:
+    """What the release shows of these samples, in rows.
+
+    Gaps before and after, the share of the way and of the time that it lies at, speeds in and out,
+    the detour and the distance from the straight line, how often its place occurs in the release
+    and in its own trajectory, and the second of the minute.
+    """
+    release = case.release
+    side, x, y, at = release.trajectories, release.x, release.y, release.trajectories.at
+    trajectory = release.trajectory[rows]
+    before = np.where(rows == side.offsets[:-1][trajectory], rows, rows - 1)
+    after = np.where(release.ends[rows], rows, rows + 1)
+    gap_in, gap_out = (at[rows] - at[before]) / 1e6, (at[after] - at[rows]) / 1e6
+    way_in = np.hypot(x[rows] - x[before], y[rows] - y[before])
+    way_out = np.hypot(x[after] - x[rows], y[after] - y[rows])
+    dx, dy = x[after] - x[before], y[after] - y[before]
+    chord = np.hypot(dx, dy)
+    cross = dx * (y[rows] - y[before]) - dy * (x[rows] - x[before])
+    often = np.bincount(side.location, minlength=len(release.places))[side.location[rows]]
+    return np.column_stack(
+        [
+            gap_in,
+            gap_out,
+            gap_in / np.maximum(gap_in + gap_out, 1.0),
+            way_in / np.maximum(way_in + way_out, 1.0),
+            way_in / np.maximum(gap_in, 1.0),
+            way_out / np.maximum(gap_out, 1.0),
+            way_in + way_out - chord,
+            np.abs(cross) / np.maximum(chord, 1.0),
+            way_in,
+            way_out,
+            often,
+            _visits(case, rows),
+            at[rows] // 1_000_000 % 60,
+        ]
+    ).astype(np.float64)
+
+
+def _visits(case: Case, rows: Ints) -> Ids:
+    """How often the trajectory of each of these samples is at its place."""
+    release = case.release
+    counted = count_frequencies(release.trajectories, len(release.places))
+    owner = owners(counted.offsets).astype(np.int64)
+    codes = owner * len(release.places) + counted.location
+    wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
+    return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]
+
+
+def log_odds(features: Features, answer: Flags, asked: Features) -> Shares:
+    """Of yes, for each row of `asked`: gradient-boosted trees that learn `answer` from `features`.
+
+    One thread and a fixed seed: the same data give the same trees.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    trees = HistGradientBoostingClassifier(**_TREES, early_stopping=False, random_state=0)
+    with threadpool_limits(limits=1):
+        scores: Shares = trees.fit(features, answer).decision_function(asked)
+    return scores
+
+
+def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """Area under the curve on objects that the trees have not seen; nothing without insertions.
+
+    Trained on half of the objects, tested on the other half, up to 200,000 samples each.
+    `edits.auc.visits` is the same with nothing but how often each place occurs: a method that is to
+    change how often places are visited cannot hide that.
+    """
+    owner: Ids = case.release.owners
+    if (owner < 0).any():  # nobody's: nothing was inserted into anything
+        return {}
+    inserted = inserted_samples(case)
+    half = rng.random(int(owner.max(initial=-1)) + 1) < 0.5
+    parts = []
+    for mine in (half[owner], ~half[owner]):
+        rows = np.flatnonzero(mine)
+        if len(rows) > _MOST_ROWS:
+            rows = np.sort(rng.choice(rows, _MOST_ROWS, replace=False))
+        parts.append(rows)
+    learn, test = parts
+    if any(len(np.unique(inserted[rows])) < 2 for rows in parts):
+        return {}
+    seen, shown = visible_features(case, learn), visible_features(case, test)
+    found = {"edits.share": float(inserted.mean())}
+    for name, columns in (("edits.auc", slice(None)), ("edits.auc.visits", _COUNTED)):
+        score = log_odds(seen[:, columns], inserted[learn], shown[:, columns])
+        answer = inserted[test]
+        found[name] = area_under_curve(score[answer], score[~answer])
+    return found

@@ -1,1 +1,0 @@
-"""Exposure: what an attacker learns from a release, of whatever kind."""

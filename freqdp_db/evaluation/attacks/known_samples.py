@@ -1,0 +1,412 @@
+"""Attackers who know a few exact samples: LA_x, unicity, `exposure.x`, and where the release shows them.
+
+Untouched samples keep their exact times, so somebody who knows a few of them has the strongest
+attack of all. Where released times were coarsened, the attacker coarsens what he knows alike.
+
+For `exposure.x` the trajectory that holds most of them exactly fits best; among equals, the one with
+most of them nearby (200 m, 5 min). Where samples were made areas, what fits is what contains them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.columns.arrays import Flags, Ints
+from freqdp_db.columns.days import HOUR_US
+from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.evaluation.attacks.claims import NEAR_M, NEAR_US, boxes_of, score_picks
+from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
+from freqdp_db.evaluation.utility.usefulness import numbered_cells
+from freqdp_db.frequency.counts import count_frequencies
+
+KNOWN_SAMPLES = (1, 2, 4, 10)
+_UNICITY_SAMPLES = 4
+_UNICITY_CELL_M = 1_000.0
+
+
+@njit(nogil=True, cache=True)
+def _count_matches(first, last, known_offsets, list_of, list_offsets, carrier, trajectories):  # type: ignore[no-untyped-def]
+    """How many known facts of each object its own trajectory holds; the most; how many hold these."""
+    own = np.zeros(last - first, np.int64)
+    best, ties = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
+    hits = np.zeros(trajectories, np.int64)
+    for o in range(first, last):
+        n = o - first
+        for i in range(known_offsets[o], known_offsets[o + 1]):
+            if list_of[i] >= 0:
+                for j in range(list_offsets[list_of[i]], list_offsets[list_of[i] + 1]):
+                    hits[carrier[j]] += 1
+        own[n] = hits[o]
+        # only the carriers of a known fact can have a hit
+        for i in range(known_offsets[o], known_offsets[o + 1]):
+            if list_of[i] >= 0:
+                for j in range(list_offsets[list_of[i]], list_offsets[list_of[i] + 1]):
+                    t = carrier[j]
+                    if hits[t] > best[n]:
+                        best[n], ties[n] = hits[t], 1
+                    elif hits[t] == best[n] and hits[t] > 0:
+                        ties[n] += 1
+                    # counted once
+                    hits[t] = 0
+    return own, best, ties
+
+
+class _Facts:
+    """Which trajectories hold each fact (any integer), every trajectory once."""
+
+    def __init__(self, fact: Ints, owner: Ints, trajectories: int) -> None:
+        self.known, which = np.unique(fact, return_inverse=True)
+        pairs = np.unique(which.astype(np.int64) * trajectories + owner)
+        self.carrier = (pairs % trajectories).astype(np.int32)
+        self.offsets = np.searchsorted(pairs // trajectories, np.arange(len(self.known) + 1))
+        self.trajectories = trajectories
+
+    def match(self, fact: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
+        """For each object: hits of its own trajectory, the most hits, and how many reach them."""
+        at = np.minimum(np.searchsorted(self.known, fact), max(len(self.known) - 1, 0))
+        found = self.known[at] == fact if len(self.known) else np.zeros(len(fact), np.bool_)
+        parts = map_ranges(
+            _count_matches, offsets, offsets, np.where(found, at, -1), self.offsets,
+            self.carrier, self.trajectories,
+        )  # fmt: skip
+        own, best, ties = joined(parts)
+        return own, best, ties
+
+
+def pick_samples(side: Trajectories, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Random samples of each trajectory, without repetition: offsets, and positions."""
+    offsets = offsets_from(np.minimum(side.lengths, count))
+    parts = map_ranges(
+        _lowest, side.offsets, side.offsets, rng.random(side.samples), offsets, count
+    )
+    (position,) = joined(parts)
+    return offsets, position
+
+
+@njit(nogil=True, cache=True)
+def _lowest(first, last, offsets, draw, out_offsets, count):  # type: ignore[no-untyped-def]
+    """The samples with the lowest draws of each trajectory, lowest first."""
+    begin = out_offsets[first]
+    found = np.empty(out_offsets[last] - begin, np.int64)
+    for t in range(first, last):
+        low = out_offsets[t] - begin
+        n = 0
+        for i in range(offsets[t], offsets[t + 1]):
+            if n == count and draw[i] >= draw[found[low + n - 1]]:
+                continue
+            n = min(n + 1, count)
+            k = low + n - 1
+            while k > low and draw[found[k - 1]] > draw[i]:
+                found[k] = found[k - 1]
+                k -= 1
+            found[k] = i
+    return (found,)
+
+
+def known_samples(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
+    """LA_x: share of objects that k known samples (place, exact time) find, and nobody else."""
+    clock, released_time = np.unique(pair.released.at, return_inverse=True)
+    steps = max(len(clock), 1)
+
+    def facts(location: Ints, time: Ints) -> Ints:
+        return location * np.int64(steps) + time
+
+    holds = _Facts(
+        facts(pair.released.location.astype(np.int64), released_time.astype(np.int64)),
+        pair.released.owner.astype(np.int64),
+        len(pair),
+    )
+    linkable = pair.on_both_sides
+    found = {}
+    for count in KNOWN_SAMPLES:
+        offsets, position = pick_samples(pair.original, count, rng)
+        at = pair.coarse(pair.original.at[position])
+        step = np.minimum(np.searchsorted(clock, at), steps - 1)
+        seen = clock[step] == at if len(clock) else np.zeros(len(at), np.bool_)
+        fact = facts(pair.original.location[position].astype(np.int64), step.astype(np.int64))
+        own, best, ties = holds.match(np.where(seen, fact, -1), offsets)
+        right = (own > 0) & (own == best) & (ties == 1)
+        found[f"la_x.{count}"] = share_of(right, linkable)
+    return found
+
+
+def unicity(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
+    """Share of released trajectories that four samples of their own (1 km, hour) pin down.
+
+    Reads the release alone. Beside it, `unicity.place`: the share of objects with a place that
+    only they visit in D and whose samples there were published untouched, at least one.
+    """
+    side = pair.released
+    cell, _, _ = numbered_cells(pair.locations, _UNICITY_CELL_M)
+    hour = side.at // HOUR_US
+    hour = hour - hour.min(initial=0)
+    fact = cell[side.location] * (hour.max(initial=0) + 1) + hour
+    holds = _Facts(fact, side.owner.astype(np.int64), len(side))
+    offsets, position = pick_samples(side, _UNICITY_SAMPLES, rng)
+    # a fact that was drawn twice says no more than once, but both trajectories count it alike
+    _, _, ties = holds.match(fact[position], offsets)
+    return {
+        "unicity": share_of(ties == 1, side.lengths > 0),
+        "unicity.place": _own_places(pair),
+    }
+
+
+def _own_places(pair: Pair) -> float:
+    original, released = pair.original, pair.released
+    tf = count_frequencies(original, len(pair.locations)).tf
+    alone = tf[original.location] == 1
+    # untouched: the same object at the same place and time, as the release shows times
+    fields = [("owner", np.int32), ("location", np.int32), ("at", np.int64)]
+    before = np.empty(int(alone.sum()), fields)
+    before["owner"] = original.owner[alone]
+    before["location"] = original.location[alone]
+    before["at"] = pair.coarse(original.at[alone])
+    kept = tf[released.location] == 1
+    after = np.empty(int(kept.sum()), fields)
+    after["owner"] = released.owner[kept]
+    after["location"] = released.location[kept]
+    after["at"] = released.at[kept]
+    exposed: Flags = np.zeros(len(pair), np.bool_)
+    exposed[np.intersect1d(before, after)["owner"]] = True
+    return share_of(exposed, original.lengths > 0)
+
+
+# One sample held exactly outweighs any number nearby.
+_EXACT = 1_000
+_SAME_PLACE_M = 1e-3
+
+
+@dataclass(frozen=True)
+class KnownSamples:
+    """Samples of each object that the attacker knows: positions in the original."""
+
+    offsets: Ints
+    position: Ints
+
+    def flags(self, samples: int) -> Flags:
+        known = np.zeros(samples, np.bool_)
+        known[self.position] = True
+        return known
+
+
+@dataclass(frozen=True)
+class Sighted:
+    """What the attacker makes of them."""
+
+    pick: Ints
+    """The trajectory that fits best; -1: none fits."""
+    where: Ints
+    """The released sample that each known one is taken for; -1: none."""
+    score: Ints
+    """How well the pick fits: 1,000 for each sample held exactly, 1 for each nearby."""
+
+
+class SightingIndex:
+    """Released samples by window of time and cell: who was near a place at a time."""
+
+    def __init__(self, release: ReleaseSeen) -> None:
+        self.release = release
+
+    @cached_property
+    def _grid(self) -> tuple[Ints, Ints, Ints]:
+        """Keys in order, the sample of each, and what keys are made of."""
+        x, y, at = self.release.x, self.release.y, self.release.trajectories.at
+        column, row = (np.floor(v / NEAR_M).astype(np.int64) for v in (x, y))
+        window = at // NEAR_US
+        low = [int(k.min()) - 1 if len(k) else 0 for k in (window, column, row)]
+        high = [int(k.max()) + 1 if len(k) else 0 for k in (window, column, row)]
+        size = [h - lo + 1 for lo, h in zip(low, high, strict=True)]
+        folded = size[0] * size[1] * size[2] >= 2**62
+        if folded:
+            # a bogus position on the other side of the globe: such places share a row or column
+            column, row = column & 0xFFFF, row & 0xFFFF
+            low[1:], size[1:] = [-1, -1], [0x10002, 0x10002]
+        key = ((window - low[0]) * size[1] + (column - low[1])) * size[2] + (row - low[2])
+        order = np.argsort(key, kind="stable")
+        return key[order], order, np.array([*low, *size, folded], np.int64)
+
+    def find(self, case: Case, known: KnownSamples, rng: np.random.Generator) -> Sighted:
+        """Look for the known samples of every object."""
+        release = self.release
+        x, y = release.shown(case.x[known.position], case.y[known.position])
+        at = release.coarse(case.original.at[known.position])
+        side, chance = release.trajectories, rng.random(len(case))
+        if release.areas is None:
+            keys, order, frame = self._grid
+            parts = map_ranges(
+                _sight, known.offsets, known.offsets, x, y, at, keys, order, frame, release.x,
+                release.y, side.at, release.trajectory, len(side), chance,
+            )  # fmt: skip
+        else:
+            parts = map_ranges(
+                _contain, known.offsets, known.offsets, x, y, at, side.offsets, side.at,
+                boxes_of(release), release.areas.until, chance,
+            )  # fmt: skip
+        return Sighted(*joined(parts))
+
+
+@njit(nogil=True, cache=True)
+def _near(x, y, at, keys, order, frame, rx, ry, rat, out):  # type: ignore[no-untyped-def]
+    """Released samples within reach of a place and time into `out`, which grows; and their number."""
+    n = 0
+    column, row = int(np.floor(x / NEAR_M)), int(np.floor(y / NEAR_M))
+    window = at // NEAR_US
+    for w in range(window - 1, window + 2):
+        if w < frame[0] or w >= frame[0] + frame[3]:
+            continue
+        for c in range(column - 1, column + 2):
+            for r in range(row - 1, row + 2):
+                fc, fr = c, r
+                if frame[6]:  # folded
+                    fc, fr = c & 0xFFFF, r & 0xFFFF
+                fc, fr = fc - frame[1], fr - frame[2]
+                if fc < 0 or fc >= frame[4] or fr < 0 or fr >= frame[5]:
+                    continue
+                key = ((w - frame[0]) * frame[4] + fc) * frame[5] + fr
+                k = np.searchsorted(keys, key)
+                while k < len(keys) and keys[k] == key:
+                    p = order[k]
+                    k += 1
+                    dx, dy = rx[p] - x, ry[p] - y
+                    if abs(rat[p] - at) <= NEAR_US and dx * dx + dy * dy <= NEAR_M * NEAR_M:
+                        if n == len(out):
+                            out = np.append(out, np.empty_like(out))
+                        out[n] = p
+                        n += 1
+    return out, n
+
+
+@njit(nogil=True, cache=True)
+def _is_exact(x, y, at, p, rx, ry, rat):  # type: ignore[no-untyped-def]
+    return rat[p] == at and abs(rx[p] - x) < _SAME_PLACE_M and abs(ry[p] - y) < _SAME_PLACE_M
+
+
+@njit(nogil=True, cache=True)
+def _best(touched, n, points, chance):  # type: ignore[no-untyped-def]
+    """The one with most points, a tie by chance; -1 if there is none."""
+    best = ties = 0
+    for k in range(n):
+        if points[touched[k]] > best:
+            best, ties = points[touched[k]], 1
+        elif points[touched[k]] == best and best > 0:
+            ties += 1
+    chosen = min(int(chance * ties), ties - 1)
+    for k in range(n):
+        if best > 0 and points[touched[k]] == best:
+            if chosen == 0:
+                return touched[k], best
+            chosen -= 1
+    return -1, 0
+
+
+@njit(nogil=True, cache=True)
+def _sight(  # type: ignore[no-untyped-def]
+    first, last, offsets, x, y, at, keys, order, frame, rx, ry, rat, carrier, carriers, chance,
+):  # fmt: skip
+    begin = offsets[first]
+    pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
+    where = np.full(offsets[last] - begin, -1, np.int64)
+    points = np.zeros(carriers, np.int64)
+    seen = np.full(carriers, -1, np.int64)
+    exactly = np.full(carriers, -1, np.int64)
+    touched = np.empty(carriers, np.int64)
+    near = np.empty(64, np.int64)
+    for u in range(first, last):
+        n = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            near, count = _near(x[i], y[i], at[i], keys, order, frame, rx, ry, rat, near)
+            for k in range(count):
+                t = carrier[near[k]]
+                if seen[t] != i:
+                    if points[t] == 0:
+                        touched[n] = t
+                        n += 1
+                    seen[t] = i
+                    points[t] += 1
+                if exactly[t] != i and _is_exact(x[i], y[i], at[i], near[k], rx, ry, rat):
+                    exactly[t] = i
+                    points[t] += _EXACT
+        pick[u - first], score[u - first] = _best(touched, n, points, chance[u])
+        for k in range(n):
+            points[touched[k]] = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            near, count = _near(x[i], y[i], at[i], keys, order, frame, rx, ry, rat, near)
+            rank = 0
+            for k in range(count):
+                p = near[k]
+                mine = carrier[p] == pick[u - first]
+                exact = _is_exact(x[i], y[i], at[i], p, rx, ry, rat)
+                # exact and in the picked one, exact, or at least near in the picked one
+                value = 3 if exact and mine else 2 if exact else 1 if mine else 0
+                if value > rank:
+                    rank, where[i - begin] = value, p
+    return pick, where, score
+
+
+@njit(nogil=True, cache=True)
+def _contain(  # type: ignore[no-untyped-def]
+    first, last, offsets, x, y, at, begins, rat, boxes, until, chance
+):
+    begin = offsets[first]
+    pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
+    where = np.full(offsets[last] - begin, -1, np.int64)
+    carriers = len(begins) - 1
+    points = np.zeros(carriers, np.int64)
+    touched = np.arange(carriers)
+    for u in range(first, last):
+        for t in range(carriers):
+            points[t] = 0
+            for i in range(offsets[u], offsets[u + 1]):
+                if _container(t, x[i], y[i], at[i], begins, rat, boxes, until) >= 0:
+                    points[t] += 1
+        best, score[u - first] = _best(touched, carriers, points, chance[u])
+        pick[u - first] = best
+        if best >= 0:
+            for i in range(offsets[u], offsets[u + 1]):
+                where[i - begin] = _container(best, x[i], y[i], at[i], begins, rat, boxes, until)
+    return pick, where, score
+
+
+@njit(nogil=True, cache=True)
+def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyped-def]
+    """The sample of trajectory t whose area and interval contain this one, or -1."""
+    p = begins[t] + np.searchsorted(rat[begins[t] : begins[t + 1]], at, side="right") - 1
+    while p >= begins[t] and until[p] >= at:
+        if boxes[p, 0] <= x <= boxes[p, 2] and boxes[p, 1] <= y <= boxes[p, 3]:
+            return p
+        p -= 1
+    return -1
+
+
+def draw_known(case: Case, count: int, rng: np.random.Generator) -> KnownSamples:
+    """So many random samples of each object, or all it has."""
+    return KnownSamples(*pick_samples(case.original, count, rng))
+
+
+def sighting_exposures(
+    case: Case,
+    index: SightingIndex,
+    rng: np.random.Generator,
+    done: Callable[[], None] = lambda: None,
+) -> tuple[dict[str, float], dict[int, tuple[KnownSamples, Sighted]]]:
+    """`exposure.x.<k>`; and what was known and seen, for attackers who go on from there.
+
+    `done` is called after each of them.
+    """
+    found: dict[str, float] = {}
+    seen: dict[int, tuple[KnownSamples, Sighted]] = {}
+    for count in KNOWN_SAMPLES:
+        known = draw_known(case, count, rng)
+        sighted = index.find(case, known, rng)
+        score = score_picks(case, sighted.pick, known.flags(case.original.samples))
+        found |= score.named(f"exposure.x.{count}")
+        seen[count] = known, sighted
+        done()
+    return found, seen

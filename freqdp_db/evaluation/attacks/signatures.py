@@ -1,0 +1,441 @@
+"""Attacks by likeness: places, times of day, places by the hour, and movements.
+
+A trajectory's signature is a sparse unit vector (tf-idf), or its hours of the day. The *linking attacks*
+(LA) take each released trajectory and look for the most similar original, as the paper does. The
+*exposures* go the other way: an object looks for its released trajectory, of which there may be many
+more, or fewer, than objects.
+
+Protocol A takes the whole period on both sides; B the released odd days and D's even days, so that
+nothing is linked by the very same samples. With m' = 10 a method that removes the ten strongest
+places scores 0 by construction, while the attacker who uses all of them still links many: both
+are measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.columns.arrays import Flags, Ids, Ints
+from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
+from freqdp_db.columns.sorting import stable_order
+from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.evaluation.attacks.claims import score_picks
+from freqdp_db.evaluation.pair import Case, CellBox, Pair, hours_of_day, on_odd_days, share_of
+from freqdp_db.frequency.counts import Frequencies, count_frequencies
+
+Weights = NDArray[np.float64]
+
+# Weights and similarities that differ by less are equal: sums in another order end in other bits.
+SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A sparse unit vector for each trajectory; empty for an empty one."""
+
+    offsets: Ints
+    dimension: Ids
+    weight: Weights
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class Links:
+    """How like its own original each released trajectory is, and how like the best of the others."""
+
+    own: Weights
+    other: Weights
+
+    def right(self) -> Flags:
+        """Linked right: nothing is more like it than its own original. Likeness 0 links nothing."""
+        return (self.own > SAME) & (self.own >= self.other - SAME)
+
+    def none(self) -> Flags:
+        """Like nothing at all."""
+        return (self.own <= SAME) & (self.other <= SAME)
+
+
+@njit(nogil=True, cache=True)
+def _weigh(first, last, offsets, dimension, count, tf, idf, keep):  # type: ignore[no-untyped-def]
+    """How many dimensions each trajectory keeps, the strongest ones, and their unit weights.
+
+    idf: of a dimension that so many trajectories have.
+    """
+    kept = np.zeros(last - first, np.int64)
+    total = 0
+    for t in range(first, last):
+        kept[t - first] = min(offsets[t + 1] - offsets[t], keep)
+        total += kept[t - first]
+    out_dimension, out_weight = np.empty(total, np.int32), np.empty(total, np.float64)
+    k = 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        weight = np.empty(hi - lo, np.float64)
+        norm = 0.0
+        for i in range(hi - lo):
+            weight[i] = count[lo + i] * idf[tf[dimension[lo + i]]]
+            norm += weight[i] * weight[i]
+        order = np.arange(hi - lo)
+        if keep < hi - lo:
+            score = np.empty(hi - lo, np.int64)
+            for i in range(hi - lo):
+                share = weight[i] / math.sqrt(norm)
+                score[i] = -np.int64(math.floor(share / SAME + 0.5))
+            # stable, and dimensions ascend: ties go to the lower one
+            order = stable_order(score)
+        norm = 0.0
+        for i in range(kept[t - first]):
+            w = weight[order[i]]
+            norm += w * w
+        for i in range(kept[t - first]):
+            out_dimension[k] = dimension[lo + order[i]]
+            out_weight[k] = weight[order[i]] / math.sqrt(norm) if norm > 0.0 else weight[order[i]]
+            k += 1
+    return kept, out_dimension, out_weight
+
+
+def tf_idf(trajectories: Trajectories, dimensions: int) -> Vectors:
+    """tf * ln((N + 1) / df) over what `location` counts, of length 1."""
+    return weigh(count_frequencies(trajectories, dimensions), None)
+
+
+def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
+    """The same of what is counted already, cut to the strongest."""
+    filled = int((np.diff(counted.offsets) > 0).sum())
+    idf = np.log((filled + 1.0) / np.maximum(np.arange(filled + 1), 1))
+    keep = len(counted.location) if strongest is None else strongest
+    parts = map_ranges(
+        _weigh, counted.offsets, counted.offsets, counted.location, counted.pf, counted.tf, idf,
+        keep,
+    )  # fmt: skip
+    kept, dimension, weight = joined(parts)
+    return Vectors(offsets_from(kept), dimension, weight)
+
+
+@njit(nogil=True, cache=True)
+def _compare(  # type: ignore[no-untyped-def]
+    first, last, offsets, dimension, weight, list_offsets, owner, share, originals
+):
+    """Cosine of each released vector with all originals, through lists by dimension."""
+    own, other = np.zeros(last - first), np.zeros(last - first)
+    like = np.zeros(originals, np.float64)
+    for t in range(first, last):
+        for i in range(len(like)):
+            like[i] = 0.0
+        for i in range(offsets[t], offsets[t + 1]):
+            d = dimension[i]
+            for j in range(list_offsets[d], list_offsets[d + 1]):
+                like[owner[j]] += weight[i] * share[j]
+        own[t - first] = like[t]
+        best = 0.0
+        for i in range(len(like)):
+            if i != t and like[i] > best:
+                best = like[i]
+        other[t - first] = best
+    return own, other
+
+
+def most_alike(released: Vectors, original: Vectors, dimensions: int) -> Links:
+    """Compare every released trajectory with every original; memory for one row at a time."""
+    order = np.argsort(original.dimension, kind="stable")
+    owner = owners(original.offsets)
+    lists = offsets_of(original.dimension[order], dimensions)
+    parts = map_ranges(
+        _compare, released.offsets, released.offsets, released.dimension, released.weight,
+        lists, owner[order], original.weight[order], len(original),
+    )  # fmt: skip
+    return Links(*joined(parts))
+
+
+@njit(cache=True)
+def around_the_clock(a, b, gap):  # type: ignore[no-untyped-def]
+    """Circular earth mover's distance of two histograms, in bins: sum |F - median F|."""
+    run = 0.0
+    for i in range(len(a)):
+        run += a[i] - b[i]
+        # insert in order: a dozen bins
+        j = i
+        while j > 0 and gap[j - 1] > run:
+            gap[j] = gap[j - 1]
+            j -= 1
+        gap[j] = run
+    middle = gap[len(a) // 2]
+    total = 0.0
+    for i in range(len(a)):
+        total += abs(gap[i] - middle)
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _compare_clocks(first, last, offsets, released, original, filled, scale):  # type: ignore[no-untyped-def]
+    own, other = np.zeros(last - first), np.zeros(last - first)
+    gap = np.empty(released.shape[1], np.float64)
+    for t in range(first, last):
+        if offsets[t] == offsets[t + 1]:
+            continue
+        for o in range(len(filled)):
+            if filled[o]:
+                like = 1.0 - scale * around_the_clock(released[t], original[o], gap)
+                if o == t:
+                    own[t - first] = like
+                elif like > other[t - first]:
+                    other[t - first] = like
+    return own, other
+
+
+def most_alike_clocks(
+    released: Weights, original: Weights, filled: tuple[Flags, Flags], scale: float
+) -> Links:
+    """Compare histograms around the clock: likeness = 1 - scale * distance in bins.
+
+    `filled`: which of each side are not empty.
+    """
+    has_released, has_original = filled
+    work = offsets_from(has_released.astype(np.int64))
+    parts = map_ranges(_compare_clocks, work, work, released, original, has_original, scale)
+    return Links(*joined(parts))
+
+
+STRONGEST = 10
+_EDGE_PERCENT = 0.1
+_GRID_SIDE = 300
+_HOURS = 24
+_WINDOWS = 12
+HOURS_PER_WINDOW = 2
+FARTHEST_HOURS = 12.0
+PROTOCOLS = ("a", "b")
+KINDS = ("s", "st", "sq")
+
+
+def linking_attacks(pair: Pair) -> dict[str, float]:
+    """LA_s, LA_st, LA_sq and LA_t; `.none` is the share that is like nothing at all."""
+    found: dict[str, float] = {}
+    for protocol in PROTOCOLS:
+        met = pair if protocol == "a" else days_apart(pair)
+        linkable = met.on_both_sides
+        for kind in KINDS:
+            original, released, dimensions = dimensions_of(met, kind)
+            counted = [count_frequencies(side, dimensions) for side in (released, original)]
+            for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
+                shown, true = (weigh(side, strongest) for side in counted)
+                links = most_alike(shown, true, dimensions)
+                _add(found, f"la_{kind}.{protocol}.{length}", links, linkable)
+        _add(found, f"la_t.{protocol}", _by_time_of_day(met), linkable)
+    return found
+
+
+def _add(found: dict[str, float], name: str, links: Links, linkable: Flags) -> None:
+    found[name] = share_of(links.right(), linkable)
+    found[f"{name}.none"] = share_of(links.none(), linkable)
+
+
+def days_apart(pair: Pair) -> Pair:
+    """Protocol B: released odd days, D's even days."""
+    odd = on_odd_days(pair.released.at, pair.timezone)
+    even = ~on_odd_days(pair.original.at, pair.timezone)
+    return replace(pair, original=pair.original.where(even), released=pair.released.where(odd))
+
+
+def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, int]:
+    """D and D* with what the attack counts in place of locations, and how many of it there are."""
+    if kind == "s":
+        return pair.original, pair.released, len(pair.locations)
+    if kind == "st":
+        # only cells with a location in them, numbered as they lie: of a small city most have none
+        used, number = np.unique(
+            CellBox.of(pair, _EDGE_PERCENT).cells(pair.locations, _GRID_SIDE), return_inverse=True
+        )
+        cells: Ids = number.astype(np.int32)
+
+        def in_hours(side: Trajectories) -> Trajectories:
+            hour = hours_of_day(side.at, pair.timezone)
+            return replace(side, location=cells[side.location] * np.int32(_HOURS) + hour)
+
+        return in_hours(pair.original), in_hours(pair.released), len(used) * _HOURS
+    return _movements(pair)
+
+
+def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
+    """Unordered pairs of consecutive different locations, numbered over both sides."""
+    parts, times = [], []
+    for side in (pair.original, pair.released):
+        owner = side.owner
+        a, b = side.location[:-1].astype(np.int64), side.location[1:].astype(np.int64)
+        moves = (owner[:-1] == owner[1:]) & (a != b)
+        code = np.minimum(a, b)[moves] * len(pair.locations) + np.maximum(a, b)[moves]
+        parts.append((code, owner[:-1][moves], side))
+        times.append(side.at[:-1][moves])
+    codes, number = np.unique(np.concatenate([p[0] for p in parts]), return_inverse=True)
+    number_of: Ids = number.astype(np.int32)
+    cut = len(parts[0][0])
+    sides = [
+        # a release may have more trajectories than there are objects
+        Trajectories(offsets_from(np.bincount(owner, minlength=len(side))), which, at, side.start)
+        for (_, owner, side), at, which in zip(
+            parts, times, (number_of[:cut], number_of[cut:]), strict=True
+        )
+    ]
+    return sides[0], sides[1], len(codes)
+
+
+def _by_time_of_day(pair: Pair) -> Links:
+    """LA_t: shares of twelve two-hour windows; likeness = 1 - earth mover's hours / 12."""
+    shown, true = (windows_of_day(side, pair.timezone) for side in (pair.released, pair.original))
+    filled = pair.released.lengths > 0, pair.original.lengths > 0
+    return most_alike_clocks(shown, true, filled, HOURS_PER_WINDOW / FARTHEST_HOURS)
+
+
+def windows_of_day(side: Trajectories, timezone: str) -> Weights:
+    """Share of a trajectory's samples in each of twelve two-hour windows."""
+    window = hours_of_day(side.at, timezone) // HOURS_PER_WINDOW
+    counts = np.bincount(
+        side.owner.astype(np.int64) * _WINDOWS + window, minlength=len(side) * _WINDOWS
+    ).reshape(len(side), _WINDOWS)
+    shares: Weights = counts / np.maximum(side.lengths, 1)[:, np.newaxis]
+    return shares
+
+
+@njit(nogil=True, cache=True)
+def _pick_by_cosine(  # type: ignore[no-untyped-def]
+    first, last, offsets, dimension, weight, lists, carrier, share, chance, like_of
+):
+    """The released vector most like each object's; ties by chance; likeness 0 picks nothing."""
+    pick, best_of = np.full(last - first, -1, np.int64), np.empty(last - first)
+    like = np.zeros(like_of, np.float64)
+    touched = np.empty(like_of, np.int64)
+    for u in range(first, last):
+        n = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            d = dimension[i]
+            if weight[i] <= 0.0:
+                continue
+            for j in range(lists[d], lists[d + 1]):
+                if share[j] > 0.0:
+                    if like[carrier[j]] == 0.0:
+                        touched[n] = carrier[j]
+                        n += 1
+                    like[carrier[j]] += weight[i] * share[j]
+        best = 0.0
+        for k in range(n):
+            best = max(best, like[touched[k]])
+        best_of[u - first] = best
+        if best > SAME:
+            ties = 0
+            for k in range(n):
+                if like[touched[k]] >= best - SAME:
+                    ties += 1
+            chosen = min(int(chance[u] * ties), ties - 1)
+            for k in range(n):
+                if like[touched[k]] >= best - SAME:
+                    if chosen == 0:
+                        pick[u - first] = touched[k]
+                        break
+                    chosen -= 1
+        for k in range(n):
+            like[touched[k]] = 0.0
+    return pick, best_of
+
+
+def pick_by_cosine(
+    original: Vectors, released: Vectors, dimensions: int, rng: np.random.Generator
+) -> tuple[Ints, NDArray[np.float64]]:
+    """For each object its most alike released trajectory (-1: none is alike), and how alike."""
+    order = np.argsort(released.dimension, kind="stable")
+    carrier = owners(released.offsets)
+    lists = offsets_of(released.dimension[order], dimensions)
+    parts = map_ranges(
+        _pick_by_cosine, original.offsets, original.offsets, original.dimension, original.weight,
+        lists, carrier[order], released.weight[order], rng.random(len(original)), len(released),
+    )  # fmt: skip
+    pick, best = joined(parts)
+    return pick, best
+
+
+@njit(nogil=True, cache=True)
+def _pick_by_clock(first, last, work, original, distinct, copies, scale, chance):  # type: ignore[no-untyped-def]
+    """Number of the best distinct histogram, and which of its equals, for each object."""
+    choice, equal = np.full(last - first, -1, np.int64), np.full(last - first, -1, np.int64)
+    gap = np.empty(original.shape[1], np.float64)
+    near = np.empty(len(distinct), np.float64)
+    for u in range(first, last):
+        if work[u] == work[u + 1]:
+            continue
+        best = -1.0
+        for d in range(len(distinct)):
+            near[d] = 1.0 - scale * around_the_clock(original[u], distinct[d], gap)
+            best = max(best, near[d])
+        if best <= SAME:
+            continue
+        ties = 0
+        for d in range(len(distinct)):
+            if near[d] >= best - SAME:
+                ties += copies[d]
+        chosen = min(int(chance[u] * ties), ties - 1)
+        for d in range(len(distinct)):
+            if near[d] >= best - SAME:
+                if chosen < copies[d]:
+                    choice[u - first], equal[u - first] = d, chosen
+                    break
+                chosen -= copies[d]
+    return choice, equal
+
+
+def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
+    """For each object the released trajectory whose hours of the day are most alike."""
+    released = windows_of_day(pair.released, pair.timezone)
+    filled = np.flatnonzero(pair.released.lengths > 0)
+    pick = np.full(len(pair.original), -1, np.int64)
+    if not len(filled):
+        return pick
+    # pieces have few hours: many histograms are the same
+    distinct, which, copies = np.unique(
+        released[filled], axis=0, return_inverse=True, return_counts=True
+    )
+    members = filled[np.argsort(which.reshape(-1), kind="stable")]
+    work = offsets_from((pair.original.lengths > 0).astype(np.int64))
+    parts = map_ranges(
+        _pick_by_clock, work, work, windows_of_day(pair.original, pair.timezone), distinct,
+        copies, HOURS_PER_WINDOW / FARTHEST_HOURS, rng.random(len(pick)),
+    )  # fmt: skip
+    choice, equal = joined(parts)
+    there = choice >= 0
+    pick[there] = members[offsets_from(copies)[choice[there]] + equal[there]]
+    return pick
+
+
+LIKENESSES = len(PROTOCOLS) * (len(KINDS) * 2 + 1)
+"""So many attackers of this kind there are."""
+
+
+def likeness_exposures(
+    case: Case, rng: np.random.Generator, done: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all.
+
+    `done` is called after each of them.
+    """
+    found: dict[str, float] = {}
+    for protocol in PROTOCOLS:
+        pair = case.pair if protocol == "a" else days_apart(case.pair)
+        for kind in KINDS:
+            original, released, dimensions = dimensions_of(pair, kind)
+            counted = [count_frequencies(side, dimensions) for side in (original, released)]
+            del original, released
+            for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
+                true, shown = (weigh(side, strongest) for side in counted)
+                pick, _ = pick_by_cosine(true, shown, dimensions, rng)
+                name = f"exposure.{kind}.{protocol}.{length}"
+                found |= score_picks(case, pick).named(name)
+                done()
+        found |= score_picks(case, pick_by_clock(pair, rng)).named(f"exposure.t.{protocol}")
+        done()
+    return found

@@ -1,1 +1,0 @@
-"""`freqdp experiment`: methods side by side."""

@@ -1,0 +1,292 @@
+"""Figures of pages: drawn by matplotlib, put into the page as SVG.
+
+Text stays text, and colours are the page's own (CSS variables), so that a dark page has light lines.
+Shapes and dashes tell things apart, so that figures survive black and white. The same numbers give
+the same bytes: no date, and ids that depend on title and width alone. Widths and heights are in pixels.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias
+
+from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+INK, QUIET, LINE, PAPER, WASH = "#1b2733", "#56646f", "#d5dce1", "#fefefe", "#f5f7f9"
+ACCENT, GOOD, ZONE, TRUTH, ROAD = "#b3261e", "#0b5d3b", "#e4f2ea", "#b4bfc8", "#dde4e9"
+_VARIABLES = {
+    INK: "ink", QUIET: "quiet", LINE: "line", PAPER: "paper", WASH: "wash", ACCENT: "accent",
+    GOOD: "good", ZONE: "zone", TRUTH: "truth", ROAD: "road",
+}  # fmt: skip
+"""Colours, and the variables of the page that take their places."""
+FONT = 12
+PIXELS_PER_INCH = 72
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.size": FONT,
+    "text.color": INK,
+    "axes.facecolor": "none",
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": LINE,
+    "legend.frameon": False,
+}
+_UNWANTED = {
+    r' id="[\w.]+_\d+"': "",  # nothing refers to these, and they are the same in every figure
+    r"<style.*?</style>": "",  # it would hold for the whole page
+    r"font-family: [^;]*; ": "",  # the page's
+    r"(\.\d\d)\d+(?=[\s\"])": r"\1",  # hundredths of a pixel are enough
+    r"\s*\n\s*": "\n",
+    r"xlink:href": "href",
+}
+_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+P = ParamSpec("P")
+Picture: TypeAlias = tuple[str, Markup]
+"""Caption and SVG."""
+
+
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """An empty figure of so many pixels."""
+    from matplotlib.figure import Figure
+
+    size = (width / PIXELS_PER_INCH, height / PIXELS_PER_INCH)
+    return Figure(figsize=size, dpi=PIXELS_PER_INCH, facecolor="none", **options)
+
+
+def save_svg(figure: Figure, path: Path) -> None:
+    """A file of its own, as the figure is; the same figure gives the same bytes."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def as_svg(figure: Figure, title: str) -> Markup:
+    """SVG for a page, with a title for screen readers."""
+    import matplotlib
+
+    text = io.StringIO()
+    salt = f"{title} {figure.get_figwidth()}"
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": salt}):
+        figure.savefig(text, format="svg", metadata=_NO_METADATA)
+    drawn = text.getvalue()
+    begin = re.search(r'<svg[^>]*viewBox="([^"]*)"[^>]*>', drawn)
+    assert begin is not None
+    body = drawn[begin.end() :]
+    for pattern, instead in _UNWANTED.items():
+        body = re.sub(pattern, instead, body)
+    for colour, name in _VARIABLES.items():
+        body = body.replace(colour, f"var(--{name})")
+    named = escape(title)
+    return Markup(
+        f'<svg viewBox="{begin[1]}" role="img" aria-label="{named}" '
+        f'xmlns="http://www.w3.org/2000/svg" '
+        'stroke-linejoin="round">'
+        f"<title>{named}</title>{body}"
+    )
+
+
+def in_page_style(draw: Callable[P, Figure | None]) -> Callable[Concatenate[str, P], Markup]:
+    """A function that draws a figure, as one of its title that gives SVG; empty if it drew none."""
+
+    def drawn(title: str, /, *args: P.args, **kwargs: P.kwargs) -> Markup:
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE):
+            figure = draw(*args, **kwargs)
+            return Markup() if figure is None else as_svg(figure, title)
+
+    drawn.__doc__ = draw.__doc__
+    return drawn
+
+
+def number(value: float) -> str:
+    """As short as it can be read: 0.25, 40, 2,500, 12 k, 32 M."""
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:,.3g} M" if abs(value) < 1e9 else f"{value / 1e6:,.0f} M"
+    if abs(value) >= 1e4:
+        return f"{value / 1e3:.3g} k"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve of a chart."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    dashed: bool = False
+
+
+@in_page_style
+def line_chart(
+    lines: Sequence[Curve], x_label: str, y_label: str, *, log: bool = False
+) -> Figure | None:
+    """Curves over common axes; `log` makes both logarithmic."""
+    if not any(v > 0 or not log for line in lines for v in line.y):
+        return None
+    figure = new_figure(420, 240, layout="constrained")
+    axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
+    for line in lines:
+        # what is 0 has no place on a logarithmic axis
+        points = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y > 0 or not log]
+        style = {"color": ACCENT, "linestyle": (0, (4, 2))} if line.dashed else {"color": INK}
+        axes.plot(*zip(*points, strict=True), lw=2, label=line.name, **style)
+    if log:
+        axes.set(xscale="log", yscale="log")
+    else:
+        axes.set_ylim(bottom=0)
+    for axis in (axes.xaxis, axes.yaxis):
+        _few_ticks(axis, log=log)
+    axes.grid(axis="y")
+    figure.legend(loc="outside upper left", ncols=len(lines))
+    return figure
+
+
+def _few_ticks(axis: Axis, *, log: bool) -> None:
+    """Round values, few enough to be read; on a logarithmic axis of less than a decade, too."""
+    from matplotlib import ticker
+
+    low, high = sorted(axis.get_view_interval())
+    locator: ticker.Locator = ticker.MaxNLocator(5)
+    if log and high > 10 * low:
+        locator = ticker.LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,), numticks=6)
+    axis.set_major_locator(locator)
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
+
+
+@in_page_style
+def bar_chart(
+    names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], x_label: str, y_label: str
+) -> Figure | None:
+    """Bars side by side; the first series is full, the second an outline."""
+    if max((value for _, values in series for value in values), default=0.0) <= 0:
+        return None
+    figure = new_figure(420, 240, layout="constrained")
+    axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
+    wide = 0.8 / len(series)
+    for n, (label, values) in enumerate(series):
+        look = {"fc": INK} if n == 0 else {"fc": PAPER, "ec": ACCENT, "lw": 1.6}
+        at = [i + (n - (len(series) - 1) / 2) * wide for i in range(len(names))]
+        axes.bar(at, values, width=0.9 * wide, label=label, **look)
+    axes.set_xticks(range(len(names)), names)
+    axes.tick_params(axis="x", length=0)
+    _few_ticks(axes.yaxis, log=False)
+    axes.grid(axis="y")
+    figure.legend(loc="outside upper left", ncols=len(series))
+    return figure
+
+
+@dataclass(frozen=True)
+class Share:
+    """One bar of a panel: a share, and another one that is marked on it."""
+
+    name: str
+    value: float
+    mark: float | None = None
+    worst: bool = False
+
+
+_PANEL, _ROW, _BAR, _FOOT = 300, 40, 12, 20
+
+
+@in_page_style
+def share_panel(shares: Sequence[Share]) -> Figure:
+    """Bars from 0 to 100 %, the same scale in every panel: a small multiple."""
+    height = len(shares) * _ROW + _FOOT
+    figure = new_figure(_PANEL, height)
+    # a row is _ROW pixels high: its words above its bar
+    axes = figure.add_axes((0.01, _FOOT / height, 0.98, 1 - _FOOT / height))
+    axes.set(xlim=(0, 1), ylim=(len(shares) * _ROW, 0), yticks=[])
+    axes.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"], color=QUIET)
+    _align(axes, "left", "center", "right")
+    axes.tick_params(axis="x", length=0)
+    axes.spines[:].set_visible(False)
+    axes.grid(axis="x")
+    for n, bar in enumerate(shares):
+        colour, weight = (ACCENT, "bold") if bar.worst else (INK, "normal")
+        words, middle = n * _ROW + 14, n * _ROW + 20 + _BAR / 2
+        axes.text(0, words, bar.name, weight=weight)
+        axes.text(1, words, f"{bar.value:.1%}", weight=weight, ha="right")
+        axes.barh(middle, 1, _BAR, fc=WASH, ec=LINE)
+        axes.barh(middle, max(bar.value, 0), _BAR, fc=colour)
+        if bar.mark is not None:
+            for colour, width in ((PAPER, 5), (INK, 2)):
+                axes.plot(
+                    [bar.mark] * 2, [middle - 9, middle + 9], color=colour, lw=width, clip_on=False
+                )
+    return figure
+
+
+def _align(axes: Axes, *sides: Literal["left", "center", "right"]) -> None:
+    """The labels of the values along the axis: those at its ends are not to stand over them."""
+    for label, side in zip(axes.get_xticklabels(), sides, strict=True):
+        label.set_horizontalalignment(side)
+
+
+@dataclass(frozen=True)
+class Span:
+    """One row of a chart of intervals."""
+
+    name: str
+    begin: float
+    end: float
+    note: str
+
+
+@in_page_style
+def span_chart(spans: Sequence[Span], ends: tuple[str, str]) -> Figure:
+    """Intervals below each other over one time axis; `ends`: what its ends are called."""
+    low, high = min(s.begin for s in spans), max(s.end for s in spans)
+    # the page's font may be a little wider than what the layout is reckoned with
+    figure = new_figure(380, 42 + 30 * len(spans))
+    figure.set_layout_engine("constrained", rect=(0, 0, 0.95, 1))
+    axes = figure.add_subplot(xlim=(low, max(high, low + 1e-9)), ylim=(len(spans) - 0.5, -0.5))
+    least = (high - low) / 150
+    for n, s in enumerate(spans):
+        axes.barh(n, max(s.end - s.begin, least), 0.55, left=s.begin, fc=PAPER, ec=ACCENT, lw=1.6)
+        axes.annotate(
+            s.note,
+            (1, n),
+            (6, 0),
+            ("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+        )
+    axes.set_yticks(range(len(spans)), [s.name for s in spans], weight="bold")
+    # below each other: both may be as wide as the axis
+    axes.set_xticks([low], [ends[0]])
+    _align(axes, "left")
+    axes.annotate(
+        ends[1], (1, 0), (0, -34), "axes fraction", textcoords="offset points", ha="right"
+    )
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.grid(axis="y")
+    return figure
+
+
+def scale_bar(metres_across: float) -> tuple[float, str]:
+    """A round length of less than a third of a map, and what it is called."""
+    metres = 10.0 ** math.floor(math.log10(metres_across / 3))
+    metres *= next(part for part in (5, 2, 1) if part == 1 or part * metres < metres_across / 3)
+    return metres, f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"

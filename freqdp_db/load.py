@@ -1,0 +1,410 @@
+"""`freqdp load`: files, a made-up city or roads into plain tables, for people who have none yet.
+
+Each table is made in one transaction, with all its rows or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from freqdp_db.documents import Document
+from freqdp_db.errors import BadInput
+from freqdp_db.loading import csvfile, published, roadfile
+from freqdp_db.loading.city import City
+from freqdp_db.loading.csvformat import ENDINGS, CsvFormat
+from freqdp_db.loading.files import BadRows, counted, expand, total_bytes
+from freqdp_db.loading.interest import Interest
+from freqdp_db.loading.rows import SourceSamples
+from freqdp_db.progress import Progress
+from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.names import format_relation, parse_relation
+from freqdp_db.storage.source import road_tables
+from freqdp_db.storage.source.plain_tables import (
+    Chunk,
+    Column,
+    Kind,
+    Mode,
+    PlainTable,
+    check_target,
+    load_table,
+)
+from freqdp_db.storage.source.relations import read_name
+
+
+@dataclass(frozen=True)
+class LoadedFiles(Document):
+    """Files of a publisher's."""
+
+    table: str
+    rows: int
+    files: int
+    next: str
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.table}: {self.rows:,} rows from {self.files:,} files.",
+            f"Next: {self.next}",
+        ]
+
+
+@dataclass(frozen=True)
+class LoadedCsv(Document):
+    """CSV files, and how many of their rows could not be read, by reason."""
+
+    table: str
+    rows: int
+    files: int
+    skipped: dict[str, int]
+    next: str
+
+    def lines(self) -> list[str]:
+        left, total = "", sum(self.skipped.values())
+        if total:
+            left = f" Left out {total:,} unreadable rows: {counted(self.skipped)}."
+        return [
+            f"{self.table}: {self.rows:,} rows from {self.files:,} file(s).{left}",
+            f"Next: {self.next}",
+        ]
+
+
+@dataclass(frozen=True)
+class LoadedCity(Document):
+    """A made-up city: its samples, its roads and its points of interest."""
+
+    table: str
+    rows: int
+    objects: int
+    roads_table: str
+    roads: int
+    poi_table: str
+    points: int
+    unusable: dict[str, int]
+    next: str
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.table} has {self.rows:,} rows of {self.objects:,} objects, {self.roads_table} has "
+            f"{self.roads:,} roads, {self.poi_table} has {self.points:,} points of interest. "
+            f"{sum(self.unusable.values()):,} rows are unusable on purpose "
+            f"({counted(self.unusable)}): the build will leave them out and say so.",
+            f"Next: {self.next}",
+        ]
+
+
+@dataclass(frozen=True)
+class LoadedRoads(Document):
+    """A table of roads and, if asked for, one of junctions."""
+
+    table: str
+    rows: int
+    left_out: int
+    vertices_table: str | None
+    vertices: int | None
+    next: str
+
+    def lines(self) -> list[str]:
+        said = f"{self.table}: {self.rows:,} roads."
+        if self.left_out:
+            said += f" Left out {self.left_out:,} rows whose geometry is not one line."
+        if self.vertices_table is not None:
+            said += f" {self.vertices_table}: {self.vertices:,} points."
+        return [said, f"Next: {self.next}"]
+
+
+def mode_of(replace: bool, append: bool = False) -> Mode:
+    """How a table of the user's is made."""
+    if replace and append:
+        raise BadInput("[[replace]] and [[append]] exclude each other", remedy="give one of them")
+    return "replace" if replace else "append" if append else "create"
+
+
+def load_csv(
+    database: Database,
+    files: Sequence[str],
+    layout: CsvFormat,
+    into: str,
+    srid: int,
+    mode: Mode,
+    progress: Progress,
+    *,
+    skip_bad: bool,
+) -> LoadedCsv:
+    """CSV files, globs or folders; `skip_bad`: unreadable rows are left out and counted, not refused."""
+    paths = expand(files, ENDINGS)
+    comment = "Trajectories from CSV files (freqdp load csv)."
+    table = _samples_table(parse_relation(into, "[[into]]"), "text", comment, srid=srid)
+    bad = BadRows()
+
+    def read(advance: Callable[[int], None]) -> Iterator[SourceSamples]:
+        yield from csvfile.read_csv(paths, layout, bad, advance)
+        # once all files were read
+        if not skip_bad:
+            bad.refuse("correct them, or say [[skip_bad]]")
+
+    rows = _load_files(database, table, mode, paths, read, progress)
+    return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table))
+
+
+def load_tdrive(
+    database: Database,
+    folder: str,
+    into: str,
+    limit: int | None,
+    min_samples: int,
+    mode: Mode,
+    progress: Progress,
+) -> LoadedFiles:
+    """The T-Drive taxis: the first so many, those with so many rows."""
+    if limit is not None and limit < 1:
+        raise BadInput(f"[[limit]] {limit} leaves no taxi", remedy="give a number from 1 on")
+    paths = published.tdrive_files(folder, limit, min_samples)
+    comment = "T-Drive taxis as published (freqdp load tdrive)."
+    table = _samples_table(parse_relation(into, "[[into]]"), "int4", comment, key="taxi_id")
+    read = partial(published.read_tdrive, paths)
+    rows = _load_files(database, table, mode, paths, read, progress)
+    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
+
+
+def load_geolife(
+    database: Database, folder: str, into: str, mode: Mode, progress: Progress
+) -> LoadedFiles:
+    """The GeoLife data, with altitudes."""
+    paths = published.geolife_files(folder)
+    table = _samples_table(
+        parse_relation(into, "[[into]]"),
+        "text",
+        "GeoLife trajectories as published (freqdp load geolife).",
+        Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
+        key="user_id",
+    )
+    read = partial(published.read_geolife, paths)
+    rows = _load_files(database, table, mode, paths, read, progress)
+    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
+
+
+def load_city(
+    database: Database,
+    into: str,
+    roads_into: str,
+    poi_into: str,
+    objects: int,
+    days: int,
+    seed: int,
+    mode: Mode,
+    progress: Progress,
+) -> LoadedCity:
+    """A made-up city with roads and points of interest; the same seed gives the same city."""
+    if seed < 0:
+        raise BadInput(f"[[seed]] {seed} is negative", remedy="give a whole number from 0 on")
+    city = City(objects, days, np.random.default_rng(seed))
+    table = _city_table(parse_relation(into, "[[into]]"), objects, days, seed)
+    roads = road_tables.roads_table(
+        parse_relation(roads_into, "[[roads_into]]"), f"Roads of a made-up city, seed {seed}."
+    )
+    poi = _poi_table(parse_relation(poi_into, "[[poi_into]]"), seed)
+    if len({table.relation, roads.relation, poi.relation}) < 3:
+        raise BadInput(
+            "two of [[into]], [[roads_into]] and [[poi_into]] are the same",
+            remedy="give three names",
+        )
+    dirt: dict[str, int] = {}
+    with database.begin() as session:
+        for wanted in (table, roads, poi):
+            check_target(session, database.settings, wanted, mode)
+        with progress.stage("load roads", len(city.network.source), "roads") as stage:
+            lines = (road.row() for road in roadfile.city_roads(city.network))
+            road_rows = road_tables.load_roads(
+                session, database.settings, roads, mode, lines, stage.advance
+            )
+        points = load_table(session, database.settings, poi, mode, [_poi_columns(city.interest)])
+        with progress.stage("make and load", objects, "objects") as stage:
+            chunks = _city_rows(city, dirt, stage.advance)
+            rows = load_table(session, database.settings, table, mode, chunks)
+    return LoadedCity(
+        table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt,
+        _dataset_add(table),
+    )  # fmt: skip
+
+
+def make_city(
+    database: Database,
+    relation: tuple[str, str],
+    objects: int,
+    days: int,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """A table like that of `load_city`, without its roads and points of interest."""
+    city = City(objects, days, np.random.default_rng(seed))
+    table = _city_table(relation, objects, days, seed)
+    with (
+        database.begin() as session,
+        progress.stage("make and load", objects, "objects") as stage,
+    ):
+        chunks = _city_rows(city, {}, stage.advance)
+        load_table(session, database.settings, table, "create", chunks)
+
+
+def load_roads(
+    database: Database,
+    into: str,
+    files: Sequence[str],
+    source: str | None,
+    columns: Sequence[str],
+    vertices_into: str | None,
+    every: float | None,
+    mode: Mode,
+    progress: Progress,
+) -> LoadedRoads:
+    """Roads of two CSV files or of an edge table, whose `columns` are written `ours=theirs`."""
+    if (source is None) == (not files) or (files and len(files) != 2):
+        raise BadInput(
+            "the roads come from two files or from one table",
+            remedy="give NODES.csv EDGES.csv, or [[source]] schema.edges",
+        )
+    if every is not None and (vertices_into is None or not every >= 1):
+        raise BadInput(
+            f"[[every]] {every:g} needs [[vertices_into]] and at least 1 metre",
+            remedy="say for example [[vertices_into]] demo.anchors [[every]] 50",
+        )
+    table = road_tables.roads_table(
+        parse_relation(into, "[[into]]"), "Road network (freqdp load roads)."
+    )
+    anchors = None
+    if vertices_into is not None:
+        relation = parse_relation(vertices_into, "[[vertices_into]]")
+        anchors = road_tables.anchors_table(relation, table.relation)
+        if relation == table.relation:
+            raise BadInput("[[into]] and [[vertices_into]] are the same", remedy="give two names")
+    left_out, points = 0, None
+    with database.begin() as session:
+        settings = database.settings
+        for wanted in (table, anchors):
+            if wanted is not None:
+                check_target(session, settings, wanted, mode)
+        with progress.stage("load roads", unit="roads") as stage:
+            if source is not None:
+                origin = read_name(session, source, "[[source]]")
+                if origin == table.relation:
+                    raise BadInput("[[source]] and [[into]] are the same", remedy="give two names")
+                mapping = road_tables.column_mapping(columns)
+                rows, left_out = road_tables.copy_roads(
+                    session, settings, table, mode, origin, mapping
+                )
+                stage.advance(rows)
+            else:
+                nodes, edges = files
+                read = (r.row() for r in roadfile.read_roads(Path(nodes), Path(edges)))
+                rows = road_tables.load_roads(session, settings, table, mode, read, stage.advance)
+        if not rows:
+            raise BadInput("there is not one road in it", remedy="check the files or the table")
+        if anchors is not None:
+            with progress.stage("make anchors", unit="points") as stage:
+                points = road_tables.make_anchors(
+                    session, settings, anchors, mode, table.relation, every
+                )
+                stage.advance(points)
+    following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
+    if anchors is not None:
+        following = f"freqdp dataset add NAME ... --snap {shlex.quote('anchors:' + anchors.label)}"
+    return LoadedRoads(
+        table.label, rows, left_out, anchors.label if anchors else None, points, following
+    )
+
+
+def _load_files(
+    database: Database,
+    table: PlainTable,
+    mode: Mode,
+    files: Sequence[Path],
+    read: Callable[[Callable[[int], None]], Iterable[SourceSamples]],
+    progress: Progress,
+) -> int:
+    """Read and load in one transaction."""
+    key = table.columns[0].name
+    with (
+        database.begin() as session,
+        progress.stage("load files", total_bytes(files), "bytes") as stage,
+    ):
+        check_target(session, database.settings, table, mode)
+        chunks = (_sample_columns(samples, key) for samples in read(stage.advance))
+        rows = load_table(session, database.settings, table, mode, chunks)
+        if not rows:
+            raise BadInput("there is not one readable row in it", remedy="check the files")
+    return rows
+
+
+def _samples_table(
+    relation: tuple[str, str],
+    kind: Kind,
+    comment: str,
+    *more: Column,
+    key: str = "object_id",
+    srid: int = 4326,
+) -> PlainTable:
+    """Samples with these columns besides who, when and where."""
+    columns = (
+        Column(key, kind, "Who or what moved."),
+        Column("at", "timestamptz", "When it was there."),
+        Column("geom", "point", f"Where it was, as reported (SRID {srid})."),
+        *more,
+    )
+    return PlainTable(relation, columns, comment, srid)
+
+
+def _sample_columns(samples: SourceSamples, key: str) -> Chunk:
+    """Rows of such a table; key: the column that says who."""
+    point = np.column_stack([samples.x, samples.y])
+    return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}
+
+
+def _dataset_add(table: PlainTable) -> str:
+    """The command that registers it."""
+    key = table.columns[0].name
+    name = re.sub(r"[^a-z0-9]+", "_", table.relation[1].lower()).strip("_") or "mine"
+    relation = shlex.quote(format_relation(*table.relation))
+    return f"freqdp dataset add {name} --from {relation} --object {key} --time at --geom geom"
+
+
+def _city_table(relation: tuple[str, str], objects: int, days: int, seed: int) -> PlainTable:
+    return _samples_table(
+        relation,
+        "text",
+        f"Made-up trajectories of {objects:,} objects over {days} days (freqdp load demo, "
+        f"seed {seed}). Nobody's data.",
+        Column("speed_kmh", "float8", "Speed as the device reports it."),
+    )
+
+
+def _poi_table(relation: tuple[str, str], seed: int) -> PlainTable:
+    columns = (
+        Column("id", "int8", "Number of the point."),
+        Column("category", "text", "What there is."),
+        Column("geom", "point", "Where it is, WGS 84."),
+    )
+    comment = f"Points of interest of a made-up city, seed {seed}."
+    return PlainTable(relation, columns, comment, key="id")
+
+
+def _poi_columns(found: Interest) -> Chunk:
+    return {
+        "id": np.arange(1, len(found.lon) + 1),
+        "category": found.category,
+        "geom": np.column_stack([found.lon, found.lat]),
+    }
+
+
+def _city_rows(city: City, dirt: dict[str, int], advance: Callable[[int], None]) -> Iterator[Chunk]:
+    """The samples; counts what was soiled on purpose."""
+    for chunk in city.chunks():
+        for reason, count in chunk.dirt.items():
+            dirt[reason] = dirt.get(reason, 0) + count
+        yield _sample_columns(chunk.samples, "object_id")
+        advance(chunk.objects)

@@ -1,0 +1,275 @@
+"""Metrics of synthetic trips: how alike two sets of trips are, over a public region.
+
+To compare synthetic releases with each other: start and end (TE), diameter (DE), length, how many
+trips pass each cell (density, Kendall), range queries, and frequent patterns (FFP). Between two samples
+a trip goes straight, so that trips with many and with few samples compare.
+
+Experiments on trips: synthetic methods side by side, and what a resample of the data would lose.
+
+Both sides are cut into trips by the rule of the synthetic methods, inside the public region and
+period. For each size and seed, objects drawn with replacement stand beside the methods (`resampled`):
+no method can be asked for less than what chance does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from freqdp_db.columns.arrays import Ids, Ints, Metres
+from freqdp_db.columns.build import Build
+from freqdp_db.columns.ragged import owners
+from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.engines.ranges import add, map_ranges, merged
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.pair import CellBox
+from freqdp_db.evaluation.trials import Prepared, run_trial
+from freqdp_db.evaluation.utility.divergence import (
+    binned_divergence,
+    jensen_shannon,
+    same_members,
+    same_order,
+)
+from freqdp_db.evaluation.utility.losses import SIDE, cell_sequences, diameters, most_frequent
+from freqdp_db.evaluation.utility.usefulness import trip_lengths
+from freqdp_db.methods.synthesis.trips import cut_trips
+from freqdp_db.paper.runs import Design, Run, some_objects
+from freqdp_db.progress import Progress
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.synthesis.public import Period, Region
+
+
+_COVERAGE_SIDE = 15
+_QUERIES = 300
+_QUERY_SIDES_M = (2_000.0, 18_000.0)
+_QUERY_WIDEST = 1 / 3
+_QUERY_FLOOR = 0.01
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is counted of one set of trips."""
+
+    ends: Ints
+    diameters: Metres
+    lengths: Metres
+    passing: Ints
+    asked: NDArray[np.float64]
+    """Share of the trips that pass each square."""
+    patterns: Ints
+
+
+@njit(nogil=True, cache=True)
+def _passes(ax, ay, bx, by, west, south, east, north):  # type: ignore[no-untyped-def]
+    """Whether the straight way from a to b touches a square."""
+    low, high = 0.0, 1.0
+    for start, step, least, most in ((ax, bx - ax, west, east), (ay, by - ay, south, north)):
+        if step == 0.0:
+            if start < least or start > most:
+                return False
+            continue
+        one, two = (least - start) / step, (most - start) / step
+        low, high = max(low, min(one, two)), min(high, max(one, two))
+        if low > high:
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _asked(first, last, squares, offsets, x, y):  # type: ignore[no-untyped-def]
+    """How many trips of a range pass each square."""
+    counts = np.zeros(len(squares), np.int64)
+    for t in range(first, last):
+        mine_x, mine_y = x[offsets[t] : offsets[t + 1]], y[offsets[t] : offsets[t + 1]]
+        west, east, south, north = mine_x.min(), mine_x.max(), mine_y.min(), mine_y.max()
+        for q in range(len(squares)):
+            if (
+                squares[q, 0] > east or squares[q, 2] < west
+                or squares[q, 1] > north or squares[q, 3] < south
+            ):  # fmt: skip
+                continue
+            for i in range(offsets[t], offsets[t + 1]):
+                j = max(i - 1, offsets[t])
+                if _passes(
+                    x[j], y[j], x[i], y[i],
+                    squares[q, 0], squares[q, 1], squares[q, 2], squares[q, 3],
+                ):  # fmt: skip
+                    counts[q] += 1
+                    break
+    return (counts,)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The original trips, against which others are held."""
+
+    box: CellBox
+    squares: NDArray[np.float64]
+    seen: Seen
+
+    @classmethod
+    def of(cls, box: CellBox, trips: Trajectories, places: Locations, seed: int) -> Reference:
+        """`seed` places the squares of the queries."""
+        rng = np.random.default_rng([seed, _QUERIES])
+        widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
+        side = rng.uniform(min(_QUERY_SIDES_M[0], widest), min(_QUERY_SIDES_M[1], widest), _QUERIES)
+        west = rng.uniform(box.west, box.east - side)
+        south = rng.uniform(box.south, box.north - side)
+        squares = np.column_stack([west, south, west + side, south + side])
+        return cls(box, squares, _look(box, squares, trips, places))
+
+    def compared_with(self, trips: Trajectories, places: Locations) -> dict[str, float]:
+        """All metrics, and the mean beside the median of the queries."""
+        mine, other = self.seen, _look(self.box, self.squares, trips, places)
+        error = np.abs(other.asked - mine.asked) / np.maximum(mine.asked, _QUERY_FLOOR)
+        return {
+            "trip.te": jensen_shannon(mine.ends, other.ends),
+            "trip.de": _apart(mine.diameters, other.diameters),
+            "trip.length": _apart(mine.lengths, other.lengths),
+            "trip.density": jensen_shannon(mine.passing, other.passing),
+            "trip.kendall": same_order(mine.passing, other.passing),
+            "trip.query": float(np.median(error)),
+            "trip.query.mean": float(error.mean()),
+            "trip.ffp": same_members(mine.patterns, other.patterns),
+        }
+
+
+def _look(
+    box: CellBox, squares: NDArray[np.float64], trips: Trajectories, places: Locations
+) -> Seen:
+    column, row = box.columns_and_rows(places, SIDE)
+    zone = (row * SIDE + column).astype(np.int64)
+    first, last = trips.location[trips.offsets[:-1]], trips.location[trips.offsets[1:] - 1]
+    x, y = places.x[trips.location], places.y[trips.location]
+    parts = map_ranges(_asked, trips.offsets, squares, trips.offsets, x, y)
+    (asked,) = merged(parts, add)
+    return Seen(
+        ends=np.bincount(zone[first] * SIDE**2 + zone[last], minlength=SIDE**4),
+        diameters=diameters(trips, places),
+        lengths=trip_lengths(trips, places),
+        passing=_passing(trips, *box.columns_and_rows(places, _COVERAGE_SIDE)),
+        asked=asked / max(len(trips), 1),
+        patterns=most_frequent(*cell_sequences(trips, column, row), by_occurrence=False),
+    )
+
+
+def _passing(trips: Trajectories, column: Ids, row: Ids) -> Ints:
+    """How many trips pass each cell of the coverage grid."""
+    size = _COVERAGE_SIDE**2
+    offsets, cells = cell_sequences(trips, column, row, _COVERAGE_SIDE)
+    once = np.unique(owners(offsets).astype(np.int64) * size + cells)
+    return np.bincount(once % size, minlength=size)
+
+
+def _apart(before: Metres, after: Metres) -> float:
+    """Divergence of distributions up to the largest original."""
+    return binned_divergence(before, after, float(before.max(initial=0.0)))
+
+
+RESAMPLED = "resampled"
+MOST_COMPARED = 20_000
+"""Of each side at most so many trips are compared, drawn at random; synthetic methods make as many
+as are compared with: divergences depend on how many."""
+TripPiece: TypeAlias = tuple[int, int, int | None]
+"""A size, and the seed of a resample of it or which run of the design."""
+_SQUARES = 7
+"""Which squares the queries are, in all experiments."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What runs of one size are compared with."""
+
+    build: Build
+    reference: Reference
+    compared: int
+    """How many trips."""
+
+
+@dataclass
+class OnTrips:
+    """Runs by the metrics on trips."""
+
+    build: Build
+    facts: tuple[Region, Period]
+    design: Design
+    prepared: Prepared
+    _sides: dict[int, _Side] = field(default_factory=dict)
+
+    def run(self, piece: TripPiece, progress: Progress) -> list[Run]:
+        size, seed, number = piece
+        side = self._side(size)
+        if number is None:
+            return [self._resampled(side, seed)]
+        asked = list(replace(self.design, size=side.compared).requests())[number]
+        request, world = self.prepared(asked.request)
+        state, seconds = run_trial(request, replace(world, build=side.build), asked.seed)
+        trips = _compared(state.trajectories, state.places, self.facts, asked.seed)
+        values = side.reference.compared_with(*trips)
+        return [asked.measured(values, len(side.build.trajectories), None, seconds)]
+
+    def _resampled(self, side: _Side, seed: int) -> Run:
+        original, count = side.build.trajectories, len(side.build.trajectories)
+        rng = np.random.default_rng([seed, count])
+        again = original.take(np.sort(rng.integers(0, count, count)))
+        trips = _compared(again, side.build.locations, self.facts, seed)
+        values = side.reference.compared_with(*trips)
+        return Run(RESAMPLED, None, count, seed, None, 0.0, values)
+
+    def _side(self, size: int) -> _Side:
+        """One size is kept at a time."""
+        if size not in self._sides:
+            build = replace(self.build, trajectories=some_objects(self.build.trajectories, size))
+            if self.design.each_trip:
+                trips, places = as_trips(build.trajectories, build.locations, self.facts)
+                build = replace(build, trajectories=trips, locations=places)
+            region, _ = self.facts
+            box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
+            compared = _compared(build.trajectories, build.locations, self.facts, 0)
+            reference = Reference.of(box, *compared, _SQUARES)
+            self._sides = {size: _Side(build, reference, len(compared[0]))}
+        return self._sides[size]
+
+
+def pieces_on_trips(design: Design) -> list[TripPiece]:
+    """For each size the resamples, then every run of the design."""
+    runs = sum(1 for _ in design.requests())
+    return [
+        piece
+        for size in sorted(design.sizes)
+        for piece in (
+            *((size, seed, None) for seed in design.seeds),
+            *((size, 0, number) for number in range(runs)),
+        )
+    ]
+
+
+def as_trips(
+    side: Trajectories, places: Locations, facts: tuple[Region, Period]
+) -> tuple[Trajectories, Locations]:
+    """Trips, each a trajectory of its own, with a place for each sample."""
+    trips = cut_trips(side, places, *facts)
+    if not len(trips):
+        raise BadInput(
+            "there is no trip in the region and the period",
+            remedy="look at both: freqdp dataset show",
+        )
+    location = np.arange(len(trips.x), dtype=np.int32)
+    start = trips.at[trips.offsets[:-1]]
+    return Trajectories(trips.offsets, location, trips.at, start), Locations(trips.x, trips.y)
+
+
+def _compared(
+    side: Trajectories, places: Locations, facts: tuple[Region, Period], seed: int
+) -> tuple[Trajectories, Locations]:
+    """The trips of one side that are compared."""
+    trips, of = as_trips(side, places, facts)
+    if len(trips) <= MOST_COMPARED:
+        return trips, of
+    chosen = np.random.default_rng([seed, MOST_COMPARED]).permutation(len(trips))[:MOST_COMPARED]
+    return trips.take(np.sort(chosen)), of

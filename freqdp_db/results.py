@@ -1,0 +1,346 @@
+"""What the verbs give back: frozen documents. `document()` of one is what `--json` prints."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from freqdp_db.dataset.coverage import Coverage
+from freqdp_db.dataset.findings import Findings
+from freqdp_db.dataset.limits import in_percent
+from freqdp_db.dataset.road_tables import MatchReport
+from freqdp_db.dataset.summary import describe_build
+from freqdp_db.doctor import Finding
+from freqdp_db.documents import Document, aside
+from freqdp_db.errors import FreqdpError
+from freqdp_db.jobs.document import JobRequest, parse
+from freqdp_db.jobs.schedule import Planned
+from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.release.publishing import Handed
+from freqdp_db.release.summary import not_protected_lines
+from freqdp_db.storage.records.builds import BuildRow
+from freqdp_db.storage.records.datasets import DatasetRow
+from freqdp_db.storage.records.ledger import Budget
+from freqdp_db.storage.records.schedules import ScheduleRow
+from freqdp_db.storage.schema.tables import Names
+
+if TYPE_CHECKING:
+    from freqdp_db.evaluation.report.words import Verdict
+
+EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
+
+
+@dataclass(frozen=True)
+class Installed(Document):
+    """What `init` did."""
+
+    created: bool
+    revision_before: str | None
+    revision: str
+    objects_changed: list[str]
+    methods_changed: bool
+    roles_created: list[str]
+    roles_missing: list[str]
+    """Nobody made them, and this login may not."""
+    changed: bool
+    names: Names = aside()
+    roles_remedy: str = aside()
+    """What to do about roles that are missing."""
+
+
+@dataclass(frozen=True)
+class Script(Document):
+    """What a DBA may run."""
+
+    sql: str
+    from_revision: str | None
+    unreached: FreqdpError | None = aside()
+    """Why it was made for an empty database with PostGIS in public."""
+
+
+@dataclass(frozen=True)
+class Diagnosis(Document):
+    """What a working installation needs, and whether it is there."""
+
+    ok: bool
+    findings: list[Finding]
+
+    @property
+    def exit_code(self) -> int:
+        """How `doctor` ends."""
+        return 0 if self.ok else 1
+
+
+@dataclass(frozen=True)
+class MethodShown(Document):
+    """A method that can be asked for, and what it declares."""
+
+    name: str
+    summary: str
+    kind: str
+    unit: str | None
+    """What one unit of its epsilon or rho protects; None: it spends nothing."""
+    after: list[str]
+    """Kinds of methods that it may follow: `lg+swap`."""
+    spends: list[str]
+    reads: list[str]
+    """Parameters that name a table or view."""
+    parameters: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(DatasetRow, Document):
+    """A dataset with its budgets and its current build."""
+
+    budget: Budget
+    """For one occurrence."""
+    other_units: list[Budget]
+    build: BuildRow | None
+
+    @property
+    def limit_in_words(self) -> str:
+        """With which measured exposure its releases are granted."""
+        if self.max_exposure is None:
+            return "releases are granted to analysts however much they expose"
+        return (
+            "releases are held, and granted when they are measured to expose at most "
+            f"{in_percent(self.max_exposure)} of a person"
+        )
+
+    def build_lines(self) -> list[str]:
+        """The build in words."""
+        if self.build is None:
+            return [f"Not built yet. Next: freqdp dataset build {shlex.quote(self.name)}"]
+        return describe_build(self.build)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedDataset(DatasetRow, Document):
+    """A dataset that was registered just now."""
+
+    budget: Budget
+    budget_is_new: bool
+    """False: its source, or what that reads, had one already."""
+    untraced: list[str]
+    """What the budget cannot know of, in words: foreign tables, functions, likely copies."""
+    budget_notes: list[str]
+    """Budgets that were merged, and populations that are read from the same tables, in words."""
+    warnings: list[str]
+    """Where the source may choose rows by what other objects' rows are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltDataset(BuildRow, Document):
+    """A build that was made just now."""
+
+    seconds: dict[str, float]
+    objects_with_fewer_than_20_places: int
+    findings: Findings
+    dataset: str
+    coverage: Coverage | None
+    """How many samples the declared region and period hold; None: they are not declared."""
+
+    def lines(self) -> list[str]:
+        """In words."""
+        covered = [] if self.coverage is None else self.coverage.lines(self.dataset)
+        return [*describe_build(self), *self.findings.lines(), *covered]
+
+
+@dataclass(frozen=True)
+class DroppedDataset(Document):
+    dropped: str
+    builds_removed: list[int]
+    releases_published: int
+    """How many of its releases stay where they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedDataset(MatchReport, Document):
+    """Samples on roads, in a table of yours."""
+
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Verification(Document):
+    """A release that is what its log gives."""
+
+    release: str
+    verified: bool
+    rows: int
+    trajectories: int
+    checked: dict[str, int]
+    seconds: dict[str, float]
+    words: list[str] = aside()
+
+
+@dataclass(frozen=True)
+class Withdrawn(Document):
+    withdrawn: str
+    was: str
+    waits_for: str | None
+    """What keeps its tables from being dropped. None: they are gone."""
+
+
+@dataclass(frozen=True)
+class PublishedElsewhere(Handed, Document):
+    """What changed in the database for analysts."""
+
+    def lines(self) -> list[str]:
+        lines = [f"Copied {name}." for name in self.copied]
+        lines += [f"Removed {name}: it was withdrawn." for name in self.removed]
+        lines += [f"{len(self.unchanged)} were there already."] if self.unchanged else []
+        lines += [f"Waits for the next run: {what}." for what in self.waiting]
+        return lines or ["Nothing to copy: no release is for analysts."]
+
+
+@dataclass(frozen=True)
+class Approved(Document):
+    """A release that analysts may read from now on."""
+
+    release: str
+    approved_at: datetime | None
+    approved_by: str | None
+    max_exposure: float | None
+    """The limit of its dataset; None: it has none."""
+    exposure: float | None
+    """What the best attacker learns of a person on average, as measured; None: never measured."""
+    exposure_half: float | None
+    """Share of persons of whom an attacker learns more than half."""
+    not_covered: list[str]
+    """What a guarantee for an object does not cover, beside other releases of the same objects."""
+
+    def lines(self) -> list[str]:
+        """In words."""
+        return [*self._measured(), *not_protected_lines(self.not_covered)]
+
+    def _measured(self) -> list[str]:
+        said = f"Approved {self.release}: analysts may read it."
+        if self.exposure is None:
+            return [f"{said} What it exposes was never measured: freqdp evaluate {self.release}"]
+        found = (
+            f"Measured: an attacker learns {self.exposure:.1%} of a person's samples on average, and of "
+            f"{self.exposure_half:.1%} of the persons more than half"
+        )
+        limit = (
+            "" if self.max_exposure is None else f" (the limit is {in_percent(self.max_exposure)})"
+        )
+        return [said, f"{found}{limit}. A measurement, not a guarantee."]
+
+
+@dataclass(frozen=True)
+class LedgerVerified(Document):
+    """The ledger's chains are whole."""
+
+    valid: bool
+    heads: int
+    head_found: bool | None
+
+
+@dataclass(frozen=True)
+class Evaluated(Document):
+    """A release against its originals."""
+
+    release: str
+    metrics: dict[str, float]
+    publishable: list[str]
+    """Which of them read nothing but the released table."""
+    verdicts: list[Verdict]
+    seed: int
+    seconds: dict[str, float]
+
+    def in_words(self) -> dict[str, list[tuple[str, float, str, bool]]]:
+        """The main metrics by group: what each is, its value, its name, whether it may be published."""
+        # here: only who evaluates waits for them
+        from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+
+        groups = by_group(self.metrics)
+        return {
+            group: [(meaning_of(n).what, self.metrics[n], n, n in self.publishable) for n in names]
+            for group, names in groups.items()
+            if group != BESIDE
+        }
+
+    @property
+    def beside(self) -> int:
+        """How many more metrics there are."""
+        from freqdp_db.evaluation.report.words import BESIDE, by_group
+
+        return len(by_group(self.metrics).get(BESIDE, ()))
+
+
+@dataclass(frozen=True)
+class Experiment(Document):
+    """Methods side by side."""
+
+    dataset: str
+    files: list[Path]
+    runs: int
+    seconds: dict[str, float]
+    markdown: str = aside()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Planned, Document):
+    """A schedule that was made just now."""
+
+    dataset: str
+    warning: str
+    price: str = aside()
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleRow, Document):
+    """When workers ask for releases of a dataset by themselves, and for what."""
+
+    protected: ProtectedUnit = aside()
+
+    @property
+    def price(self) -> str:
+        """What each release costs, in words."""
+        return self.asked.request.price(self.protected)
+
+    @property
+    def asked(self) -> JobRequest:
+        """What is asked for, read."""
+        return parse(self.request)
+
+
+@dataclass(frozen=True)
+class EndedSchedule(Document):
+    schedule_id: int
+    dataset: str
+    ended: bool
+
+
+@dataclass(frozen=True)
+class CancelledJob(Document):
+    job_id: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Worked(Document):
+    """What a worker has done."""
+
+    done: int
+    refused: int
+    failed: int
+    put_off: int
+    cancelled: int
+    seconds: float
+    once: bool = aside()
+
+    @property
+    def exit_code(self) -> int:
+        """How `worker --once` ends: whoever started it wants to know what became of the jobs."""
+        if not self.once:
+            return 0
+        if self.failed:
+            return EXIT_FAILED
+        if self.refused:
+            return EXIT_REFUSED
+        return EXIT_PUT_OFF if self.put_off else 0
