@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from freqdp_db.storage.schema.revisions import run_revision
 
-revision = "0021"
-down_revision = "0020"
+revision = "0008"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from freqdp_db.storage.schema.revisions import run_revision
 
-revision = "0020"
-down_revision = "0009"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
