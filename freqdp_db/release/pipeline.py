@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
@@ -329,7 +329,8 @@ def _publish(
     with database.begin() as connection:
         steps = releases.list_steps(connection, database, release.release_id)
     errors = request.remarks([step.counts for step in steps]).errors
-    said = _said_of(release, " ".join([request.method.for_analysts, *errors]))
+    for_analysts = " ".join([request.method.for_analysts, *errors])
+    said = said_of(release.name, release.guarantee, for_analysts)
     relations = request.method.relations
     staging.publish(
         database,
@@ -351,11 +352,10 @@ def _publish(
     )
 
 
-def _said_of(release: ReleaseRow, for_analysts: str) -> str:
+def said_of(name: str, guarantee: dict[str, Any], for_analysts: str) -> str:
     """What the comment of every relation of a release begins with."""
-    guarantee = release.guarantee
     said = (
-        f"Release {release.name}, anonymized by freqdp with method {guarantee['method']}. "
+        f"Release {name}, anonymized by freqdp with method {guarantee['method']}. "
         f"{for_analysts} {guarantee['plain']}"
     )
     users = "; ".join(
