@@ -437,7 +437,7 @@ def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
             ("plan", "city", "--method", "lg", "--engine", "tls://h:1", "--workers", "1"),
             "is for --engine dask",
         ),
-        (("evaluate", "gl_dask", "--workers", "2"), "--workers 2 is for --engine dask"),
+        (("experiment", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
         (("experiment", "city", "--engine", "spark"), "--engine spark is not an engine"),
     ],
 )
