@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import struct
 import sys
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -112,15 +111,12 @@ class _Session:
     def column(self, part: str, name: str) -> list[int]:
         """Whole numbers of a draw or a log, as they are stored."""
         rows = self.run(
-            "SELECT dtype, data FROM {private}.step_column WHERE release_id = %(id)s AND step = 1 "
-            "AND part = %(part)s AND name = %(name)s ORDER BY chunk",
+            "SELECT v FROM {private}.step_column, unnest(whole) WITH ORDINALITY AS u (v, place) "
+            "WHERE release_id = %(id)s AND step = 1 AND part = %(part)s AND name = %(name)s "
+            "ORDER BY chunk, place",
             id=self.release_id, part=part, name=name,
         )  # fmt: skip
-        found: list[int] = []
-        for dtype, data in rows:
-            kind, width = {"<i8": ("q", 8), "<i4": ("i", 4)}[dtype]
-            found += struct.unpack(f"<{len(data) // width}{kind}", bytes(data))
-        return found
+        return [int(value) for (value,) in rows]
 
     def table(self, name: str, columns: list[str], rows: Any) -> None:
         """A temporary table of whole numbers."""
