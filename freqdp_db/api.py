@@ -32,23 +32,22 @@ from freqdp_db.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from freqdp_db import load, results
-    from freqdp_db.bench.benchmarks import PipelineBench, SearchBench
     from freqdp_db.configuration import Applied
+    from freqdp_db.db.connection import Database
+    from freqdp_db.db.datasets import DatasetRow
+    from freqdp_db.db.jobs import JobView, WorkerRow
+    from freqdp_db.db.releases import ReleaseRow
     from freqdp_db.engines.partitions import Engine as RunningEngine
     from freqdp_db.evaluation.audit.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.paper.bench import PipelineBench, SearchBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Published as CatalogueEntry
+    from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
-    from freqdp_db.release.finding import Whereabouts
     from freqdp_db.release.planning import Plan
     from freqdp_db.release.summary import Anonymized, Release
-    from freqdp_db.storage.connection.engine import Database
-    from freqdp_db.storage.records.datasets import DatasetRow
-    from freqdp_db.storage.records.jobs import JobView
-    from freqdp_db.storage.records.releases import ReleaseRow
-    from freqdp_db.storage.records.workers import WorkerRow
 
 Value: TypeAlias = str | int | float | Decimal | None
 """A parameter of a method: as text, or as what is written so. None: as if it were not given."""
@@ -151,7 +150,7 @@ class Freqdp:
 
     def _connected(self) -> "Database":
         """The database, whatever is in it."""
-        from freqdp_db.storage.connection.engine import connect
+        from freqdp_db.db.connection import connect
 
         if self._database is None:
             self._database = connect(self.settings, self._command)
@@ -159,7 +158,7 @@ class Freqdp:
 
     def _installed(self) -> "Database":
         """The database; refused if its schema is missing or stale."""
-        from freqdp_db.storage.schema.upgrade import require_current
+        from freqdp_db.db.schema import require_current
 
         database = self._connected()
         if self._reads_private():
@@ -168,7 +167,7 @@ class Freqdp:
 
     def _reads_private(self) -> bool:
         """Whether this login may read the private schema; if not, it is an analyst's."""
-        from freqdp_db.storage.schema.upgrade import reads_private
+        from freqdp_db.db.schema import reads_private
 
         return reads_private(self._connected())
 
@@ -182,14 +181,14 @@ class Freqdp:
 
     def _dataset(self, name: str) -> "tuple[Database, DatasetRow]":
         """The database, and a dataset that must be there."""
-        from freqdp_db.storage.records.datasets import find_dataset
+        from freqdp_db.db.datasets import find_dataset
 
         database = self._installed()
         return database, find_dataset(database, name)
 
     def _release(self, name: str) -> "tuple[Database, ReleaseRow]":
         """The database, and a release that must be there."""
-        from freqdp_db.storage.records.releases import find_release
+        from freqdp_db.db.releases import find_release
 
         database = self._installed()
         return database, find_release(database, name)
@@ -199,8 +198,7 @@ class Freqdp:
         self, engine: str | None, workers: int | None, *, kernels: bool = True
     ) -> "Iterator[tuple[Progress, RunningEngine]]":
         """What tells the block's progress, and the chosen engine, started."""
-        from freqdp_db.engines.at_work import use_engine
-        from freqdp_db.engines.choice import choose_engine
+        from freqdp_db.engines.choice import choose_engine, use_engine
 
         chosen = choose_engine(engine, workers)
         progress = self._compiled() if kernels else self._progress()
@@ -218,9 +216,9 @@ class Freqdp:
         ] = False,
     ) -> "results.Installed":
         """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
+        from freqdp_db.db import schema as upgrade
+        from freqdp_db.db.tables import Names
         from freqdp_db.results import Installed
-        from freqdp_db.storage.schema import upgrade
-        from freqdp_db.storage.schema.tables import Names
 
         result = upgrade.upgrade(self._connected(), require_roles=roles)
         return Installed(
@@ -242,9 +240,9 @@ class Freqdp:
 
         It starts from the database's own revision if that can be reached, else from nothing.
         """
+        from freqdp_db.db import schema as upgrade
+        from freqdp_db.db.tables import Names
         from freqdp_db.results import Script
-        from freqdp_db.storage.schema import upgrade
-        from freqdp_db.storage.schema.tables import Names
 
         names, revision, unreached = Names.of(self.settings), None, None
         recorded: list[str] = []
@@ -290,9 +288,9 @@ class Freqdp:
 
         Nothing is run, and no database is asked.
         """
+        from freqdp_db.db.schema import removal_script
+        from freqdp_db.db.tables import Names
         from freqdp_db.results import Script
-        from freqdp_db.storage.schema.removal import removal_script
-        from freqdp_db.storage.schema.tables import Names
 
         return Script(removal_script(Names.of(self.settings)), None, unreached=None)
 
@@ -363,7 +361,7 @@ class Freqdp:
     ) -> "load.LoadedCsv":
         """Load CSV files: say which column is what."""
         from freqdp_db.load import load_csv, mode_of
-        from freqdp_db.loading.csvformat import CsvFormat
+        from freqdp_db.loading.csvfile import CsvFormat
 
         if (object is None) != object_from_file:
             raise BadInput(
@@ -482,10 +480,10 @@ class Freqdp:
         is opened.
         """
         from freqdp_db.dataset.registration import Registration, register
-        from freqdp_db.release.persons import open_for_persons
+        from freqdp_db.db.datasets import choosing_warnings, untraced_sources
+        from freqdp_db.db.ledger import find_budget
+        from freqdp_db.release.budgets import open_for_persons
         from freqdp_db.results import AddedDataset
-        from freqdp_db.storage.records.datasets import choosing_warnings, untraced_sources
-        from freqdp_db.storage.records.ledger import find_budget
 
         wanted = Registration(
             name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
@@ -521,11 +519,10 @@ class Freqdp:
         counts, and what was granted is that of the name's. A time unit holds for the next build.
         """
         from freqdp_db.dataset.facts import change_facts
-        from freqdp_db.dataset.limits import parse_limit
-        from freqdp_db.dataset.registration import check_name, declare_time_unit
-        from freqdp_db.release.persons import open_for_persons
-        from freqdp_db.storage.records.accounts import name_population
-        from freqdp_db.storage.records.datasets import change_dataset, find_dataset
+        from freqdp_db.dataset.registration import check_name, declare_time_unit, parse_limit
+        from freqdp_db.db.datasets import change_dataset, find_dataset
+        from freqdp_db.db.ledger import name_population
+        from freqdp_db.release.budgets import open_for_persons
 
         if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
             raise BadInput(
@@ -553,10 +550,10 @@ class Freqdp:
     ) -> "results.BuiltDataset":
         """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
         from freqdp_db.dataset.building import build_and_look
-        from freqdp_db.dataset.coverage import declared_coverage
+        from freqdp_db.dataset.facts import declared_coverage
+        from freqdp_db.db.builds import sparse_objects
+        from freqdp_db.db.datasets import choosing_warnings
         from freqdp_db.results import BuiltDataset
-        from freqdp_db.storage.records.builds import sparse_objects
-        from freqdp_db.storage.records.datasets import choosing_warnings
 
         database, wanted = self._dataset(name)
         with self._started(engine, workers) as (progress, running):
@@ -574,7 +571,7 @@ class Freqdp:
     @command("dataset list")
     def datasets(self) -> "list[DatasetRow]":
         """All datasets."""
-        from freqdp_db.storage.records.datasets import list_datasets
+        from freqdp_db.db.datasets import list_datasets
 
         return list_datasets(self._installed())
 
@@ -582,8 +579,8 @@ class Freqdp:
     def dataset(self, name: Dataset) -> "results.Dataset":
         """One dataset: its mapping, its current build and its budget."""
         from freqdp_db import results
-        from freqdp_db.storage.records.builds import find_build
-        from freqdp_db.storage.records.ledger import budgets, find_budget
+        from freqdp_db.db.builds import find_build
+        from freqdp_db.db.ledger import budgets, find_budget
 
         database, row = self._dataset(name)
         own = find_budget(database, row.account_id)
@@ -597,9 +594,9 @@ class Freqdp:
     @command("dataset drop")
     def drop_dataset(self, name: Dataset) -> "results.DroppedDataset":
         """Forget a dataset. Its source, its budget and its published releases stay."""
-        from freqdp_db.dataset import dropping
+        from freqdp_db.dataset import registration as dropping
+        from freqdp_db.db.releases import list_releases
         from freqdp_db.results import DroppedDataset
-        from freqdp_db.storage.records.releases import list_releases
 
         database, row = self._dataset(name)
         removed = dropping.drop_dataset(database, row)
@@ -679,9 +676,9 @@ class Freqdp:
     @command("release list")
     def releases(self) -> "list[Release] | list[CatalogueEntry]":
         """All releases that were ever asked for; for analysts, those that are published."""
+        from freqdp_db.db.releases import list_releases
         from freqdp_db.release.catalogue import published
         from freqdp_db.release.summary import Release
-        from freqdp_db.storage.records.releases import list_releases
 
         database = self._installed()
         if not self._reads_private():
@@ -738,10 +735,10 @@ class Freqdp:
         workers: Workers = None,
     ) -> "Anonymized":
         """Go on with an interrupted release from its stored targets. Spends nothing."""
+        from freqdp_db.db.releases import get_release
         from freqdp_db.release import pipeline
         from freqdp_db.release.paging import parse_memory
         from freqdp_db.release.summary import Anonymized
-        from freqdp_db.storage.records.releases import get_release
 
         limit = parse_memory(memory)
         database, row = self._release(name)
@@ -765,10 +762,10 @@ class Freqdp:
         If its dataset has a limit (max exposure), the release is measured first, unless it was, and one
         that exposes more stays held.
         """
-        from freqdp_db.evaluation.gate import approve_within_limit
+        from freqdp_db.db.datasets import get_dataset
+        from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.release.summary import not_covered_beside
         from freqdp_db.results import Approved
-        from freqdp_db.storage.records.datasets import get_dataset
 
         database, row = self._release(name)
         release, measured = approve_within_limit(database, row, self._progress())
@@ -795,7 +792,7 @@ class Freqdp:
         Analysts can read it no longer, whatever they have open. What they have open, or a view of
         theirs, may put off that its tables are dropped: the same again, or any later work, does that.
         """
-        from freqdp_db.release import withdrawing
+        from freqdp_db.release import approving as withdrawing
         from freqdp_db.results import Withdrawn
 
         database, row = self._release(name)
@@ -869,7 +866,7 @@ class Freqdp:
         force: Annotated[bool, Option("Overwrite an existing file.")] = False,
     ) -> "Reported":
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
-        from freqdp_db.dataset.file_names import file_called
+        from freqdp_db.dataset.registration import file_called
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation.report.public import write_public_report
         from freqdp_db.evaluation.report.report import write_report
@@ -897,14 +894,14 @@ class Freqdp:
         self, object: Annotated[str, Option("Key of the object, as in the source.")]
     ) -> "list[Whereabouts]":
         """Which builds and releases hold an object, for erasure requests."""
-        from freqdp_db.release import finding
+        from freqdp_db.release import catalogue as finding
 
         return finding.find_object(self._installed(), object)
 
     def release_names(self, *states: str) -> list[str]:
         """Names of releases in one of these states, `held` among them; of the catalogue for analysts."""
-        from freqdp_db.storage.published.reading import read_catalog
-        from freqdp_db.storage.records.releases import list_releases
+        from freqdp_db.db.published import read_catalog
+        from freqdp_db.db.releases import list_releases
 
         database = self._installed()
         if not self._reads_private():
@@ -1045,8 +1042,8 @@ class Freqdp:
         workers: Workers = None,
     ) -> "results.Experiment":
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
-        from freqdp_db.bench.search import search_times
         from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.paper.bench_search import search_times
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
         from freqdp_db.paper.published import EPSILON
         from freqdp_db.paper.summary_files import PaperOptions, paper_on
@@ -1117,9 +1114,9 @@ class Freqdp:
     ) -> "results.MatchedDataset":
         """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
         from freqdp_db.dataset.road_tables import RoadTable, match_dataset
+        from freqdp_db.db.names import parse_relation
         from freqdp_db.load import mode_of
         from freqdp_db.results import MatchedDataset
-        from freqdp_db.storage.connection.names import parse_relation
 
         table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
         database, row = self._dataset(dataset)
@@ -1151,7 +1148,7 @@ class Freqdp:
         picture: Picture = None,
     ) -> "SearchBench":
         """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
-        from freqdp_db.bench.benchmarks import bench_searches
+        from freqdp_db.paper.bench import bench_searches
         from freqdp_db.release.request import Request
 
         request = Request.parse("gl", epsilon=epsilon, signature=signature)
@@ -1173,7 +1170,7 @@ class Freqdp:
         picture: Picture = None,
     ) -> "PipelineBench":
         """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""  # noqa: E501
-        from freqdp_db.bench.benchmarks import bench_pipelines
+        from freqdp_db.paper.bench import bench_pipelines
         from freqdp_db.release.request import Request
 
         request = Request.parse(method, epsilon=epsilon, signature=signature, seed=seed)
@@ -1267,9 +1264,8 @@ class Freqdp:
         log: bool = True,
     ) -> "results.Worked":
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.engines.at_work import use_engine
-        from freqdp_db.engines.choice import choose_engine
-        from freqdp_db.evaluation.gate import approve_within_limit
+        from freqdp_db.engines.choice import choose_engine, use_engine
+        from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed
         from freqdp_db.jobs.worker import Worker, parse_seconds
@@ -1295,7 +1291,7 @@ class Freqdp:
     )
     def living_worker(self) -> "WorkerRow":
         """The worker of this machine that was heard of last; refused if none lives."""
-        from freqdp_db.jobs.health import require_worker_here
+        from freqdp_db.jobs.metrics import require_worker_here
 
         return require_worker_here(self._installed())
 
@@ -1307,7 +1303,7 @@ class Freqdp:
         limit: Annotated[int, Option("Show so many: open ones, then the newest.")] = 20,
     ) -> "list[JobView]":
         """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
-        from freqdp_db.storage.records.jobs import list_jobs
+        from freqdp_db.db.jobs import list_jobs
 
         if limit < 1:
             raise BadInput(f"[[limit]] {limit} is not above 0", remedy="for example [[limit]] 20")
@@ -1321,15 +1317,15 @@ class Freqdp:
         self, job: Annotated[int, Option("Cancel this one.", name="--cancel")]
     ) -> "results.CancelledJob":
         """Cancel a job, or ask its worker to."""
+        from freqdp_db.db.jobs import cancel_job
         from freqdp_db.results import CancelledJob
-        from freqdp_db.storage.records.jobs import cancel_job
 
         return CancelledJob(job, cancel_job(self._installed(), job))
 
     @command("jobs", switch="workers", help="Show the workers that live instead.")
     def workers(self) -> "list[WorkerRow]":
         """The workers that live, on any machine."""
-        from freqdp_db.jobs.health import living_workers
+        from freqdp_db.jobs.metrics import living_workers
 
         return living_workers(self._installed())
 
@@ -1381,9 +1377,9 @@ class Freqdp:
     @command("schedule list")
     def schedules(self) -> "list[results.Schedule]":
         """Schedules: when they ask, for what, and why those that ended have ended."""
+        from freqdp_db.db.datasets import get_dataset
+        from freqdp_db.db.schedules import list_schedules
         from freqdp_db.results import Schedule
-        from freqdp_db.storage.records.datasets import get_dataset
-        from freqdp_db.storage.records.schedules import list_schedules
 
         database = self._installed()
         return [
@@ -1403,8 +1399,8 @@ class Freqdp:
         ],
     ) -> "results.EndedSchedule":
         """End the schedule of a dataset. Its releases stay."""
+        from freqdp_db.db.schedules import drop_schedule
         from freqdp_db.results import EndedSchedule
-        from freqdp_db.storage.records.schedules import drop_schedule
 
         ended = drop_schedule(self._installed(), dataset)
         return EndedSchedule(ended.schedule_id, ended.dataset, True)

@@ -64,17 +64,16 @@ def _mark() -> Path:
 
 def _run(part: str) -> None:
     """A job of a handful of samples, as far as this part goes."""
-    from freqdp_db.columns.build import Build
-    from freqdp_db.columns.ragged import offsets_of
-    from freqdp_db.columns.trajectories import Clock, Trajectories
     from freqdp_db.dataset import cleaning
     from freqdp_db.dataset.snapping import snap_grid
-    from freqdp_db.mechanisms.noise import SeededSource
-    from freqdp_db.methods.contract import World
+    from freqdp_db.methods.contract import StepContext
     from freqdp_db.methods.loop import Trial, run_steps
     from freqdp_db.methods.parameters import read
     from freqdp_db.methods.registry import find_method
-    from freqdp_db.search.filing import file_trajectories
+    from freqdp_db.model.arrays import offsets_of
+    from freqdp_db.model.trajectories import Build, Clock, Trajectories
+    from freqdp_db.privacy.noise import SeededSource
+    from freqdp_db.search.grid import file_trajectories
 
     count, objects = 240, 6
     number = np.arange(count)
@@ -96,7 +95,7 @@ def _run(part: str) -> None:
     method = find_method(_PARTS[part])
     values = read(method.parameters, {}, method.name, text=False)
     trial = Trial(lambda step: SeededSource(1, step))
-    run_steps(method, values, World(build), trial, Progress())
+    run_steps(method, values, StepContext(build), trial, Progress())
 
 
 if __name__ == "__main__":

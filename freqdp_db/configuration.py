@@ -18,27 +18,28 @@ from typing import Any
 from freqdp_db.api import Freqdp
 from freqdp_db.commands import Declared, Option, parameters_of
 from freqdp_db.dataset.facts import check_region, parse_period, parse_region
-from freqdp_db.dataset.limits import in_percent, parse_limit
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.registration import (
     MAX_BUDGET,
     check_name,
     epsilon_number,
+    in_percent,
+    parse_limit,
     parse_time_unit,
 )
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.documents import Document, aside
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow, list_datasets
+from freqdp_db.db.ledger import find_budget
+from freqdp_db.db.names import format_relation
+from freqdp_db.db.published import columns_of
+from freqdp_db.db.schedules import ScheduleRow, list_schedules
+from freqdp_db.db.source import read_column, read_name
 from freqdp_db.errors import BadInput, FreqdpError
-from freqdp_db.jobs.cron import Cron, find_zone
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
+from freqdp_db.jobs.schedule import Cron, find_zone
+from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.published.relations import columns_of
-from freqdp_db.storage.records.datasets import DatasetRow, list_datasets
-from freqdp_db.storage.records.ledger import find_budget
-from freqdp_db.storage.records.schedules import ScheduleRow, list_schedules
-from freqdp_db.storage.source.relations import read_column, read_name
 
 _TOP, _SCHEDULE = "datasets", "schedule"
 _COLUMNS = ("object", "time", "geom", "lon", "lat", "x", "y")
@@ -50,7 +51,7 @@ class Change(Document):
 
     dataset: str
     what: str
-    do: Callable[[], object] = aside()
+    do: Callable[[], object] = not_in_json()
 
 
 @dataclass(frozen=True)

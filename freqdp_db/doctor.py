@@ -6,23 +6,28 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from freqdp_db.errors import FreqdpError
-from freqdp_db.settings import Settings, libpq_is_configured
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.login import Login, login_of, logins_of_analysts, may_use
-from freqdp_db.storage.connection.names import format_name
-from freqdp_db.storage.connection.postgis import find_postgis
-from freqdp_db.storage.published.relations import gone, missing_relations
-from freqdp_db.storage.schema.estimates import open_estimates
-from freqdp_db.storage.schema.grants import ROLES
-from freqdp_db.storage.schema.upgrade import (
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    Login,
+    login_of,
+    logins_of_analysts,
+    may_use,
+)
+from freqdp_db.db.names import find_postgis, format_name
+from freqdp_db.db.published import gone, missing_relations
+from freqdp_db.db.schema import (
     INIT_REMEDY,
+    ROLES,
     ROLES_REMEDY,
     existing_roles,
     objects_of_others,
+    open_estimates,
     require_current,
     server_version,
 )
+from freqdp_db.errors import FreqdpError
+from freqdp_db.settings import Settings, libpq_is_configured
 
 _MIN_SERVER = 140000
 _MOST_NAMED = 5

@@ -14,19 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from freqdp_db.documents import Document
-from freqdp_db.errors import BadInput
-from freqdp_db.loading import csvfile, published, roadfile
-from freqdp_db.loading.city import City
-from freqdp_db.loading.csvformat import ENDINGS, CsvFormat
-from freqdp_db.loading.files import BadRows, counted, expand, total_bytes
-from freqdp_db.loading.interest import Interest
-from freqdp_db.loading.rows import SourceSamples
-from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation, parse_relation
-from freqdp_db.storage.source import road_tables
-from freqdp_db.storage.source.plain_tables import (
+from freqdp_db.db import source_roads as road_tables
+from freqdp_db.db.connection import Database
+from freqdp_db.db.names import format_relation, parse_relation
+from freqdp_db.db.plain_tables import (
     Chunk,
     Column,
     Kind,
@@ -35,7 +26,14 @@ from freqdp_db.storage.source.plain_tables import (
     check_target,
     load_table,
 )
-from freqdp_db.storage.source.relations import read_name
+from freqdp_db.db.source import read_name
+from freqdp_db.errors import BadInput
+from freqdp_db.loading import csvfile, published, roadfile
+from freqdp_db.loading.city import City, Interest
+from freqdp_db.loading.csvfile import ENDINGS, CsvFormat
+from freqdp_db.loading.files import BadRows, SourceSamples, counted, expand, total_bytes
+from freqdp_db.model.documents import Document
+from freqdp_db.progress import Progress
 
 
 @dataclass(frozen=True)

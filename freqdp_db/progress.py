@@ -56,15 +56,15 @@ class Within(Progress):
         return _Part(self._outer, self._part, total or 1)
 
 
-Told: TypeAlias = Callable[[float], None]
+ProgressCallback: TypeAlias = Callable[[float], None]
 """Called with the share of some work that is done, from 0 to 1."""
 
 
-def nobody(share: float) -> None:
+def ignore_progress(share: float) -> None:
     """Who is told where nobody waits."""
 
 
-def as_shares(told: Told, total: int) -> Callable[[int], None]:
+def as_shares(told: ProgressCallback, total: int) -> Callable[[int], None]:
     """What is called with so many more that are done of a total."""
     done = 0
 

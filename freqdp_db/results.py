@@ -8,24 +8,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freqdp_db.dataset.coverage import Coverage
+from freqdp_db.dataset.facts import Coverage
 from freqdp_db.dataset.findings import Findings
-from freqdp_db.dataset.limits import in_percent
+from freqdp_db.dataset.registration import describe_build, in_percent
 from freqdp_db.dataset.road_tables import MatchReport
-from freqdp_db.dataset.summary import describe_build
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.ledger import Budget
+from freqdp_db.db.schedules import ScheduleRow
+from freqdp_db.db.tables import Names
 from freqdp_db.doctor import Finding
-from freqdp_db.documents import Document, aside
 from freqdp_db.errors import FreqdpError
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.jobs.schedule import Planned
-from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.publishing import Handed
 from freqdp_db.release.summary import not_protected_lines
-from freqdp_db.storage.records.builds import BuildRow
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import Budget
-from freqdp_db.storage.records.schedules import ScheduleRow
-from freqdp_db.storage.schema.tables import Names
 
 if TYPE_CHECKING:
     from freqdp_db.evaluation.report.words import Verdict
@@ -46,8 +45,8 @@ class Installed(Document):
     roles_missing: list[str]
     """Nobody made them, and this login may not."""
     changed: bool
-    names: Names = aside()
-    roles_remedy: str = aside()
+    names: Names = not_in_json()
+    roles_remedy: str = not_in_json()
     """What to do about roles that are missing."""
 
 
@@ -57,7 +56,7 @@ class Script(Document):
 
     sql: str
     from_revision: str | None
-    unreached: FreqdpError | None = aside()
+    unreached: FreqdpError | None = not_in_json()
     """Why it was made for an empty database with PostGIS in public."""
 
 
@@ -177,7 +176,7 @@ class Verification(Document):
     trajectories: int
     checked: dict[str, int]
     seconds: dict[str, float]
-    words: list[str] = aside()
+    words: list[str] = not_in_json()
 
 
 @dataclass(frozen=True)
@@ -283,7 +282,7 @@ class Experiment(Document):
     files: list[Path]
     runs: int
     seconds: dict[str, float]
-    markdown: str = aside()
+    markdown: str = not_in_json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,14 +291,14 @@ class Scheduled(Planned, Document):
 
     dataset: str
     warning: str
-    price: str = aside()
+    price: str = not_in_json()
 
 
 @dataclass(frozen=True)
 class Schedule(ScheduleRow, Document):
     """When workers ask for releases of a dataset by themselves, and for what."""
 
-    protected: ProtectedUnit = aside()
+    protected: ProtectedUnit = not_in_json()
 
     @property
     def price(self) -> str:
@@ -335,7 +334,7 @@ class Worked(Document):
     put_off: int
     cancelled: int
     seconds: float
-    once: bool = aside()
+    once: bool = not_in_json()
 
     @property
     def exit_code(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from freqdp_db.storage.schema.tables import metadata_for
+from freqdp_db.db.tables import metadata_for
 
 config = context.config
 names = config.attributes["names"]

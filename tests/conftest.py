@@ -13,9 +13,9 @@ import pytest
 from servers import SharedServer, cloned
 
 from freqdp_db.compiling import compile_kernels
+from freqdp_db.db.connection import Database
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import Database
 
 _SHARED = pytest.StashKey[SharedServer]()
 _WORKERINPUT = "freqdp_server_directory"

@@ -12,14 +12,14 @@ from psycopg import sql
 import freqdp_db
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import find_dataset
+from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import BuildRow
-from freqdp_db.storage.records.datasets import find_dataset
-from freqdp_db.storage.records.releases import ReleaseRow
 
 METRIC_SRID = 32631
 """Tables of `make_points` are in it, so that a test's numbers are metres as they stand."""

@@ -15,8 +15,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from freqdp_db.server.cluster import Account
-from freqdp_db.server.embedded import connection_url
+from freqdp_db.server.embedded import Account, connection_url
 
 PROGRAM = shutil.which("pgbouncer", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
 _SECONDS = 20.0

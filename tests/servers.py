@@ -26,9 +26,9 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from freqdp_db.db.connection import Database
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import Database
 
 IMAGE = "postgis/postgis:15-3.4"
 _MEMORY_BYTES = 8 << 30
@@ -191,8 +191,8 @@ def _make_template(server: TestServer, name: str, *, schema: bool) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
         connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
-    if schema and importlib.util.find_spec("freqdp_db.storage.schema.upgrade"):
-        from freqdp_db.storage.schema.upgrade import upgrade
+    if schema and importlib.util.find_spec("freqdp_db.db.schema"):
+        from freqdp_db.db.schema import upgrade
 
         database = Database(url, Settings(dsn=url), "tests")
         try:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Trajectories
 
 MINUTE = 60_000_000
 Rows = Sequence[Sequence[tuple[int, float]]]

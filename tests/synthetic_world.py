@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.methods.synthesis import fitting
+from freqdp_db.methods.synthesis import sampling as fitting
 from freqdp_db.methods.synthesis.estimation import smoothed
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 REGION = Region(0.0, 0.0, 24_000.0, 18_000.0)
 PERIOD = Period(0, 3 * 24 * 60 * MINUTE_US, 2 * 60 * MINUTE_US)

@@ -11,16 +11,15 @@ from freqdp_db.cli.console import Session
 
 if TYPE_CHECKING:
     from freqdp_db import results
-    from freqdp_db.bench.benchmarks import PipelineBench, SearchBench
+    from freqdp_db.db.datasets import DatasetRow
+    from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.evaluation.audit.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.paper.bench import PipelineBench, SearchBench
     from freqdp_db.release.budgets import SourceBudget
+    from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
-    from freqdp_db.release.finding import Whereabouts
-    from freqdp_db.storage.records.datasets import DatasetRow
-    from freqdp_db.storage.records.jobs import JobView
-    from freqdp_db.storage.records.workers import WorkerRow
 
 Given = dict[str, Any]
 """What the verb was called with."""

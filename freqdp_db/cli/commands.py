@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Union, get_args, get_origin
 import typer
 
 from freqdp_db.api import Freqdp
-from freqdp_db.cli import answers, completion, request
+from freqdp_db.cli import answers
 from freqdp_db.cli.console import Session, add_command, integer_of, parameter
 from freqdp_db.commands import (
     Argument,
@@ -26,6 +27,147 @@ from freqdp_db.commands import (
     parameters_of,
 )
 from freqdp_db.errors import BadInput, in_options, option_of
+from freqdp_db.methods.kinds import Flag
+from freqdp_db.methods.parameters import RELEASE, TOTALS, Parameter
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.settings import Settings, libpq_is_configured, load_settings
+
+# The options that say what release is wanted: made from what the methods declare.
+
+
+_PANEL = "Of the method"
+
+
+def method_help() -> str:
+    """Which methods there are."""
+    joined = [m.name for m in METHODS.values() if m.after]
+    compare = [m.name for m in METHODS.values() if not m.grantable]
+    plain = [m for m in METHODS if m not in joined and m not in compare]
+    text = f"One of {', '.join(plain)}"
+    if joined:
+        text += f"; {', '.join(joined)}, alone or after others: lg+{joined[0]}"
+    return f"{text}; to compare: {', '.join(compare)}."
+
+
+def declared() -> dict[str, tuple[Parameter, list[str]]]:
+    """Every parameter of any method, and which methods take it."""
+    found: dict[str, tuple[Parameter, list[str]]] = {}
+    for method in METHODS.values():
+        for declaration in method.parameters:
+            found.setdefault(declaration.name, (declaration, []))[1].append(method.name)
+    for total in TOTALS.values():
+        takers = [
+            m.name for m in METHODS.values() if any(p.share_of == total.name for p in m.parameters)
+        ]
+        if total.name in found:
+            takers += found.pop(total.name)[1]
+        found = {total.name: (total, takers), **found}
+    return found
+
+
+def _parameter_help(declaration: Parameter, takers: list[str]) -> str:
+    """What it is; where methods mean different things by one name, what each means."""
+    if declaration in RELEASE:
+        return declaration.help
+    meant: dict[str, list[str]] = {}
+    for name in takers:
+        known = {p.name: p for p in METHODS[name].parameters}
+        own = known.get(declaration.name, declaration)
+        text = own.help
+        if own.default is not None and not isinstance(own.kind, Flag):
+            text += f" Default {own.kind.show(own.default)}."
+        meant.setdefault(text, []).append(name)
+    return " ".join(f"{', '.join(names)}: {text}" for text, names in meant.items())
+
+
+def options(of_methods: MethodParameters) -> list[inspect.Parameter]:
+    """The parameters of all methods, as options of a command."""
+    found = []
+    for name, (declaration, takers) in declared().items():
+        if name in of_methods.without:
+            continue
+        flag = isinstance(declaration.kind, Flag)
+        option = typer.Option(
+            declaration.option, help=_parameter_help(declaration, takers), show_default=False,
+            rich_help_panel=_PANEL,
+        )  # fmt: skip
+        kind: Any = bool if flag else str | None
+        found.append(parameter(name, kind, option, False if flag else None))
+    return found
+
+
+def given_parameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of a command's arguments that are parameters of a method."""
+    given = {name: arguments[name] for name in declared() if name in arguments}
+    # a flag that is not given is left to the method
+    return {
+        name: ("true" if value else None) if isinstance(value, bool) else value
+        for name, value in given.items()
+    }
+
+
+# What a shell completes: methods, datasets and releases. Press TAB twice.
+#
+# It asks the database that the command would use, but starts none, and says nothing if it cannot.
+
+
+Completer = Callable[[typer.Context, str], list[str]]
+_SECONDS = "2"
+
+
+def methods(incomplete: str) -> list[tuple[str, str]]:
+    """Methods, and after a `+` those that may follow."""
+    before, plus, _ = incomplete.rpartition("+")
+    found = [m for m in METHODS.values() if m.after or not plus]
+    return [(before + plus + m.name, m.summary) for m in found
+            if (before + plus + m.name).startswith(incomplete)]  # fmt: skip
+
+
+def datasets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of datasets."""
+    return _starting(incomplete, ctx, Freqdp.dataset_names)
+
+
+def releases(*states: str) -> Completer:
+    """Names of releases in these states."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        return _starting(incomplete, ctx, lambda freqdp: freqdp.release_names(*states))
+
+    return complete
+
+
+def _starting(incomplete: str, ctx: typer.Context, ask: Callable[[Freqdp], list[str]]) -> list[str]:
+    # a shell shows whatever is printed here in the middle of the line: rather nothing
+    try:
+        settings = _settings(ctx)
+        if not _is_there(settings):
+            return []
+        os.environ.setdefault("PGCONNECT_TIMEOUT", _SECONDS)
+        with Freqdp(settings) as freqdp:
+            return sorted(name for name in ask(freqdp) if name.startswith(incomplete))
+    except Exception:
+        return []
+
+
+def _settings(ctx: typer.Context) -> Settings:
+    """With the options that stand before and after the command's name."""
+    given: dict[str, str | None] = {}
+    where: typer.Context | None = ctx
+    while where is not None:
+        for option in ("dsn", "schema", "release_schema"):
+            given[option] = given.get(option) or where.params.get(option)
+        where = where.parent  # type: ignore[assignment]
+    return load_settings(**given)  # type: ignore[arg-type]
+
+
+def _is_there(settings: Settings) -> bool:
+    """False if the embedded server is meant and does not run: nobody starts it by pressing a key."""
+    if settings.dsn is not None or libpq_is_configured():
+        return True
+    from freqdp_db.server.embedded import EmbeddedServer
+
+    return EmbeddedServer(settings.data_dir).status().running
 
 
 @dataclass(frozen=True)
@@ -57,7 +199,7 @@ class _Verb:
         """Do it, print what it gives back, and end as that says."""
         given = {p.name: arguments[_key(p)] for p in self.parameters}
         if self.of_methods is not None:
-            given |= request.given_parameters(arguments)
+            given |= given_parameters(arguments)
         found = getattr(session.freqdp, self.name)(**given)
         session.answer(found, lambda: answers.show(session, self.name, found, given))
         if getattr(found, "exit_code", 0):
@@ -83,7 +225,7 @@ def _add(app: typer.Typer, name: str, verbs: list[_Verb]) -> None:
             flag = typer.Option(verb.switch, help=verb.command.help)
             parameters[_name(verb.switch)] = parameter(_name(verb.switch), bool, flag, False)
         if verb.of_methods is not None:
-            parameters |= {p.name: p for p in request.options(verb.of_methods)}
+            parameters |= {p.name: p for p in options(verb.of_methods)}
 
     def do(session: Session, arguments: dict[str, Any]) -> None:
         _chosen(verbs, arguments).call(session, arguments)
@@ -144,11 +286,11 @@ def _of_parameter(declared: Declared, verbs: list[_Verb]) -> inspect.Parameter:
     by_method = isinstance(declared.says, MethodName)
     info = typer.Option(
         declared.option,
-        help=request.method_help() if by_method else _help(declared, verbs),
+        help=method_help() if by_method else _help(declared, verbs),
         parser=parser,
         show_default=declared.says.show_default,
         envvar=declared.says.environment,
-        autocompletion=completion.methods if by_method else None,
+        autocompletion=methods if by_method else None,
     )
     return parameter(_key(declared), kind, info, default)
 
@@ -180,5 +322,5 @@ def _kind(declared: Declared) -> tuple[Any, Any]:
 
 def _completer(says: Argument) -> Any:
     if says.dataset:
-        return completion.datasets
-    return completion.releases(*says.states) if says.states else None
+        return datasets
+    return releases(*says.states) if says.states else None

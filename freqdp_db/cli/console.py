@@ -17,8 +17,8 @@ from rich.table import Table
 
 from freqdp_db.api import Freqdp
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.documents import json_text, plain, printable
 from freqdp_db.errors import BadInput, Interrupted
+from freqdp_db.model.documents import json_text, plain, printable
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 

@@ -15,8 +15,8 @@ import typer
 
 from freqdp_db import __version__
 from freqdp_db.cli import commands, console, db, demo
-from freqdp_db.documents import json_text, printable
 from freqdp_db.errors import BadInput, FreqdpError, Interrupted
+from freqdp_db.model.documents import json_text, printable
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2

@@ -19,30 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 import freqdp_db
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Clock, Locations
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset import object_ranges as of
+from freqdp_db.dataset import writing as of
 from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at
-from freqdp_db.dataset.object_ranges import ProjectedRows
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import RawRows, Source, read_source, rows_of
 from freqdp_db.dataset.snapping import Snap, merge_cells, snap_anchors, snap_exact
-from freqdp_db.dataset.writing import write_build
+from freqdp_db.dataset.writing import ProjectedRows, write_build
+from freqdp_db.db import builds
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.ledger import require_traced
+from freqdp_db.db.locks import hold
+from freqdp_db.db.source import definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import BadData, BadInput
-from freqdp_db.frequency.partition import Partition, tf_of, trajectories_in
+from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
+from freqdp_db.model.arrays import Ids, Ints
+from freqdp_db.model.trajectories import Build, Clock, Locations
 from freqdp_db.progress import Progress
 from freqdp_db.search.grid import Frame, choose_frame, merge_grids
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.locks import hold
-from freqdp_db.storage.records import builds
-from freqdp_db.storage.records.accounts import require_traced
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.reference import definition_of
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,7 @@ def _snap(
     """The locations, also in the source's SRID as a release shows them; and the one of each row."""
     snap = Snap.parse(dataset.snap)
     if snap.kind == "grid":
-        cells = reduce(merge_cells, projected.map(of.cells_of, snap.metres)).numbered()
+        cells = reduce(merge_cells, projected.map(of.cells_of_partition, snap.metres)).numbered()
         centres = cells.locations(snap.metres)
         places = Locations(centres.x, centres.y, *transform(plane, raw, centres.x, centres.y))
         return places, projected.map(of.places_in, cells, snap.metres)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
-from freqdp_db.columns.sorting import stable_order
+from freqdp_db.model.arrays import Flags, Ints, Metres
+from freqdp_db.model.kernels import stable_order
 
 US_PER_S = 1_000_000
 _EPOCH_2000_S = 946_684_800

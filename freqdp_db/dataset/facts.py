@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -13,23 +14,31 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Metres
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.db.builds import BuildRow, load_locations, samples_by_place
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow, change_dataset
+from freqdp_db.db.source import definition_of, read_name, require_not_from
+from freqdp_db.db.source_points import read_area
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.areas import Corner, LonLatArea, Outline, box_of, outline_in_geojson
 from freqdp_db.methods.contract import Facts
-from freqdp_db.methods.kinds import NotAcceptable
-from freqdp_db.methods.places_and_times import Box, Stretch, TimeStretch
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.datasets import DatasetRow, change_dataset
-from freqdp_db.storage.source.areas import read_area
-from freqdp_db.storage.source.lineage import require_not_from
-from freqdp_db.storage.source.relations import read_name
+from freqdp_db.methods.kinds import (
+    Box,
+    Corner,
+    LonLatArea,
+    NotAcceptable,
+    Outline,
+    Stretch,
+    TimeStretch,
+    box_of,
+    outline_in_geojson,
+)
+from freqdp_db.model.arrays import Flags, Metres, offsets_from
+from freqdp_db.model.trajectories import Build
 
 if TYPE_CHECKING:
     from freqdp_db.dataset.projection import ReferenceSystem
     from freqdp_db.methods.synthesis.public import Corners, Period, Region
+
 
 _EPOCH = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
 _OUTLINE_M = 0.01
@@ -232,3 +241,52 @@ def _facts(
         ),
         Period((period.begin - _EPOCH) // micro, (period.end - _EPOCH) // micro, offset // micro),
     )
+
+
+# How many samples of a build lie inside the public region and period. For the curator.
+
+
+_FEW = 0.5
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a build the public region and period cover. Exact: never released."""
+
+    samples: int
+    inside: int
+
+    def lines(self, dataset: str) -> list[str]:
+        """In words; a warning where it is little."""
+        share = self.inside / max(self.samples, 1)
+        said = (
+            f"{self.inside:,} of {self.samples:,} samples ({share:.1%}) lie inside the region and the "
+            "period"
+        )
+        if share >= _FEW:
+            return [f"{said}."]
+        return [
+            f"Warning: {said}. What lies outside is left out of releases with a guarantee for persons: "
+            "check that --region is WEST,SOUTH,EAST,NORTH in degrees and that --period covers the "
+            f"data (freqdp dataset set {shlex.quote(dataset)})."
+        ]
+
+
+def coverage_of(
+    database: Database, dataset: DatasetRow, build: BuildRow, region: Any, period: Any
+) -> Coverage:
+    """Count the samples of a build inside an area and a stretch of time."""
+    with database.begin(snapshot=True) as connection:
+        definition = definition_of(connection, build.srid, "SRID")
+        places = load_locations(connection, database, build)
+        samples = samples_by_place(connection, database, build, period.begin, period.end)
+    area, _ = facts_in(build.srid, definition, dataset.mapping.timezone)(region, period)
+    return Coverage(build.samples, int(samples[area.holds(places.x, places.y)].sum()))
+
+
+def declared_coverage(database: Database, dataset: DatasetRow, build: BuildRow) -> Coverage | None:
+    """The same for what the owner has declared; None: not both."""
+    if dataset.region is None or dataset.period is None:
+        return None
+    region = LonLatArea().from_text(dataset.region)
+    return coverage_of(database, dataset, build, region, TimeStretch().from_text(dataset.period))

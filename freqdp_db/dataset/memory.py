@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.engines.partitions import LOCAL, Engine, PerPartition
-from freqdp_db.engines.ranges import cut
-from freqdp_db.errors import BadInput, EngineLost, FreqdpError
-from freqdp_db.frequency.partition import Partition, trajectories_in
-from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.reach import Reach
-from freqdp_db.storage.records.builds import (
+from freqdp_db.db.builds import (
     BuildRow,
     find_build,
     load_locations,
     load_offsets,
     load_trajectories,
 )
-from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.source.reference import definition_of
+from freqdp_db.db.connection import Database, DatabaseRef
+from freqdp_db.db.datasets import get_dataset
+from freqdp_db.db.source import definition_of
+from freqdp_db.engines.partitions import LOCAL, Engine, PerPartition
+from freqdp_db.engines.ranges import cut
+from freqdp_db.errors import BadInput, EngineLost, FreqdpError
+from freqdp_db.methods.frequency.partition import Partition, trajectories_in
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.progress import Progress
 
 
 def load_build(
@@ -36,7 +34,9 @@ def load_build(
         locations = load_locations(c, database, row)
         plane, source = (definition_of(c, srid, "SRID") for srid in (row.srid, row.source_srid))
         ranges = cut(load_offsets(c, database, row), engine.partitions(row.samples))
-        read = engine.load(ranges, _read_range, Reach.of(database), row.build_id, row.fingerprint)
+        read = engine.load(
+            ranges, _read_range, DatabaseRef.of(database), row.build_id, row.fingerprint
+        )
         firsts = PerPartition([first for first, _ in ranges])
         partitions = read.map(_as_partition, firsts, locations)
         for samples in partitions.map(_samples_of):
@@ -53,7 +53,7 @@ def load_build(
 
 
 def _read_range(
-    first: int, last: int, reach: Reach, build_id: int, fingerprint: str
+    first: int, last: int, reach: DatabaseRef, build_id: int, fingerprint: str
 ) -> Trajectories:
     """A range of a build's trajectories."""
     row = same_build(reach, build_id, fingerprint)
@@ -66,7 +66,7 @@ def _as_partition(trajectories: Trajectories, first: int, places: Locations) -> 
     return Partition(first, trajectories, places)
 
 
-def same_build(reach: Reach, build_id: int, fingerprint: str) -> BuildRow:
+def same_build(reach: DatabaseRef, build_id: int, fingerprint: str) -> BuildRow:
     """Refuse a worker that was pointed at another database than the command."""
     try:
         row = find_build(reach.database(), build_id)

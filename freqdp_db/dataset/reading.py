@@ -11,22 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
+from freqdp_db.db.connection import Connection, Database, DatabaseRef
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.source import (
+    Relation,
+    SourceRelation,
+    check_mapping,
+    find_relation,
+    geometry_srid,
+    lineage,
+)
+from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, read_anchors
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput
+from freqdp_db.model.arrays import Ints, Metres, offsets_from
 from freqdp_db.progress import Progress, Stage
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.reach import Reach
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.lineage import SourceRelation, lineage
-from freqdp_db.storage.source.relations import Relation, check_mapping, find_relation, geometry_srid
-from freqdp_db.storage.source.rows import RowCounts, SourcePart, SourceReader, read_anchors
 
 
 @dataclass(frozen=True)
@@ -100,13 +104,13 @@ def _read_here(reader: SourceReader, stage: Stage) -> tuple[Partitions[RawRows],
 class ReadSpec:
     """A source, as it was at one moment."""
 
-    reach: Reach
+    reach: DatabaseRef
     dataset: DatasetRow
     snapshot: str
 
     @classmethod
     def of(cls, database: Database, dataset: DatasetRow, reader: SourceReader) -> ReadSpec:
-        return cls(Reach.of(database), dataset, reader.export())
+        return cls(DatabaseRef.of(database), dataset, reader.export())
 
 
 def _read_by_workers(

@@ -2,33 +2,91 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 
-from freqdp_db.dataset.cleaning import TIME_UNITS
+from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
-from freqdp_db.dataset.file_names import names_a_file
-from freqdp_db.dataset.limits import parse_limit
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.errors import BadData, BadInput
-from freqdp_db.settings import MAX_IDENTIFIER_BYTES
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.records.accounts import Claimed
-from freqdp_db.storage.records.datasets import DatasetRow, change_dataset, insert_dataset
-from freqdp_db.storage.source.reference import definition_of
-from freqdp_db.storage.source.relations import (
+from freqdp_db.db.builds import BuildRow, sweep_builds
+from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, mark_dropped
+from freqdp_db.db.ledger import Claimed
+from freqdp_db.db.locks import hold
+from freqdp_db.db.schedules import list_schedules
+from freqdp_db.db.source import (
     NUMBERS,
     Mapping,
     Relation,
     check_mapping,
+    definition_of,
     find_relation,
     geometry_srid,
     named_relation,
     read_column,
+    require_timezone,
 )
-from freqdp_db.storage.source.rows import SourceReader
-from freqdp_db.storage.source.timezones import require_timezone
+from freqdp_db.db.source_rows import SourceReader
+from freqdp_db.errors import BadData, BadInput
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+
+# What a release of a dataset may expose to be granted to analysts: said by the data's owner.
+
+
+NO_LIMIT = "none"
+_LEAST = Decimal("0.001")
+
+
+def parse_share(option: str, text: str, remedy: str | None = None) -> float:
+    """A share of a person: `5%` or `0.05`."""
+    written = text.strip()
+    # without the sign, 1 may be meant as 1 % as well as as all
+    most = Decimal(1) if written.endswith("%") else Decimal("0.999999999")
+    try:
+        value = Decimal(written.removesuffix("%").strip())
+    except InvalidOperation:
+        value = Decimal("nan")
+    if written.endswith("%"):
+        value /= 100
+    if not value.is_finite() or not _LEAST <= value <= most:
+        raise BadInput(
+            f"{option} {text} is not a share between 0.1% and 100%",
+            remedy=remedy or f"for example {option} 5%, or 0.05",
+        )
+    return float(value)
+
+
+def in_percent(limit: float | None) -> str:
+    """A limit as people write it: 5%."""
+    return NO_LIMIT if limit is None else f"{100 * limit:.3g}%"
+
+
+def parse_limit(text: str) -> float | None:
+    """A share, or `none`."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    remedy = f"for example [[max_exposure]] 5%, or {NO_LIMIT} to have no limit"
+    return parse_share("[[max_exposure]]", text, remedy)
+
+
+# Names of datasets and releases are names of files, too: those that are written where none is named.
+
+
+def names_a_file(name: str) -> bool:
+    """Whether a file in this folder can be called so: nothing that leads elsewhere or cannot be seen."""
+    # as the SQL function is_release_name has it
+    return not name.startswith(".") and not any(c in "/\\\x7f" or c < " " for c in name)
+
+
+def file_called(name: str, suffix: str) -> Path:
+    """The file of a release or dataset where none was named. Those of older versions have any name."""
+    if not names_a_file(name):
+        raise BadInput(f"{name!r} cannot give a file its name", remedy="name the file with [[out]]")
+    return Path(f"{name}{suffix}")
+
 
 DEFAULT_BUDGET = "10"
 MAX_BUDGET = Decimal(1_000_000)
@@ -255,3 +313,46 @@ def _source_srid(
             "or ST_SetSRID in a view",
         )
     return counts.usual_srid
+
+
+# Forget a dataset: the record stays, its builds go unless a release needs them.
+
+
+def drop_dataset(database: Database, dataset: DatasetRow) -> list[int]:
+    """Mark it dropped and sweep; returns the builds that were removed."""
+    with hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"):
+        _require_unscheduled(database, dataset)
+        mark_dropped(database, dataset.dataset_id)
+    return sweep_builds(database)
+
+
+def _require_unscheduled(database: Database, dataset: DatasetRow) -> None:
+    for row in list_schedules(database):
+        if row.dataset_id == dataset.dataset_id and row.ended_at is None:
+            raise BadInput(
+                f"dataset {dataset.name!r} has a schedule ({row.cron}, {row.timezone}), which would "
+                "find nothing to release",
+                remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset.name)}",
+            )
+
+
+# A build in words, for the curator.
+
+
+def describe_build(build: BuildRow) -> list[str]:
+    """What is in a build, and what was left out of it."""
+    left_out = sum(build.excluded.values())
+    lines = [
+        f"Build {build.build_id}: {build.samples:,} samples of {build.trajectories:,} objects at "
+        f"{build.locations:,} places ({build.snap}), {build.segments:,} distinct segments.",
+        f"Read {build.rows:,} rows as of {build.snapshot_at:%Y-%m-%d %H:%M:%S %Z}; metres in SRID "
+        f"{build.srid}, times in steps of {build.time_step_us / 1e6:g} s.",
+    ]
+    if left_out:
+        lines.append(f"Left out {left_out:,} rows ({left_out / build.rows:.1%}):")
+        lines += [
+            f"  {build.excluded[reason]:>12,}  {words}"
+            for reason, words in REASONS.items()
+            if build.excluded.get(reason)
+        ]
+    return lines

@@ -8,18 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.copy import POSTGRES_EPOCH_US
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.names import format_relation, parse_relation
+from freqdp_db.db.plain_tables import Column, Mode, PlainTable, check_target, load_table
+from freqdp_db.db.source import read_name
+from freqdp_db.db.source_roads import column_mapping, read_roads
 from freqdp_db.errors import BadInput
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, find_candidates, make_network
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation, parse_relation
-from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.source.plain_tables import Column, Mode, PlainTable, check_target, load_table
-from freqdp_db.storage.source.relations import read_name
-from freqdp_db.storage.source.road_tables import column_mapping
-from freqdp_db.storage.source.roads import read_roads
 
 _CHUNK = 1 << 18
 

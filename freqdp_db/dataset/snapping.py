@@ -9,14 +9,14 @@ from typing import cast
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.trajectories import Locations
+from freqdp_db.db.connection import Connection
+from freqdp_db.db.names import format_relation, parse_relation
+from freqdp_db.db.source import read_name
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.errors import BadData, BadInput
+from freqdp_db.model.arrays import Ids, Ints, Metres
+from freqdp_db.model.trajectories import Locations
 from freqdp_db.search.grid import interleave
-from freqdp_db.storage.connection.engine import Connection
-from freqdp_db.storage.connection.names import format_relation, parse_relation
-from freqdp_db.storage.source.relations import read_name
 
 _HALF = 1 << 31
 """Numbers of so many values fill one half of 64 bits."""

@@ -8,10 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from freqdp_db.engines.dask import cluster_at, local_cluster, require_dask
+import numba
+import numpy as np
+
+import freqdp_db
+from freqdp_db.engines.dask import Cluster, cluster_at, local_cluster, require_dask
 from freqdp_db.engines.partitions import LOCAL, Engine
-from freqdp_db.engines.threads import cores
+from freqdp_db.engines.ranges import cores
 from freqdp_db.errors import BadInput
+from freqdp_db.progress import Progress
 
 VARIABLE = "FREQDP_ENGINE"
 _MOST_WORKERS = 256
@@ -72,3 +77,35 @@ def choose_engine(
         )
     require_dask(given)
     return EngineChoice(given, address=re.sub("^dask:", "tcp:", text))
+
+
+# Who does the work of a verb: threads of this process, or workers.
+
+
+@contextmanager
+def use_engine(choice: EngineChoice, conninfo: str, progress: Progress) -> Iterator[Engine]:
+    """The chosen engine, started for the block; its workers connect by `conninfo`."""
+    with choice.opened(conninfo) as engine:
+        if isinstance(engine, Cluster):
+            _require_same_software(engine)
+            shown = f"; dashboard: {engine.dashboard}" if engine.dashboard else ""
+            progress.note(f"Dask: {engine.count} workers{shown}")
+        yield engine
+
+
+def _versions() -> tuple[str, str, str]:
+    return freqdp_db.__version__, np.__version__, numba.__version__
+
+
+def _require_same_software(cluster: Cluster) -> None:
+    """Other versions may compute otherwise, and the result must not depend on who computes it."""
+    theirs = set(cluster.on_every_worker(_versions))
+    others = theirs - {_versions()}
+    if others:
+        names = ("freqdp_db", "numpy", "numba")
+        found = ", ".join(f"{n} {v}" for n, v in zip(names, sorted(others)[0], strict=True))
+        ours = ", ".join(f"{n} {v}" for n, v in zip(names, _versions(), strict=True))
+        raise BadInput(
+            f"a Dask worker has {found}; this command has {ours}",
+            remedy="install the same versions on the workers and here",
+        )

@@ -22,8 +22,7 @@ from freqdp_db.engines.partitions import (
     Value,
     argument_for,
 )
-from freqdp_db.engines.ranges import use
-from freqdp_db.engines.threads import SingleThread
+from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput, EngineLost
 
 if TYPE_CHECKING:

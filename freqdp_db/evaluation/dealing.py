@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from freqdp_db.dataset.memory import same_build
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.engines.partitions import Engine
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.reach import Reach
-from freqdp_db.storage.records.builds import BuildRow
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -40,7 +39,7 @@ def deal_out(
     `make` reads the build, and is called once by every process that works.
     """
     shown = Progress() if engine.remote else progress
-    made = _Made(Reach.of(database), build.build_id, build.fingerprint, make, asked, shown)
+    made = _Made(DatabaseRef.of(database), build.build_id, build.fingerprint, make, asked, shown)
     return engine.map(_work, pieces, engine.share(made), work, shown)
 
 
@@ -49,7 +48,7 @@ class _Made(Generic[Asked, Answer]):
 
     def __init__(
         self,
-        reach: Reach,
+        reach: DatabaseRef,
         build_id: int,
         fingerprint: str,
         make: Making[Asked, Answer],

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.db.builds import find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import get_dataset
+from freqdp_db.db.metrics import load_metrics, store_metrics
+from freqdp_db.db.releases import ReleaseRow, get_release
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_piece, pieces_of, with_headlines
+from freqdp_db.evaluation.metrics import (
+    EXPOSED,
+    PUBLISHABLE,
+    measure_piece,
+    pieces_of,
+    with_headlines,
+)
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
+from freqdp_db.release.approving import Exposure, approve, require_held
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import Replayed, released_state, require_published
 from freqdp_db.roads.network import Network
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import find_build
-from freqdp_db.storage.records.metrics import store_metrics
-from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 DEFAULT_SEED = 1
 _RECOVERY = "recovery"
@@ -134,3 +143,42 @@ def load_case(database: Database, release: ReleaseRow, progress: Progress) -> Ca
     world = make_world(database, build, request.method, request.values, release=release.name)
     state = released_state(database, release, world, progress)
     return Case.of(build, state, request.values)
+
+
+# What stands between a release that is held and analysts: how much it was found to expose.
+
+
+def exposure_in(values: Mapping[str, float]) -> Exposure | None:
+    """Of what was measured of a release; None: that was not measured."""
+    if EXPOSED not in values:
+        return None
+    half = (value for name, value in values.items()
+            if name.endswith(".half") and is_exposure(name.removesuffix(".half")))  # fmt: skip
+    return Exposure(values[EXPOSED], max(half, default=0.0))
+
+
+def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | None:
+    """As it was measured last; None if it never was."""
+    return exposure_in({m.name: m.value for m in load_metrics(database, release.release_id)})
+
+
+def approve_within_limit(
+    database: Database,
+    release: ReleaseRow,
+    progress: Progress,
+    replaces: Collection[str] = (),
+    engine: Engine = LOCAL,
+    replayed: Replayed | None = None,
+) -> tuple[ReleaseRow, Exposure | None]:
+    """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
+
+    replaces: releases that the caller withdraws as soon as this one is granted. replayed: what was verified
+    of it just now, if it was made here.
+    """
+    require_held(release)
+    measured = measured_exposure(database, release)
+    if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
+        measured = exposure_in(
+            evaluate(database, release, progress, engine=engine, replayed=replayed)
+        )
+    return approve(database, release, measured, replaces), measured

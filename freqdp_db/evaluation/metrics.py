@@ -11,15 +11,16 @@ from freqdp_db.evaluation.attacks import exposure
 from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
 from freqdp_db.evaluation.attacks.signatures import linking_attacks
 from freqdp_db.evaluation.pair import Case, Pair
-from freqdp_db.evaluation.utility.divergence import mutual_information
-from freqdp_db.evaluation.utility.journeys import in_trips, side_by_side
 from freqdp_db.evaluation.utility.losses import (
     diameter_error,
     frequent_patterns,
     hotspot_correlation,
+    in_trips,
     information_loss,
+    mutual_information,
     plausibility,
     query_error,
+    side_by_side,
     trip_error,
 )
 from freqdp_db.evaluation.utility.usefulness import usefulness

@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from freqdp_db.columns.areas import Areas
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.days import DAY_US, HOUR_US, local_days, local_times
-from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.methods.contract import State
+from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
+from freqdp_db.model.areas import Areas
+from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
+from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
+from freqdp_db.model.trajectories import Build, Locations, Trajectories
 
 
 @dataclass(frozen=True)
@@ -186,7 +184,7 @@ class Case:
     timezone: str = "UTC"
 
     @classmethod
-    def of(cls, build: Build, state: State, values: Mapping[str, Any]) -> Case:
+    def of(cls, build: Build, state: WorkingSet, values: Mapping[str, Any]) -> Case:
         """What a method made of a build, with these values of its parameters."""
         release = ReleaseSeen(
             state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),

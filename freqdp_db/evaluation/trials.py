@@ -10,21 +10,20 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State, World, options_of
+from freqdp_db.methods.contract import StepContext, WorkingSet, options_of
 from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import BuildRow
-from freqdp_db.storage.records.datasets import DatasetRow
 
-Prepared: TypeAlias = Callable[[Request], tuple[Request, World]]
+Prepared: TypeAlias = Callable[[Request], tuple[Request, StepContext]]
 """A request with what is public filled in, and what its method may read."""
 
 
@@ -32,7 +31,7 @@ def preparing(database: Database, dataset: DatasetRow, row: BuildRow, build: Bui
     """How requests for a dataset are prepared."""
     search = search_within(database, row.build_id, build, DEFAULT_MEMORY)
 
-    def prepared(request: Request) -> tuple[Request, World]:
+    def prepared(request: Request) -> tuple[Request, StepContext]:
         known = request.with_facts(dataset, row)
         return known, make_world(database, build, known.method, known.values, search)
 
@@ -53,11 +52,11 @@ def refusal(error: BadInput) -> str:
 
 def run_trial(
     request: Request,
-    world: World,
+    world: StepContext,
     seed: int,
     original: Trajectories | None = None,
     progress: Progress | None = None,
-) -> tuple[State, float]:
+) -> tuple[WorkingSet, float]:
     """What `anonymize --seed` would publish, before times are coarsened; and the seconds it took.
 
     `original`: other trajectories than the build's.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
-from freqdp_db.documents import json_text
+from freqdp_db.model.documents import json_text
 
 
 class _Events(logging.LoggerAdapter[logging.Logger]):

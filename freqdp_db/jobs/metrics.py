@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +12,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from freqdp_db.errors import BadInput, FreqdpError
-from freqdp_db.jobs.worker import Served
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.jobs import count_jobs
+from freqdp_db.db.connection import Database
+from freqdp_db.db.jobs import WorkerRow, count_jobs, list_workers
+from freqdp_db.errors import BadInput, FreqdpError, NotFound
+from freqdp_db.jobs.worker import IDLE_S, WorkerStats
 
 LOOPBACK = "127.0.0.1"
 _STATES = ("waiting", "running", "done", "refused", "failed", "cancelled")
@@ -29,7 +30,7 @@ _MOST_WAIT_S = 5.0
 class _Numbers(Collector):
     """Asks the database when Prometheus asks."""
 
-    def __init__(self, database: Database, served: Served) -> None:
+    def __init__(self, database: Database, served: WorkerStats) -> None:
         self._database, self._served = database, served
         # however many look, one question at a time: a database that hangs hangs one of them
         self._asking = threading.Lock()
@@ -67,7 +68,7 @@ class _Numbers(Collector):
 
 @contextmanager
 def exposed(
-    database: Database, served: Served, port: int | None, address: str = LOOPBACK
+    database: Database, served: WorkerStats, port: int | None, address: str = LOOPBACK
 ) -> Iterator[int | None]:
     """Serve /metrics on a port of this address while the block runs; None: nowhere.
 
@@ -94,3 +95,25 @@ def exposed(
         server.server_close()
         thread.join()
         own.close()
+
+
+# Whether a worker lives: for health checks of containers and services.
+
+
+_MOST_QUIET_S = 3 * IDLE_S
+
+
+def living_workers(database: Database) -> list[WorkerRow]:
+    return [w for w in list_workers(database) if w.quiet_s <= _MOST_QUIET_S]
+
+
+def require_worker_here(database: Database) -> WorkerRow:
+    """The worker of this machine or container that was heard of last, or a refusal."""
+    host = socket.gethostname()
+    for worker in living_workers(database):
+        if worker.host == host:
+            return worker
+    raise NotFound(
+        f"no worker on {host} was heard of in the last {_MOST_QUIET_S:.0f} s",
+        remedy="start one: freqdp worker",
+    )

@@ -5,27 +5,320 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
-from types import FrameType
+from enum import Enum
+from types import FrameType, TracebackType
+from typing import TypeAlias
 
 import freqdp_db
+from freqdp_db.dataset.building import build
+from freqdp_db.db import jobs, schedules
+from freqdp_db.db import jobs as workers
+from freqdp_db.db.connection import Connection, Database, Listener
+from freqdp_db.db.datasets import DatasetRow, living_dataset
+from freqdp_db.db.jobs import JobRow, LeaseConnection, PhaseProgress
+from freqdp_db.db.releases import ReleaseRow, get_release
+from freqdp_db.db.schema import require_current
 from freqdp_db.engines.partitions import LOCAL, Engine
-from freqdp_db.errors import BadInput, BudgetExceeded, Busy, FreqdpError, VerificationFailed
-from freqdp_db.jobs import work
+from freqdp_db.errors import (
+    BadInput,
+    BudgetExceeded,
+    Busy,
+    FreqdpError,
+    NotFound,
+    TooExposed,
+    VerificationFailed,
+)
+from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.jobs.log import LOG, place_of
-from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
 from freqdp_db.jobs.schedule import fire_due
-from freqdp_db.progress import Progress
-from freqdp_db.release.withdrawing import finish_late
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.listening import Listener
-from freqdp_db.storage.records import jobs, schedules, workers
-from freqdp_db.storage.records.jobs import JobRow
-from freqdp_db.storage.records.workers import LifeLine
-from freqdp_db.storage.schema.upgrade import require_current
+from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.approving import finish_late, withdraw
+from freqdp_db.release.inputs import require_readable
+from freqdp_db.release.pipeline import Outcome, anonymize, run
+from freqdp_db.release.verification import Replayed
+
+# While a job is worked on: its lease renewed, its progress written, and a reason to stop noticed.
+
+
+_MOST_SECONDS = 1.0
+"""Between two signs of life; also how old the progress that people see can be."""
+_SECONDS_BETWEEN_INTERRUPTS = 5.0
+_MOST_SECONDS_TO_END = 5.0
+
+
+class WorkInterrupted(KeyboardInterrupt):
+    """The work in hand has to stop. Drivers and kernels treat it as Ctrl-C: statements are cancelled."""
+
+
+class Reason(Enum):
+    CANCELLED = "cancelled"
+    LOST = "another worker has taken it over"
+    STOPPED = "this worker is told to stop"
+
+
+class JobProgress(Progress):
+    """Remembers where the work is, for the pulse to write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: list[_Phase] = []
+        self._last: _Phase | None = None
+
+    def open(self, name: str, total: int | None, unit: str) -> Stage:
+        self._last = _Phase(name, total, unit)
+        self._open.append(self._last)
+        return self._last
+
+    def close(self, stage: Stage) -> None:
+        self._open = [phase for phase in self._open if phase is not stage]
+
+    def step(self) -> PhaseProgress | None:
+        """The newest phase that is open, else the last one."""
+        phase = self._open[-1] if self._open else self._last
+        return None if phase is None else phase.step()
+
+
+class _Phase:
+    def __init__(self, name: str, total: int | None, unit: str) -> None:
+        self._name, self._total, self._unit = name, total, unit
+        self._done = 0
+        self._start = time.monotonic()
+
+    def advance(self, amount: int) -> None:
+        self._done += amount
+
+    def total(self, amount: int) -> None:
+        self._total = amount
+
+    def step(self) -> PhaseProgress:
+        seconds = time.monotonic() - self._start
+        return PhaseProgress(self._name, self._done, self._total, self._unit, seconds)
+
+
+class Heartbeat:
+    """Beside the work, which is in the main thread and is interrupted by a signal: two threads.
+
+    One renews the lease, the other watches the clock: a beat that hangs on a dead connection must not
+    keep the work from being stopped.
+    """
+
+    def __init__(self, line: LeaseConnection, progress: JobProgress, lease_s: float) -> None:
+        self._line, self._progress, self._lease_s = line, progress, lease_s
+        self._every = min(_MOST_SECONDS, lease_s / 4)
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=run, name="pulse", daemon=True)
+            for run in (self._beat, self._watch)
+        ]
+        self._renewed = time.monotonic()
+        self._interrupted_at: float | None = None
+        self.reason: Reason | None = None
+        self.stop_at: float | None = None
+        """When to interrupt the work because the worker stops (of the monotonic clock)."""
+
+    def __enter__(self) -> Heartbeat:
+        self._before = signal.signal(signal.SIGUSR1, self._on_signal)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        # a beat that hangs on a dead connection is left behind
+        for thread in self._threads:
+            thread.join(timeout=min(self._lease_s, _MOST_SECONDS_TO_END))
+        if not any(thread.is_alive() for thread in self._threads):
+            signal.signal(signal.SIGUSR1, self._before)
+
+    def _on_signal(self, signum: int, frame: object) -> None:
+        if not self._ended.is_set():
+            raise WorkInterrupted
+
+    def _beat(self) -> None:
+        with closing(self._line):
+            while not self._ended.wait(self._every):
+                now = time.monotonic()
+                try:
+                    beat = self._line.beat(self._progress.step())
+                except FreqdpError:
+                    # the server may be back in a moment; the work has a connection of its own
+                    continue
+                self._renewed = now
+                if not beat.held:
+                    self._interrupt(Reason.LOST)
+                elif beat.cancelled:
+                    self._interrupt(Reason.CANCELLED)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self._every):
+            now = time.monotonic()
+            if self.stop_at is not None and now >= self.stop_at:
+                self._interrupt(Reason.STOPPED)
+            if now - self._renewed > self._lease_s:
+                self._interrupt(Reason.LOST)
+
+    def _interrupt(self, reason: Reason) -> None:
+        now = time.monotonic()
+        if (
+            self._interrupted_at is None
+            or now - self._interrupted_at >= _SECONDS_BETWEEN_INTERRUPTS
+        ):
+            self.reason, self._interrupted_at = self.reason or reason, now
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+
+# One job from beginning to end: build if asked to, release, retire old releases.
+
+
+_SECONDS_FOR_LOCKS = 10.0
+Gate: TypeAlias = Callable[
+    [Database, ReleaseRow, Progress, Collection[str], Engine, Replayed | None], object
+]
+"""Grants a release that is held because its dataset has a limit, or raises why not.
+
+The collection: the releases that are withdrawn as soon as it is granted. Last: what was verified of it
+just now.
+"""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a job came to."""
+
+    release: ReleaseRow
+    resumed: bool
+    note: str | None
+
+
+def perform(
+    database: Database, job: JobRow, progress: Progress, gate: Gate, engine: Engine = LOCAL
+) -> Done:
+    """Do a job, from wherever an earlier attempt left it."""
+    asked = parse(job.wanted)
+    require_readable(database, asked.request.method, asked.request.values, job.askers)
+    if job.release_id is not None:
+        made = _go_on(database, get_release(database, job.release_id), progress, engine)
+    else:
+        made = _begin(database, job, asked, progress, engine)
+    release = made.release
+    try:
+        if release.held and not asked.hold:
+            replaced = _replaced(database, release.dataset_id, asked.keep)
+            gate(database, release, progress, replaced, engine, made.replayed)
+    except TooExposed:
+        if asked.keep is not None:
+            _retire(database, release.dataset_id, asked.keep)
+        raise
+    note = None if asked.keep is None else _retire(database, release.dataset_id, asked.keep)
+    return Done(get_release(database, release.release_id), made.resumed, note)
+
+
+def _go_on(database: Database, release: ReleaseRow, progress: Progress, engine: Engine) -> Outcome:
+    done = None
+    if release.state == "running":
+        done = run(database, release, progress, engine=engine)
+        release = get_release(database, release.release_id)
+    if release.state != "published":
+        raise NotFound(
+            f"release {release.name!r} was taken back while the job was under way",
+            remedy="ask for a new one",
+        )
+    return Outcome(release, False, True, *(done or (None, None)))
+
+
+def _begin(
+    database: Database, job: JobRow, asked: JobRequest, progress: Progress, engine: Engine
+) -> Outcome:
+    dataset = _dataset(database, job.dataset_id)
+    if asked.rebuild and job.build_id is None:
+        made = build(database, dataset, progress, engine)
+        jobs.record_build(database, job, made.build_id)
+        dataset = _dataset(database, job.dataset_id)
+
+    def recorded(connection: Connection, release: ReleaseRow) -> None:
+        jobs.record_release(connection, database, job, release.release_id)
+
+    return anonymize(
+        database,
+        dataset,
+        asked.request,
+        progress,
+        name=asked.name,
+        new_draw=asked.new_draw,
+        hold_back=asked.hold,
+        recorded=recorded,
+        replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
+        engine=engine,
+    )
+
+
+def _dataset(database: Database, dataset_id: int) -> DatasetRow:
+    dataset = living_dataset(database, dataset_id)
+    if dataset is None:
+        raise NotFound(
+            "the dataset was dropped after the release was asked for",
+            remedy="register it again, and ask again",
+        )
+    return dataset
+
+
+def _replaced(database: Database, dataset_id: int, keep: int | None) -> list[str]:
+    """Releases that analysts read now and that `_retire` withdraws once there is one more."""
+    if keep is None:
+        return []
+    granted = jobs.kept_releases(database, dataset_id, held=False)
+    return [get_release(database, number).name for number in granted[keep - 1 :]]
+
+
+def _retire(database: Database, dataset_id: int, keep: int) -> str | None:
+    """Withdraw all but the newest; says which ones have to stay for now.
+
+    Those that are held are counted apart: what nobody approved must not push out what analysts read.
+    """
+    left = []
+    granted, held = (jobs.kept_releases(database, dataset_id, held=h)[keep:] for h in (False, True))
+    for release_id in (*granted, *held):
+        release = get_release(database, release_id)
+        try:
+            waits_for = withdraw(database, release)
+        except FreqdpError as error:
+            left.append(f"release {release.name} stays for now: {error.message}")
+        else:
+            if waits_for is not None:
+                left.append(
+                    f"release {release.name} is withdrawn, but not dropped yet: {waits_for}"
+                )
+    return "; ".join(left) or None
+
+
+def give_up(database: Database, job: JobRow) -> ReleaseRow | None:
+    """Abandon what a cancelled job has begun; returns its release if it was published before."""
+    release_id = jobs.release_of(database, job.job_id)
+    if release_id is None:
+        return None
+    until = time.monotonic() + _SECONDS_FOR_LOCKS
+    while True:
+        release = get_release(database, release_id)
+        if release.state != "running":
+            return release if release.state == "published" else None
+        try:
+            withdraw(database, release)
+        except Busy:
+            # the server may still be ending the sessions of the interrupted work
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
 
 DEFAULT_LEASE_S = 60.0
 DEFAULT_GRACE_S = 20.0
@@ -38,7 +331,7 @@ _MOST_RECONNECT_S = 30.0
 
 
 @dataclass
-class Served:
+class WorkerStats:
     """What a worker has done so far."""
 
     done: int = 0
@@ -82,21 +375,21 @@ class Worker:
     """One process that serves jobs."""
 
     database: Database
-    gate: work.Gate
+    gate: Gate
     lease_s: float = DEFAULT_LEASE_S
     grace_s: float = DEFAULT_GRACE_S
     engine: Callable[[Database, Progress], AbstractContextManager[Engine]] = _local
     """Around the work of a job: what does it."""
-    served: Served = field(default_factory=Served)
+    served: WorkerStats = field(default_factory=WorkerStats)
     _stopping: bool = False
     _waiting: bool = False
-    _pulse: Pulse | None = None
+    _pulse: Heartbeat | None = None
     _listener: Listener | None = None
     _worker_id: int | None = None
     _silent_since: float | None = None
     """Since when the database has not answered (of the monotonic clock)."""
 
-    def serve(self, *, once: bool) -> Served:
+    def serve(self, *, once: bool) -> WorkerStats:
         """Serve until told to stop; `once`: until nothing is due.
 
         Who waits for the end of `once` does not wait for a database that is gone: it is raised when it
@@ -233,14 +526,14 @@ class Worker:
             what = f"given up after {MAX_ATTEMPTS} attempts; the last worker vanished"
             return self._ended(job, "failed", what)
         progress = JobProgress()
-        pulse = Pulse(LifeLine(own, job, self.lease_s), progress, self.lease_s)
+        pulse = Heartbeat(LeaseConnection(own, job, self.lease_s), progress, self.lease_s)
         try:
             with pulse:
                 self._pulse = pulse
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
                 with self.engine(own, progress) as engine:
-                    done = work.perform(own, job, progress, self.gate, engine)
+                    done = perform(own, job, progress, self.gate, engine)
         except WorkInterrupted:
             return self._interrupted(job, pulse.reason)
         except FreqdpError as error:
@@ -288,7 +581,7 @@ class Worker:
         seconds = back_off(job.attempts)
         LOG.warning("put off", job=job.job_id, error=error.message, in_seconds=seconds)
         counted = not busy or job.attempts < MAX_ATTEMPTS // 2
-        return lambda: jobs.put_off(
+        return lambda: jobs.retry_later(
             self.database, job, seconds, error=error.message, counted=counted
         )
 
@@ -306,10 +599,10 @@ class Worker:
         self.served.put_off += 1
         LOG.info("put off", job=job.job_id, reason=None if reason is None else reason.value)
         # not counted: nothing is wrong with the job
-        return lambda: jobs.put_off(self.database, job, 0.0, error=None, counted=False)
+        return lambda: jobs.retry_later(self.database, job, 0.0, error=None, counted=False)
 
     def _cancel(self, job: JobRow) -> None:
-        published = work.give_up(self.database, job)
+        published = give_up(self.database, job)
         if published is None:
             self.served.cancelled += 1
             LOG.info("cancelled", job=job.job_id)

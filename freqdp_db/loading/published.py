@@ -16,8 +16,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
-from freqdp_db.loading.files import batches, folder, read_bytes, total_bytes
-from freqdp_db.loading.rows import SourceSamples
+from freqdp_db.loading.files import SourceSamples, batches, folder, read_bytes, total_bytes
 
 _BATCH_BYTES = 1 << 25
 _BEIJING_S = 8 * 3_600

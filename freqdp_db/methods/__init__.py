@@ -1,1 +1,1 @@
-"""The methods: what each runs, in which order, and what it guarantees."""
+"""The contract of methods, the loop over their steps, and the methods themselves."""

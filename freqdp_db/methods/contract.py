@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 import numpy as np
 
-from freqdp_db.columns.areas import Areas, Shown
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.guarantee import Declare
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 from freqdp_db.methods.relations import AREAS, TRAJECTORIES, Relation
-from freqdp_db.progress import Told, nobody
+from freqdp_db.model.areas import Areas, Shown
+from freqdp_db.model.arrays import Groups, Ids, Ints
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.privacy.guarantee import Declare
+from freqdp_db.privacy.noise import RandomSource
+from freqdp_db.progress import ProgressCallback, ignore_progress
 
 if TYPE_CHECKING:
-    from freqdp_db.edits.insertion import Search
-    from freqdp_db.frequency.counts import Frequencies
-    from freqdp_db.frequency.partition import Partition
+    from freqdp_db.methods.frequency.counts import Frequencies
+    from freqdp_db.methods.frequency.insertion import Search
+    from freqdp_db.methods.frequency.partition import Partition
     from freqdp_db.methods.synthesis.public import Period, Region
 
 Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
@@ -77,7 +75,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class World:
+class StepContext:
     """What every step may read besides the state that is handed on."""
 
     build: Build
@@ -90,7 +88,7 @@ class World:
     """What is public of the data, in the build's metres; None: nothing was said."""
     shown: Shown | None = None
     """How areas and points look in the release; None: as they are here."""
-    told: Told = nobody
+    told: ProgressCallback = ignore_progress
     """How much of its work a step has done, from 0 to 1: for who waits for a long one."""
 
     def public_facts(self, region: Any, period: Any) -> tuple[Region, Period]:
@@ -108,7 +106,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class State:
+class WorkingSet:
     """Trajectories on their way from the build to the released table."""
 
     trajectories: Trajectories
@@ -139,7 +137,7 @@ class State:
     @cached_property
     def partitions(self) -> Partitions[Partition]:
         """The trajectories where they are kept: with workers in ranges, or all of them here."""
-        from freqdp_db.frequency.partition import partitions_of
+        from freqdp_db.methods.frequency.partition import partitions_of
 
         return partitions_of(self.trajectories, self.places)
 
@@ -152,7 +150,7 @@ class State:
     @cached_property
     def tf(self) -> Ids:
         """How many trajectories visit each place."""
-        from freqdp_db.frequency.partition import tf_of
+        from freqdp_db.methods.frequency.partition import tf_of
 
         total: Ids = add(list(self.partitions.map(tf_of)))
         return total
@@ -207,29 +205,31 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     """Versions of the software whose draws this one can no longer carry out."""
 
     @abstractmethod
-    def draw(self, world: World, state: State, options: Options, source: RandomSource) -> Drawn:
+    def draw(
+        self, world: StepContext, state: WorkingSet, options: Options, source: RandomSource
+    ) -> Drawn:
         """All that is random. It is committed before it is used."""
 
     @abstractmethod
     def carry_out(
-        self, world: World, state: State, drawn: Drawn, options: Options
-    ) -> tuple[Logged, State]:
+        self, world: StepContext, state: WorkingSet, drawn: Drawn, options: Options
+    ) -> tuple[Logged, WorkingSet]:
         """The same draw gives the same result, on any engine."""
 
     def replay(
-        self, world: World, state: State, drawn: Drawn, logged: Logged, options: Options
-    ) -> State:
+        self, world: StepContext, state: WorkingSet, drawn: Drawn, logged: Logged, options: Options
+    ) -> WorkingSet:
         """The result again, from what was stored."""
         return self.carry_out(world, state, drawn, options)[1]
 
     @abstractmethod
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: Drawn,
         logged: Logged,
-        after: State,
+        after: WorkingSet,
         options: Options,
     ) -> dict[str, int]:
         """Recompute what the step promises, independently; raises VerificationFailed."""
@@ -240,11 +240,11 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def require_inputs(self, options: Options, inputs: Mapping[str, Any], facts: Facts) -> None:
         """Refuse options that the inputs cannot fulfil; raises BadInput."""
 
-    def require_drawn_from(self, world: World, state: State, drawn: Drawn) -> None:
+    def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Drawn) -> None:
         """Refuse a stored draw that was made from other data; raises VerificationFailed."""
 
     def counts(
-        self, drawn: Drawn, logged: Logged, before: State, after: State, options: Options
+        self, drawn: Drawn, logged: Logged, before: WorkingSet, after: WorkingSet, options: Options
     ) -> Counts:
         """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
         return {"samples": before.samples, "rows": after.samples}
@@ -265,7 +265,7 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
         """What the curator should know once the numbers are there."""
         return []
 
-    def user_level(self, state: State, drawn: Drawn, options: Options) -> dict[str, float]:
+    def user_level(self, state: WorkingSet, drawn: Drawn, options: Options) -> dict[str, float]:
         """What a whole user costs: counted from the data, so for the curator only."""
         return {}
 
@@ -347,7 +347,7 @@ def options_of(step: AnyStep, values: Mapping[str, Any]) -> Any:
     return step.options(**{p.name: values.get(p.name) for p in parameters_of(step.options)})
 
 
-def falling_times(t: Trajectories) -> int:
+def count_decreasing_times(t: Trajectories) -> int:
     """How many times of a trajectory go backwards."""
     begins = np.zeros(t.samples + 1, np.bool_)
     begins[t.offsets] = True

@@ -6,11 +6,14 @@ A kind is declared once, here. `declaration` is what SQL checks requests by: the
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 MAX_DECIMALS = 9
 WIDEST_M = Decimal(10_000_000)
@@ -258,3 +261,228 @@ class Name(AsText):
         if not text.strip() or "\x00" in text or len(text) > 200:
             raise NotAcceptable("the name of something in the database")
         return text.strip()
+
+
+# Kinds of parameters that say where and when: a meeting, a box, a stretch of time.
+
+
+class Meet(NamedTuple):
+    """A cell of so many metres, and a window of so many microseconds."""
+
+    metres: Decimal
+    us: int
+
+
+@dataclass(frozen=True)
+class MeetingPlace(AsText):
+    """A width and a span of time: `500m/5min`, `6km/2h`."""
+
+    example: str = "500m/5min"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "meeting", "place": _CELL.declaration(), "time": _WINDOW.declaration()}
+
+    def from_text(self, text: str) -> Meet:
+        place, slash, time = text.partition("/")
+        place = place.strip()
+        if not slash or not place.endswith("m"):
+            raise NotAcceptable(f"a number of metres and a duration, such as {self.example}")
+        thousand = place.endswith("km")
+        metres, us = _CELL.from_text(place[: -2 if thousand else -1]), _WINDOW.from_text(time)
+        assert isinstance(metres, Decimal)
+        if thousand:
+            metres = _CELL.from_json(metres.scaleb(3))
+            assert isinstance(metres, Decimal)
+        if metres < 1 or not US_PER_S <= us <= _DAY_S * US_PER_S:
+            raise NotAcceptable("a cell of 1 m to 100 km and a window of a second to a day")
+        return Meet(metres, us)
+
+    def show(self, value: Any) -> str:
+        return f"{plain(value.metres)}m/{_WINDOW.show(value.us)}"
+
+
+_DAY_S = 86_400
+_CELL = Number(Decimal(100_000), "500", unit="metres")
+_WINDOW = Duration("5min")
+
+
+class Box(NamedTuple):
+    """A box in longitude and latitude."""
+
+    west: Decimal
+    south: Decimal
+    east: Decimal
+    north: Decimal
+
+
+@dataclass(frozen=True)
+class LonLatBox(AsText):
+    """West, south, east, north: `116.2,39.7,116.6,40.1`."""
+
+    example: str = "116.2,39.7,116.6,40.1"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "box"}
+
+    def from_text(self, text: str) -> Box:
+        parts = text.split(",")
+        if len(parts) != 4 or not all(
+            re.fullmatch(r" *-?[0-9]{1,3}(\.[0-9]{1,9})? *", p) for p in parts
+        ):
+            raise NotAcceptable("four numbers: west, south, east, north in degrees")
+        box = Box(*(Decimal(p.strip()) for p in parts))
+        if not (-180 <= box.west < box.east <= 180 and -90 <= box.south < box.north <= 90):
+            raise NotAcceptable("a box: west before east and south before north, in degrees")
+        return box
+
+    def show(self, value: Any) -> str:
+        return ",".join(map(plain, value))
+
+
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}($|[T ])")
+
+
+class Stretch(NamedTuple):
+    """From a moment to another, the end not in it; in UTC."""
+
+    begin: datetime
+    end: datetime
+
+
+@dataclass(frozen=True)
+class TimeStretch(AsText):
+    """Two dates or moments, in UTC unless they say otherwise: `2008-02-02/2008-02-09`."""
+
+    example: str = "2008-02-02/2008-02-09"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "stretch"}
+
+    def from_text(self, text: str) -> Stretch:
+        parts = [part.strip() for part in text.split("/")]
+        try:
+            # a date with an offset but no time would be read as a time
+            moments = [datetime.fromisoformat(p) for p in parts if _MOMENT.match(p)]
+        except ValueError:
+            moments = []
+        if len(parts) != 2 or len(moments) != 2:
+            raise NotAcceptable(
+                "two dates or moments with a slash between them, such as 2008-02-02 or "
+                "2008-02-02T00:00+08:00"
+            )
+        known = Stretch(*(m.replace(tzinfo=UTC) if m.tzinfo is None else m.astimezone(UTC)
+                          for m in moments))  # fmt: skip
+        if not known.begin < known.end:
+            raise NotAcceptable("a stretch of time: its end is not after its begin")
+        return known
+
+    def show(self, value: Any) -> str:
+        return "/".join(moment.isoformat() for moment in value)
+
+
+# Kinds of parameters that say where: a box, or the outline of an area, in longitude and latitude.
+
+
+MOST_CORNERS = 2_000
+_NUMBER = r"-?[0-9]{1,3}(?:\.[0-9]+)?"
+_WKT = re.compile(r"\s*(MULTIPOLYGON|POLYGON)\s*(\(.*\))\s*", re.IGNORECASE | re.DOTALL)
+_RING = re.compile(rf"\(\s*({_NUMBER}\s+{_NUMBER}(?:\s*,\s*{_NUMBER}\s+{_NUMBER})*)\s*\)")
+_AREA = (
+    "a box (west, south, east, north) or a polygon of at least three and at most "
+    f"{MOST_CORNERS:,} corners, in degrees"
+)
+_STEP = Decimal("0.0000001")
+
+Corner = tuple[Decimal, Decimal]
+
+
+class Outline(NamedTuple):
+    """Closed rings of corners; a place is inside if an odd number of rings goes round it."""
+
+    rings: tuple[tuple[Corner, ...], ...]
+
+    @property
+    def box(self) -> Box:
+        """The box around it."""
+        lon = [corner[0] for ring in self.rings for corner in ring]
+        lat = [corner[1] for ring in self.rings for corner in ring]
+        return Box(min(lon), min(lat), max(lon), max(lat))
+
+
+@dataclass(frozen=True)
+class LonLatArea(AsText):
+    """A box `116.2,39.7,116.6,40.1`, or `POLYGON((116.2 39.7, ...))`, also with several parts."""
+
+    example: str = LonLatBox.example
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "box"}
+
+    def from_text(self, text: str) -> Box | Outline:
+        if not _WKT.fullmatch(text):
+            return LonLatBox().from_text(text)
+        rings = tuple(_closed(ring.group(1)) for ring in _RING.finditer(text))
+        return checked(rings, leftover=_RING.sub("", text))
+
+    def show(self, value: Any) -> str:
+        if isinstance(value, Box):
+            return LonLatBox().show(value)
+        return f"MULTIPOLYGON({', '.join(f'({_written(ring)})' for ring in value.rings)})"
+
+
+def box_of(area: Box | Outline) -> Box:
+    return area if isinstance(area, Box) else area.box
+
+
+def checked(rings: tuple[tuple[Corner, ...], ...], leftover: str = "") -> Outline:
+    """An outline, or a refusal of rings that are none."""
+    stray = re.sub(r"MULTIPOLYGON|POLYGON|[(),\s]", "", leftover, flags=re.IGNORECASE)
+    corners = [corner for ring in rings for corner in ring]
+    if stray or not rings or len(corners) > MOST_CORNERS or min(map(len, rings)) < 4:
+        raise NotAcceptable(_AREA)
+    if any(abs(lon) > 180 or abs(lat) > 90 for lon, lat in corners):
+        raise NotAcceptable(_AREA)
+    outline = Outline(rings)
+    if outline.box.west == outline.box.east or outline.box.south == outline.box.north:
+        raise NotAcceptable(_AREA)
+    return outline
+
+
+def outline_in_geojson(text: str) -> Outline:
+    """All polygons of a GeoJSON document; raises NotAcceptable."""
+    try:
+        rings = tuple(_rings_in(json.loads(text, parse_float=Decimal, parse_int=Decimal)))
+    except (ValueError, TypeError, IndexError, AttributeError):
+        raise NotAcceptable(_AREA) from None
+    return checked(rings)
+
+
+def _rings_in(document: Any) -> Iterator[tuple[Corner, ...]]:
+    kind = document.get("type")
+    if kind == "FeatureCollection":
+        for feature in document["features"]:
+            yield from _rings_in(feature)
+    elif kind == "Feature":
+        yield from _rings_in(document["geometry"])
+    elif kind in ("Polygon", "MultiPolygon"):
+        parts = document["coordinates"] if kind == "MultiPolygon" else [document["coordinates"]]
+        for part in parts:
+            for ring in part:
+                yield _rounded([(Decimal(c[0]), Decimal(c[1])) for c in ring])
+
+
+def _closed(text: str) -> tuple[Corner, ...]:
+    pairs = [corner.split() for corner in text.split(",")]
+    return _rounded([(Decimal(lon), Decimal(lat)) for lon, lat in pairs])
+
+
+def _rounded(corners: list[Corner]) -> tuple[Corner, ...]:
+    """To a centimetre, and closed."""
+    ring = [
+        (lon.quantize(_STEP).normalize(), lat.quantize(_STEP).normalize()) for lon, lat in corners
+    ]
+    return tuple(ring if ring[0] == ring[-1] else [*ring, ring[0]])
+
+
+def _written(ring: tuple[Corner, ...]) -> str:
+    return "(" + ", ".join(f"{plain(lon)} {plain(lat)}" for lon, lat in ring) + ")"

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.mechanisms.noise import RandomSource, released_ids
-from freqdp_db.methods.contract import AnyStep, Counts, Method, State, World, options_of
+from freqdp_db.methods.contract import AnyStep, Counts, Method, StepContext, WorkingSet, options_of
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.trajectories import Trajectories
+from freqdp_db.privacy.noise import RandomSource, released_ids
 from freqdp_db.progress import Progress, Stage
 
 
@@ -25,7 +25,9 @@ class Journal(Protocol):
     def key(self) -> Ints | None:
         """The released ids, if they are drawn already."""
 
-    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any | None:
+    def drawn(
+        self, number: int, step: AnyStep, world: StepContext, state: WorkingSet
+    ) -> Any | None:
         """The draw of a step, if it was made before; refuses one that was made from other data."""
 
     def source(self, number: int) -> RandomSource:
@@ -35,23 +37,29 @@ class Journal(Protocol):
         """Keep a draw, before anything is done with it; with the first one, the released ids."""
 
     def carry_out(
-        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
-    ) -> State:
+        self,
+        number: int,
+        step: AnyStep,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: Any,
+        options: Any,
+    ) -> WorkingSet:
         """The state after a step."""
 
 
 def run_steps(
     method: Method,
     values: Mapping[str, Any],
-    world: World,
+    world: StepContext,
     journal: Journal,
     progress: Progress,
     originals: Trajectories | None = None,
-) -> State:
+) -> WorkingSet:
     """From the build to what is released. `originals`: other trajectories than the build's."""
     trajectories = world.build.trajectories if originals is None else originals
     key = journal.key()
-    state = State(trajectories, world.locations, np.zeros(0, np.int64) if key is None else key)
+    state = WorkingSet(trajectories, world.locations, np.zeros(0, np.int64) if key is None else key)
     for number, step in enumerate(method.steps, start=1):
         options = options_of(step, values)
         with progress.stage(f"{step.name} draw", state.samples) as stage:
@@ -95,9 +103,9 @@ class _Shown:
             self.stage.advance(further)
 
 
-def _coarsened(state: State, step_us: int) -> Trajectories:
-    from freqdp_db.edits.applying import coarsen
-    from freqdp_db.frequency.partition import trajectories_in
+def _coarsened(state: WorkingSet, step_us: int) -> Trajectories:
+    from freqdp_db.methods.frequency.applying import coarsen
+    from freqdp_db.methods.frequency.partition import trajectories_in
 
     return trajectories_in(state.partitions.map(coarsen, step_us))
 
@@ -124,7 +132,9 @@ class Trial:
     def key(self) -> Ints | None:
         return None
 
-    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any | None:
+    def drawn(
+        self, number: int, step: AnyStep, world: StepContext, state: WorkingSet
+    ) -> Any | None:
         return None
 
     def source(self, number: int) -> RandomSource:
@@ -134,8 +144,14 @@ class Trial:
         return None
 
     def carry_out(
-        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
-    ) -> State:
+        self,
+        number: int,
+        step: AnyStep,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: Any,
+        options: Any,
+    ) -> WorkingSet:
         logged, after = step.carry_out(world, state, drawn, options)
         if self.counted:
             self.taken.append(

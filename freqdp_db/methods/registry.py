@@ -8,14 +8,13 @@ from typing import Any
 
 from freqdp_db.engines.partitions import Engine
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.closure.family import CLOSURE
 from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.frequency.family import FREQUENCY
-from freqdp_db.methods.guarantee import Guarantee
 from freqdp_db.methods.k_anonymity.family import K_ANONYMITY
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.family import SYNTHESIS
 from freqdp_db.methods.unlinking.family import UNLINKING
+from freqdp_db.paper.closure import CLOSURE
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")

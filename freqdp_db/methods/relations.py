@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.contract import State, World
+    from freqdp_db.methods.contract import StepContext, WorkingSet
 
 Blocks: TypeAlias = Iterable[Any]
-"""Rows as binary COPY has them, many whole rows in each block: see `storage.copy.layout`."""
-Rows: TypeAlias = "Callable[[State, World], Blocks]"
+"""Rows as binary COPY has them, many whole rows in each block: see `db.copy`."""
+Rows: TypeAlias = "Callable[[WorkingSet, StepContext], Blocks]"
 
 
 @dataclass(frozen=True)

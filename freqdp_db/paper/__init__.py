@@ -1,1 +1,1 @@
-"""What reproduces the paper: experiments side by side, its summary table, its published values."""
+"""What reproduces the paper and nothing hands out: its comparisons, experiments and benchmarks."""

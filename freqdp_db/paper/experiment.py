@@ -15,17 +15,19 @@ import numpy as np
 
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
-from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.registration import file_called
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.db.builds import BuildRow, find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.pages import files_in
 from freqdp_db.evaluation.trials import preparing
-from freqdp_db.methods.areas import LonLatArea
+from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
-from freqdp_db.methods.places_and_times import TimeStretch
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.paper.figures import draw_epsilon, draw_size
 from freqdp_db.paper.runs import (
@@ -38,9 +40,6 @@ from freqdp_db.paper.runs import (
 )
 from freqdp_db.paper.synthetic_trip_metrics import OnTrips, pieces_on_trips
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import BuildRow, find_build
-from freqdp_db.storage.records.datasets import DatasetRow, find_dataset
 
 # The paper's table, column by column, then what it does not have.
 COLUMNS = {

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.edits.applying import coarsen_times
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.metrics import measure_release
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.trials import Prepared, run_trial
-from freqdp_db.methods.contract import State
+from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.methods.frequency.applying import coarsen_times
 from freqdp_db.methods.registry import find_method
+from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.network import Network
@@ -165,7 +164,7 @@ class OnObjects:
 
     @staticmethod
     def _values(
-        side: Build, truth: Truth | None, state: State, step: int | None, asked: Asked
+        side: Build, truth: Truth | None, state: WorkingSet, step: int | None, asked: Asked
     ) -> dict[str, float]:
         if step is not None:
             state = replace(state, trajectories=coarsen_times(state.trajectories, step))

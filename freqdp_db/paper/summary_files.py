@@ -8,9 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from freqdp_db.dataset.file_names import file_called
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.registration import file_called
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.db.builds import BuildRow, find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
@@ -30,9 +33,6 @@ from freqdp_db.paper.summary_table import (
     mean_of,
 )
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import BuildRow, find_build
-from freqdp_db.storage.records.datasets import find_dataset
 
 _MOST_SEEDS = 100
 NOTES = (

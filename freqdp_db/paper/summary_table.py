@@ -14,24 +14,28 @@ from functools import cached_property
 
 import numpy as np
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import offsets_from, rows_of
-from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.db.connection import Database
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.metrics import measure
 from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.evaluation.trials import Prepared, refusal, require_possible, run_trial
-from freqdp_db.evaluation.utility.journeys import in_trips, side_by_side
-from freqdp_db.evaluation.utility.losses import diameter_error, frequent_patterns, trip_error
-from freqdp_db.methods.contract import State
+from freqdp_db.evaluation.utility.losses import (
+    diameter_error,
+    frequent_patterns,
+    in_trips,
+    side_by_side,
+    trip_error,
+)
+from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.registry import find_method
+from freqdp_db.model.arrays import offsets_from, rows_of
+from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.paper.published import COLUMNS, EPSILON, FIGURE, ROWS, PaperRow
 from freqdp_db.paper.runs import Run, some_objects
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.network import Network
-from freqdp_db.storage.connection.engine import Database
 
 _OF_OBJECTS = frozenset(
     {"linking attacks", "mutual information", "information loss", "diameters", "trips",
@@ -39,7 +43,7 @@ _OF_OBJECTS = frozenset(
 )  # fmt: skip
 
 
-def paper_metrics(case: Case, state: State, pair: Pair, seed: int) -> dict[str, float]:
+def paper_metrics(case: Case, state: WorkingSet, pair: Pair, seed: int) -> dict[str, float]:
     """The metrics of the paper's table that need no roads; `pair`: as `aligned` gives it.
 
     Whoever generates trips generates no weeks: how wide trajectories are, where they begin and end
@@ -56,12 +60,12 @@ def paper_metrics(case: Case, state: State, pair: Pair, seed: int) -> dict[str, 
     return found
 
 
-def is_nobodys(state: State) -> bool:
+def is_nobodys(state: WorkingSet) -> bool:
     """Whether its trajectories are made up."""
     return state.owner is not None and state.members is None
 
 
-def aligned(case: Case, state: State) -> Pair:
+def aligned(case: Case, state: WorkingSet) -> Pair:
     """Both sides over the original places, object by object."""
     pair, objects = case.pair, len(case.original)
     if state.part_of is not None:
@@ -71,7 +75,7 @@ def aligned(case: Case, state: State) -> Pair:
     return pair
 
 
-def _repeated(side: Trajectories, state: State) -> Trajectories:
+def _repeated(side: Trajectories, state: WorkingSet) -> Trajectories:
     """The trajectory of each object's group; whoever is in none has an empty one."""
     assert state.part_of is not None
     there = state.part_of >= 0

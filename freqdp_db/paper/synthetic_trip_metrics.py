@@ -20,23 +20,24 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import owners
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.trials import Prepared, run_trial
-from freqdp_db.evaluation.utility.divergence import (
+from freqdp_db.evaluation.utility.losses import (
+    SIDE,
     binned_divergence,
+    cell_sequences,
+    diameters,
     jensen_shannon,
+    most_frequent,
     same_members,
     same_order,
 )
-from freqdp_db.evaluation.utility.losses import SIDE, cell_sequences, diameters, most_frequent
 from freqdp_db.evaluation.utility.usefulness import trip_lengths
 from freqdp_db.methods.synthesis.trips import cut_trips
+from freqdp_db.model.arrays import Ids, Ints, Metres, owners
+from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.paper.runs import Design, Run, some_objects
 from freqdp_db.progress import Progress
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 
+from freqdp_db.db import releases as requests
+from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.releases import PublishedBeside
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Method
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.family import accepted_beside
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.records import requests
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.requests import PublishedBeside
 
 _LEAVE = "leave this one held: curators can read it"
 _HOLD = "keep this one for curators with [[hold]]"

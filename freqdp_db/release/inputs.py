@@ -6,25 +6,28 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from freqdp_db.columns.build import Build
-from freqdp_db.dataset.coverage import coverage_of
-from freqdp_db.dataset.facts import facts_in, facts_of
-from freqdp_db.dataset.shown import InSource
+from freqdp_db.dataset.facts import coverage_of, facts_in, facts_of
+from freqdp_db.dataset.projection import InSource
 from freqdp_db.dataset.snapping import Snap
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.datasets import DatasetRow, choosing_warnings
+from freqdp_db.db.source import (
+    definition_of,
+    read_name,
+    require_not_from,
+    require_readable_by,
+    untraced,
+)
+from freqdp_db.db.source_points import read_points
+from freqdp_db.db.source_roads import read_roads
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing, in_options, named
-from freqdp_db.methods.contract import Method, Need, World, options_of
+from freqdp_db.methods.contract import Method, Need, StepContext, options_of
+from freqdp_db.model.trajectories import Build
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.records.builds import BuildRow
-from freqdp_db.storage.records.datasets import DatasetRow, choosing_warnings
-from freqdp_db.storage.source.lineage import require_not_from, untraced
-from freqdp_db.storage.source.points import read_points
-from freqdp_db.storage.source.reference import definition_of
-from freqdp_db.storage.source.relations import read_name, require_readable_by
-from freqdp_db.storage.source.roads import read_roads
 
 if TYPE_CHECKING:
-    from freqdp_db.edits.insertion import Search
+    from freqdp_db.methods.frequency.insertion import Search
 
 
 def make_world(
@@ -35,7 +38,7 @@ def make_world(
     search: Search | None = None,
     *,
     release: str | None = None,
-) -> World:
+) -> StepContext:
     """What the steps of a method may read. release: the one that was made from it before."""
     try:
         inputs = read_inputs(database, build.srid, build.timezone, method, values)
@@ -47,7 +50,7 @@ def make_world(
             f"{error.text}",
             remedy="bring the table or view back as it was: a backup of freqdp's schemas does not hold it",
         ) from None
-    return World(build, search, inputs, facts_of(build), shown=InSource(build))
+    return StepContext(build, search, inputs, facts_of(build), shown=InSource(build))
 
 
 def read_inputs(

@@ -13,21 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import freqdp_db
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.edits import EditLog, Edits
+from freqdp_db.db import releases
+from freqdp_db.db.connection import Connection, Database, DatabaseRef
+from freqdp_db.db.draws import load_columns, load_edits
+from freqdp_db.db.ledger import require_booked
+from freqdp_db.db.releases import ReleaseRow, StepRow
 from freqdp_db.engines.partitions import PerPartition, Range
 from freqdp_db.errors import ResumeRefused, VerificationFailed
-from freqdp_db.frequency.partition import Partition
-from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
-from freqdp_db.methods.contract import AnyStep, Counts, State, World
-from freqdp_db.methods.frequency.editing import log_of
+from freqdp_db.methods.contract import AnyStep, Counts, StepContext, WorkingSet
+from freqdp_db.methods.frequency.partition import Partition
+from freqdp_db.methods.frequency.steps import log_of
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.edits import EditLog, Edits
+from freqdp_db.privacy.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.reach import Reach
-from freqdp_db.storage.records import releases
-from freqdp_db.storage.records.draws import load_columns, load_edits
-from freqdp_db.storage.records.ledger import require_booked
-from freqdp_db.storage.records.releases import ReleaseRow, StepRow
 
 _BY_TRAJECTORY = "2:"
 """What a digest begins with: which rule it was computed by."""
@@ -58,7 +57,9 @@ class StoredJournal:
     def key(self) -> Ints | None:
         return self._key
 
-    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any | None:
+    def drawn(
+        self, number: int, step: AnyStep, world: StepContext, state: WorkingSet
+    ) -> Any | None:
         known = self._committed.get(number)
         if known is None:
             return None
@@ -92,8 +93,14 @@ class StoredJournal:
         )
 
     def carry_out(
-        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
-    ) -> State:
+        self,
+        number: int,
+        step: AnyStep,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: Any,
+        options: Any,
+    ) -> WorkingSet:
         costs = step.user_level(state, drawn, options)
         if costs:
             self.user_level[step.name] = costs
@@ -110,7 +117,7 @@ class StoredJournal:
         return after
 
     def _write_log(
-        self, number: int, step: AnyStep, logged: Any, counts: Counts, after: State
+        self, number: int, step: AnyStep, logged: Any, counts: Counts, after: WorkingSet
     ) -> None:
         with self.progress.stage(f"{step.name} log"):
             releases.finish_step(
@@ -159,7 +166,7 @@ class ReplayJournal:
             raise VerificationFailed("the key does not give every trajectory an id of its own")
         return key
 
-    def drawn(self, number: int, step: AnyStep, world: World, state: State) -> Any:
+    def drawn(self, number: int, step: AnyStep, world: StepContext, state: WorkingSet) -> Any:
         if number == 1 and len(state.key) != len(state.trajectories):
             raise VerificationFailed("the key does not give every trajectory an id of its own")
         if number not in self._steps:
@@ -180,12 +187,18 @@ class ReplayJournal:
         raise AssertionError("a replay draws nothing")
 
     def carry_out(
-        self, number: int, step: AnyStep, world: World, state: State, drawn: Any, options: Any
-    ) -> State:
+        self,
+        number: int,
+        step: AnyStep,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: Any,
+        options: Any,
+    ) -> WorkingSet:
         logged = self._log(number, step, state)
         recorded = self._steps[number]
         try:
-            after: State = step.replay(world, state, drawn, logged, options)
+            after: WorkingSet = step.replay(world, state, drawn, logged, options)
             if not self.checks:
                 return after
             found = step.check(world, state, drawn, logged, after, options)
@@ -200,11 +213,11 @@ class ReplayJournal:
             self.checked[name] = self.checked.get(name, 0) + count
         return after
 
-    def _log(self, number: int, step: AnyStep, state: State) -> Any:
+    def _log(self, number: int, step: AnyStep, state: WorkingSet) -> Any:
         """The log of a step; of edits, each partition reads what concerns its trajectories."""
         if step.logs is not EditLog:
             return self._load(number, "log", step.logs)
-        partitions, reach = state.partitions, Reach.of(self.database)
+        partitions, reach = state.partitions, DatabaseRef.of(self.database)
         limits = _limits(partitions.ranges)
         return log_of(partitions.map(_own_edits, reach, self.release_id, number, limits))
 
@@ -225,7 +238,7 @@ def _limits(ranges: list[Range]) -> PerPartition:
 
 def _own_edits(
     partition: Partition,
-    reach: Reach,
+    reach: DatabaseRef,
     release_id: int,
     step: int,
     limits: tuple[int | None, int | None],
@@ -236,7 +249,7 @@ def _own_edits(
         return load_edits(connection, database, release_id, step, limits)
 
 
-def digest(state: State) -> str:
+def digest(state: WorkingSet) -> str:
     """Hash of the trajectories' hashes: partitions of the trajectories can be hashed apart."""
     whole = hashlib.sha256()
     more: list[NDArray[Any]] = []

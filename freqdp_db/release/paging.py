@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.edits.insertion import Search
+from freqdp_db.db.builds import all_cells, cell_segments, grid_of
+from freqdp_db.db.connection import Database
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.frequency.insertion import Search
+from freqdp_db.model.arrays import Ids, Ints
+from freqdp_db.model.trajectories import Build
 from freqdp_db.search.grid import Frame
 from freqdp_db.search.stored import GridSearch, StoredGrid
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import grid_of
-from freqdp_db.storage.records.cells import all_cells, cell_segments
 
 DEFAULT_MEMORY = 4 * 10**9
 _UNITS = {"MB": 10**6, "GB": 10**9}

@@ -15,12 +15,23 @@ from typing import Any, TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.db import releases, staging
+from freqdp_db.db import releases as requests
+from freqdp_db.db.builds import find_build, sweep_builds
+from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.declared import require_declared
+from freqdp_db.db.ledger import require_booked
+from freqdp_db.db.locks import hold
+from freqdp_db.db.published import gone, relation_exists, require_ours, require_replaceable
+from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
 from freqdp_db.progress import Progress
+from freqdp_db.release.approving import finish_late
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import (
     make_world,
@@ -39,18 +50,6 @@ from freqdp_db.release.verification import (
     compare_rows,
     replay_steps,
 )
-from freqdp_db.release.withdrawing import finish_late
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.locks import hold
-from freqdp_db.storage.published import staging
-from freqdp_db.storage.published.current import require_ours, require_replaceable
-from freqdp_db.storage.published.relations import gone, relation_exists
-from freqdp_db.storage.records import releases, requests
-from freqdp_db.storage.records.builds import find_build, sweep_builds
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import require_booked
-from freqdp_db.storage.records.releases import ReleaseRow
-from freqdp_db.storage.schema.declared import require_declared
 
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""

@@ -6,24 +6,23 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.db.builds import find_build, sparse_objects
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.ledger import Budget, budget_of, per_unit
+from freqdp_db.db.releases import list_releases, published_beside, request_hash, same_request
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
-from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import require_partitioned
+from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import make_world, notes_for_persons, require_public_inputs
 from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import find_build, sparse_objects
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import Budget, budget_of, per_unit
-from freqdp_db.storage.records.releases import list_releases, same_request
-from freqdp_db.storage.records.requests import published_beside, request_hash
 
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.

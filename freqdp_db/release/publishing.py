@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from freqdp_db.db import connection as engine
+from freqdp_db.db import copying
+from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.names import did_you_mean
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.progress import Progress
-from freqdp_db.storage.connection import engine
-from freqdp_db.storage.connection.engine import Connection, Database
-from freqdp_db.storage.connection.names import did_you_mean
-from freqdp_db.storage.published import copying
 
 
 @dataclass(frozen=True)

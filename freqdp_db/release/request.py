@@ -9,17 +9,17 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from freqdp_db.dataset.registration import check_name
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.ledger import CURRENCIES, per_unit
+from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.errors import BadInput
 from freqdp_db.methods import parameters
 from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.parameters import Parameter
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import find_method, require_named, suffixes
-from freqdp_db.storage.records.builds import BuildRow
-from freqdp_db.storage.records.datasets import DatasetRow
-from freqdp_db.storage.records.ledger import CURRENCIES, per_unit
-from freqdp_db.storage.records.releases import ReleaseRow
+from freqdp_db.privacy.guarantee import ProtectedUnit
 
 MAX_NAME_BYTES = 55
 _PUBLIC = {"region": "WEST,SOUTH,EAST,NORTH", "period": "FROM/TO"}

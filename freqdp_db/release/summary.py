@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
-from freqdp_db.documents import Document, aside
-from freqdp_db.mechanisms.accounting import rounded_up
+from freqdp_db.db.builds import BuildRow, find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import get_dataset
+from freqdp_db.db.metrics import measured_value
+from freqdp_db.db.names import format_relation
+from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, published_beside
 from freqdp_db.methods.contract import EXPOSES, Method
-from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.privacy.accounting import rounded_up
+from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import said_of_others
 from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import Verified
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.records.builds import BuildRow, find_build
-from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.records.metrics import measured_value
-from freqdp_db.storage.records.releases import ReleaseRow, StepRow, list_steps
-from freqdp_db.storage.records.requests import published_beside
 
 _MUCH = 10
 """More than so many times the samples is noise."""
@@ -45,9 +44,9 @@ class Release(ReleaseRow, Document):
     """What the best attacker learns of a person on average, as measured; None: never measured."""
     steps: list[StepRow]
     dataset: str
-    build: BuildRow = aside()
-    schema: str = aside()
-    protected: ProtectedUnit = aside()
+    build: BuildRow = not_in_json()
+    schema: str = not_in_json()
+    protected: ProtectedUnit = not_in_json()
 
     @classmethod
     def of(cls, database: Database, release: ReleaseRow, **more: Any) -> Self:

@@ -16,34 +16,31 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.columns.areas import Areas
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.days import local_days
-from freqdp_db.columns.ragged import offsets_from, rows_of
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.dataset.projection import to_source
-from freqdp_db.dataset.shown import InSource
-from freqdp_db.engines.partitions import Partitions, PerPartition, Range
-from freqdp_db.engines.ranges import cut
-from freqdp_db.errors import VerificationFailed
-from freqdp_db.frequency.partition import Partition
-from freqdp_db.methods.contract import Method, State, World
-from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
-from freqdp_db.progress import Progress, Stage
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.reach import Reach
-from freqdp_db.storage.copy.layout import (
+from freqdp_db.dataset.projection import InSource, to_source
+from freqdp_db.db.connection import Database, DatabaseRef
+from freqdp_db.db.copy import (
     AREAS,
     POINTS,
     POSTGRES_EPOCH_US,
     Layout,
     box_bytes,
+    encode_lines,
     point_bytes,
     range_bytes,
 )
-from freqdp_db.storage.copy.wire import encode_lines
-from freqdp_db.storage.published.relations import table_bytes
-from freqdp_db.storage.published.staging import Staging
+from freqdp_db.db.published import table_bytes
+from freqdp_db.db.staging import Staging
+from freqdp_db.engines.partitions import Partitions, PerPartition, Range
+from freqdp_db.engines.ranges import cut
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.methods.contract import Method, StepContext, WorkingSet
+from freqdp_db.methods.frequency.partition import Partition
+from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
+from freqdp_db.model.areas import Areas
+from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
+from freqdp_db.model.days import local_days
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.progress import Progress, Stage
 
 Ids: TypeAlias = tuple[int | None, int | None]
 """Released ids from one on, and before another; None: no limit."""
@@ -72,8 +69,8 @@ def tables_of(method: Method) -> list[Relation]:
 class OwnRows:
     """The rows of a release by a method with relations of its own."""
 
-    state: State
-    world: World
+    state: WorkingSet
+    world: StepContext
     in_order: ClassVar[bool] = True
     shown: ClassVar[int] = 0
 
@@ -116,7 +113,7 @@ class ReleasedTable:
     """Whether rows can be compared as they were written, before there is an index."""
 
     @classmethod
-    def of(cls, state: State, world: World) -> ReleasedTable:
+    def of(cls, state: WorkingSet, world: StepContext) -> ReleasedTable:
         build = world.build
         order = np.argsort(state.key)
         order = order[state.trajectories.lengths[order] > 0]
@@ -263,7 +260,7 @@ class DistributedTable:
     """Pages of several writers are mixed: rows are compared by their index."""
 
     @classmethod
-    def of(cls, state: State, world: World) -> DistributedTable:
+    def of(cls, state: WorkingSet, world: StepContext) -> DistributedTable:
         partitions, lengths = state.partitions, state.trajectories.lengths
         order = np.argsort(state.key)
         order = order[lengths[order] > 0]
@@ -287,7 +284,7 @@ class DistributedTable:
         """Each worker writes its pieces of all tables."""
         run = staging.create_for_parts(tables)
         numbers = PerPartition(range(len(self.ids)))
-        reach, about = Reach.of(staging.database), (staging.release_id, staging.method)
+        reach, about = DatabaseRef.of(staging.database), (staging.release_id, staging.method)
         written = self.pieces.map(
             _write, self.places, self.srid, self.timezone, reach, about, run, numbers
         )
@@ -301,7 +298,7 @@ class DistributedTable:
 
     def compare(self, database: Database, relation: Relation, stored: Stored, stage: Stage) -> None:
         """Each worker compares its pieces with the stored table."""
-        reach, ids = Reach.of(database), PerPartition(self.ids)
+        reach, ids = DatabaseRef.of(database), PerPartition(self.ids)
         compared = self.pieces.map(
             _compare, self.places, self.srid, self.timezone, reach, relation.suffix, stored, ids
         )
@@ -349,7 +346,7 @@ def _write(
     places: Locations,
     srid: int,
     timezone: str,
-    reach: Reach,
+    reach: DatabaseRef,
     about: tuple[int, str],
     run: int,
     number: int,
@@ -367,7 +364,7 @@ def _compare(
     places: Locations,
     srid: int,
     timezone: str,
-    reach: Reach,
+    reach: DatabaseRef,
     suffix: str,
     stored: Stored,
     ids: Ids,
@@ -383,7 +380,7 @@ def _compare(
 AnyRows: TypeAlias = ReleasedTable | DistributedTable | OwnRows
 
 
-def rows_to_release(method: Method, state: State, world: World) -> AnyRows:
+def rows_to_release(method: Method, state: WorkingSet, world: StepContext) -> AnyRows:
     """The rows that a state is released as."""
     if method.publishes:
         return OwnRows(state, world)

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import freqdp_db
-from freqdp_db.columns.build import Build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.published import check_release, count_rows, digest_of
+from freqdp_db.db.releases import ReleaseRow, list_steps, update_release
 from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.relations import Relation
+from freqdp_db.model.trajectories import Build
 from freqdp_db.progress import Progress, Within
 from freqdp_db.release.journal import ReplayJournal, digest
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import AnyRows, Stored, rows_to_release, tables_of
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.published.relations import check_release, count_rows, digest_of
-from freqdp_db.storage.records.releases import ReleaseRow, list_steps, update_release
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Replayed:
     """What the stored draws and logs give."""
 
     build: Build
-    state: State
+    state: WorkingSet
     rows: AnyRows
     checked: dict[str, int]
 
@@ -70,14 +70,16 @@ def require_published(release: ReleaseRow, verb: str) -> None:
         )
 
 
-def verify(database: Database, release: ReleaseRow, world: World, progress: Progress) -> Verified:
+def verify(
+    database: Database, release: ReleaseRow, world: StepContext, progress: Progress
+) -> Verified:
     """Verify a published release, and keep with it what was verified; raises VerificationFailed."""
     return _verify(database, release, world, progress)[0]
 
 
 def _verify(
-    database: Database, release: ReleaseRow, world: World, progress: Progress
-) -> tuple[Verified, State]:
+    database: Database, release: ReleaseRow, world: StepContext, progress: Progress
+) -> tuple[Verified, WorkingSet]:
     _require_replayable(database, release)
     replayed = replay_steps(database, release, world, progress)
     tables = _published_tables(database, release)
@@ -112,8 +114,8 @@ def _require_replayable(database: Database, release: ReleaseRow) -> None:
 
 
 def released_state(
-    database: Database, release: ReleaseRow, world: World, progress: Progress
-) -> State:
+    database: Database, release: ReleaseRow, world: StepContext, progress: Progress
+) -> WorkingSet:
     """What was released, with whose each sample is; verified first, unless that was done before.
 
     It was if the tables and the replayed state are those that were verified last.
@@ -130,7 +132,7 @@ def released_state(
 def _state_digest(replayed: Replayed) -> str:
     """Of the originals, of what was made of them, and of the released ids."""
     build, made = replayed.build, replayed.state
-    originals = State(build.trajectories, build.locations, made.key)
+    originals = WorkingSet(build.trajectories, build.locations, made.key)
     found = hashlib.sha256((digest(originals) + digest(made)).encode())
     found.update(made.key.tobytes())
     return found.hexdigest()
@@ -157,7 +159,7 @@ def _tables_unchanged(database: Database, release: ReleaseRow) -> bool:
 def replay_steps(
     database: Database,
     release: ReleaseRow,
-    world: World,
+    world: StepContext,
     progress: Progress,
     *,
     checks: bool = True,

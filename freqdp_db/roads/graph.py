@@ -12,8 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_of
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
 
 
 class RoadGraph(NamedTuple):

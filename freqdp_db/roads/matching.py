@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, join, joined, map_each, map_ranges, merged
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.roads.network import CANDIDATES, REACH_M, Candidates, Network
 from freqdp_db.roads.router import make_scratch, search

@@ -9,10 +9,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from, offsets_of, owners, within
-from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.model.arrays import (
+    Flags,
+    Ids,
+    Ints,
+    Metres,
+    offsets_from,
+    offsets_of,
+    owners,
+    within,
+)
+from freqdp_db.model.trajectories import Locations
 from freqdp_db.roads.graph import RoadGraph, make_graph
 
 REACH_M = 100.0

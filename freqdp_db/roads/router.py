@@ -16,10 +16,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.streams import splitmix64
 from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from
+from freqdp_db.model.kernels import splitmix64
 from freqdp_db.roads.graph import RoadGraph, reverse
 
 

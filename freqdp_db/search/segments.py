@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_of
-from freqdp_db.columns.sorting import stable_order
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of
+from freqdp_db.model.kernels import stable_order
+from freqdp_db.model.trajectories import Trajectories
 
 
 @dataclass(frozen=True)

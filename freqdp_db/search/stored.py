@@ -21,11 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ids, Ints, Metres
-from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.model.arrays import Ids, Ints, Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.best import ANYWHERE, BestLists, Nearest, Queries
-from freqdp_db.search.filing import file_segments
-from freqdp_db.search.grid import Frame, levels_of
+from freqdp_db.search.grid import Frame, file_segments, levels_of
 from freqdp_db.search.nearest import (
     SegmentIndex,
     index_filed,

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp
 
-from freqdp_db.cli import completion
+from freqdp_db.cli import commands as completion
 
 PROGRAM = "import sys; sys.argv[0] = 'freqdp'; from freqdp_db.cli.main import main; main()"
 

@@ -19,8 +19,8 @@ import psycopg
 from library import build_points, make_points, opened
 
 from freqdp_db.cli import main
+from freqdp_db.db.schema import upgrade
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
-from freqdp_db.storage.schema.upgrade import upgrade
 
 ROOT = Path(__file__).parent.parent.parent
 OPEN = "SELECT count(*) FROM freqdp.job_queue WHERE state IN ('waiting', 'running')"

@@ -24,12 +24,11 @@ from typing import Any
 
 from freqdp_db.cli import main
 from freqdp_db.dataset import building, writing
-from freqdp_db.methods.frequency.local import LocalStep
+from freqdp_db.db import builds, draws, releases, staging
+from freqdp_db.db import copy as layout
+from freqdp_db.db import source_rows as source
+from freqdp_db.methods.frequency.steps import LocalStep
 from freqdp_db.release import pipeline, table
-from freqdp_db.storage.copy import layout
-from freqdp_db.storage.published import staging
-from freqdp_db.storage.records import builds, draws, releases
-from freqdp_db.storage.source import rows as source
 
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 

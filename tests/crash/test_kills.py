@@ -10,7 +10,7 @@ from library import opened
 from witness import draws, leftovers, require_whole, resumed, scene, sessions, spends
 from world import freqdp, query, value
 
-from freqdp_db.storage.records import builds
+from freqdp_db.db import builds
 
 BUILD = ("dataset", "build", "city")
 ANONYMIZE = ("anonymize", "city", "--method", "lg")

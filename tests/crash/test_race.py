@@ -15,13 +15,13 @@ from library import build_points, make_points, opened
 from pooler import PROGRAM, pooled
 from world import query
 
+from freqdp_db.db import ledger
+from freqdp_db.db.datasets import find_dataset
 from freqdp_db.errors import BudgetExceeded
 from freqdp_db.progress import Progress
-from freqdp_db.release.persons import DEFAULT_EPSILON, DELTA, open_for_persons
+from freqdp_db.release.budgets import DEFAULT_EPSILON, DELTA, open_for_persons
 from freqdp_db.release.pipeline import Outcome, anonymize
 from freqdp_db.release.request import Request
-from freqdp_db.storage.records import ledger
-from freqdp_db.storage.records.datasets import find_dataset
 
 REQUESTS = 50
 AFFORDABLE = 7

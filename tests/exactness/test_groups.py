@@ -19,7 +19,7 @@ from library import build_city, build_points, load_city, opened, release
 from servers import SharedServer, cloned
 from world import freqdp, query
 
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.db.connection import Database
 
 CASES: dict[str, dict[str, Any]] = {
     "week": {"method": "glove", "k": 3},

@@ -24,7 +24,7 @@ from library import Point, build_city, build_points, load_city, make_points, ope
 from replayed_states import Replay
 from servers import SharedServer, cloned
 
-from freqdp_db.storage.connection.engine import Database
+from freqdp_db.db.connection import Database
 
 METHODS = [
     ("lg", "500"), ("lg", "paper"), ("gl", "500"), ("gl", "paper"),

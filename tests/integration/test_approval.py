@@ -15,8 +15,8 @@ from world import city_template, freqdp, query, value
 
 from freqdp_db.dataset import memory
 from freqdp_db.errors import TooExposed
-from freqdp_db.evaluation.gate import approve_within_limit
-from freqdp_db.jobs.worker import Served, Worker
+from freqdp_db.evaluation.evaluate import approve_within_limit
+from freqdp_db.jobs.worker import Worker, WorkerStats
 from freqdp_db.release import pipeline, verification
 from freqdp_db.release.approving import Exposure
 
@@ -153,7 +153,7 @@ def _ask(url: str, options: str = "{}") -> None:
           options)  # fmt: skip
 
 
-def _serve(url: str) -> Served:
+def _serve(url: str) -> WorkerStats:
     with opened(url) as database:
         return Worker(database, approve_within_limit).serve(once=True)
 
@@ -162,7 +162,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     much = {"exposure": 0.9}
-    monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of, **options: much)
+    monkeypatch.setattr("freqdp_db.evaluation.evaluate.evaluate", lambda *of, **options: much)
     freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     _ask(city, '{"keep": 1}')
     assert _serve(city).refused == 1

@@ -9,8 +9,8 @@ from servers import SharedServer, cloned
 from world import city_template, freqdp, written
 
 from freqdp_db.evaluation.audit import audit
-from freqdp_db.mechanisms import mechanism
-from freqdp_db.mechanisms.noise import SeededSource, scale_for
+from freqdp_db.privacy import accounting as mechanism
+from freqdp_db.privacy.noise import SeededSource, scale_for
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import Answer, city_template, freqdp, query, value, written
 
+from freqdp_db.db.connection import translate, unreachable
 from freqdp_db.errors import ServerRefused
-from freqdp_db.storage.connection.engine import translate
-from freqdp_db.storage.connection.refusals import unreachable
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from world import ADD_CITY, freqdp, query
 
-from freqdp_db.bench import search as bench_search
-from freqdp_db.bench.pipeline import PipelineRun, growth_exponent
+from freqdp_db.paper import bench_search
+from freqdp_db.paper.bench import PipelineRun, growth_exponent
+from freqdp_db.paper.strategies import STRATEGIES, Strategy
 from freqdp_db.search.best import Nearest
-from freqdp_db.search.comparison.strategies import STRATEGIES, Strategy
 
 NAMES = [*STRATEGIES, "gist"]
 

@@ -14,9 +14,9 @@ import pytest
 from library import opened
 from psycopg import sql
 
+from freqdp_db.db.connection import driver
+from freqdp_db.db.copy import Layout, read_arrays, write_records
 from freqdp_db.errors import ConnectionFailed
-from freqdp_db.storage.connection.engine import driver
-from freqdp_db.storage.copy.layout import Layout, read_arrays, write_records
 
 LAYOUT = Layout([("n", "int4")])
 TABLE = sql.Identifier("public", "filled")

@@ -7,9 +7,9 @@ from library import opened
 from proxy import Proxy
 from psycopg import sql
 
+from freqdp_db.db.connection import driver
+from freqdp_db.db.copy import Layout, read_arrays
 from freqdp_db.errors import ConnectionFailed
-from freqdp_db.storage.connection.engine import driver
-from freqdp_db.storage.copy.layout import Layout, read_arrays
 
 ROWS = 40
 QUERY = sql.SQL("SELECT n, n::float8 AS x FROM generate_series(1, {}) AS n").format(ROWS)

@@ -25,8 +25,12 @@ from world import city_template, freqdp, query, same_rows, value
 
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.engines.at_work import use_engine
-from freqdp_db.engines.choice import choose_engine
+from freqdp_db.db.builds import find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import find_dataset
+from freqdp_db.db.releases import ReleaseRow, find_release
+from freqdp_db.db.staging import Staging, drop_staging
+from freqdp_db.engines.choice import choose_engine, use_engine
 from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
@@ -40,11 +44,6 @@ from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.planning import make_plan
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import Verified, verify
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.published.staging import Staging, drop_staging
-from freqdp_db.storage.records.builds import find_build
-from freqdp_db.storage.records.datasets import find_dataset
-from freqdp_db.storage.records.releases import ReleaseRow, find_release
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,14 +16,14 @@ from servers import SharedServer, cloned
 from world import ADD_CITY, city_template, fingerprint, freqdp, query, value
 
 from freqdp_db.cli import main
+from freqdp_db.db import builds
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import find_dataset
+from freqdp_db.db.locks import hold
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.locks import hold
-from freqdp_db.storage.records import builds
-from freqdp_db.storage.records.datasets import find_dataset
 
 # Six objects, forty samples each, half a minute apart, on a few streets of Beijing.
 WALKS = """

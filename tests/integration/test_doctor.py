@@ -13,8 +13,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from world import Answer, freqdp
 
+from freqdp_db.db.connection import remedy_for
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.rights import remedy_for
 
 NO_SERVER = dict.fromkeys(("DATABASE_URL", "PGHOST", "PGSERVICE", "PGDATABASE"))
 

@@ -22,8 +22,7 @@ import sqlalchemy as sa
 
 from freqdp_db.errors import ServerFailed, ServerNotFound
 from freqdp_db.server import binaries
-from freqdp_db.server.cluster import default_data_dir
-from freqdp_db.server.embedded import EmbeddedServer, connection_url
+from freqdp_db.server.embedded import EmbeddedServer, connection_url, default_data_dir
 
 ROOT = Path(__file__).parents[2]
 START = (

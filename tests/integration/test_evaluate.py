@@ -11,17 +11,17 @@ from library import opened
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query
 
-from freqdp_db.columns.edits import PfTargets, TfTargets
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.edits.applying import apply_edits, coarsen_times
+from freqdp_db.db.draws import load_columns, load_edits
+from freqdp_db.db.releases import find_release
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
-from freqdp_db.frequency.partition import Partition
-from freqdp_db.methods.frequency.editing import key_of
+from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
+from freqdp_db.methods.frequency.partition import Partition
+from freqdp_db.methods.frequency.steps import key_of
+from freqdp_db.model.edits import PfTargets, TfTargets
 from freqdp_db.progress import Progress
-from freqdp_db.storage.records.draws import load_columns, load_edits
-from freqdp_db.storage.records.releases import find_release
 
 _STEP = "5min"
 _STEP_US = 300_000_000

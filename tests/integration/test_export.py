@@ -34,15 +34,15 @@ from world import query, value
 import freqdp_db
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
+from freqdp_db.db.connection import Database
+from freqdp_db.db.copy import POINTS
+from freqdp_db.db.published import ReleaseReader
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
+from freqdp_db.release.approving import withdraw
 from freqdp_db.release.export.exporting import FORMATS, export_release
-from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.settings import Settings
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.copy.layout import POINTS
-from freqdp_db.storage.published.reading import ReleaseReader
 
 Row = tuple[int, int, datetime, float, float]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -173,7 +173,7 @@ def _export(
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small chunks, so that a file is put together from several."""
-    monkeypatch.setattr("freqdp_db.storage.copy.layout.BLOCK", 100 * POINTS.dtype.itemsize)
+    monkeypatch.setattr("freqdp_db.db.copy.BLOCK", 100 * POINTS.dtype.itemsize)
 
 
 @pytest.mark.parametrize("name", RELEASES)

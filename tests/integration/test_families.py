@@ -16,13 +16,13 @@ from synthetic_world import rough_fits
 from world import freqdp, query, value
 
 import freqdp_db
+from freqdp_db.db import releases as requests
 from freqdp_db.errors import FreqdpError
-from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.methods.unlinking.clock import clock_for
 from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
-from freqdp_db.storage.records import requests
 
 _REGION = ("--region", "3.9,51.9,4.9,52.4", "--period", "2024-03-03/2024-03-12")
 

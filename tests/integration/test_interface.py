@@ -22,8 +22,8 @@ from world import freqdp, query, value
 
 import freqdp_db
 from freqdp_db.commands import commands_of, parameters_of
-from freqdp_db.documents import plain
 from freqdp_db.errors import BadInput, BudgetExceeded, Interrupted, NotFound
+from freqdp_db.model.documents import plain
 from freqdp_db.release import pipeline
 
 VERBS = [name for name in vars(freqdp_db.Freqdp) if not name.startswith("_") and name != "close"]

@@ -9,9 +9,9 @@ from library import opened
 from world import freqdp, query, value
 
 from freqdp_db.dataset.building import build
+from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.dask import local_cluster
 from freqdp_db.progress import Progress
-from freqdp_db.storage.records.datasets import find_dataset
 
 _HOSTILE = [
     "1e12", "-2e12", "9.99e20", "1.7976931348623157e308", "-1.7976931348623157e308", "'Infinity'",

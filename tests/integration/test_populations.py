@@ -9,7 +9,7 @@ import pytest
 from library import opened
 from world import Answer, freqdp, query, value
 
-from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 
 FLEET = """

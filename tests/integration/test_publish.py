@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value, written
 
-from freqdp_db.storage.published import copying
+from freqdp_db.db import copying
 
 PARTS = ("", "_line", "_trip")
 

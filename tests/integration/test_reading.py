@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from freqdp_db.storage.copy import layout
-from freqdp_db.storage.copy.layout import Layout, copy_bytes, read_arrays
+from freqdp_db.db import copy as layout
+from freqdp_db.db.copy import Layout, copy_bytes, read_arrays
 
 LAYOUT = Layout([("n", "int4"), ("x", "float8"), ("at", "timestamptz")])
 ROWS = (

@@ -15,15 +15,15 @@ from servers import SharedServer, cloned
 from world import city_template, fingerprint, freqdp, query, same_rows, value
 
 import freqdp_db
+from freqdp_db.db import published as granting
+from freqdp_db.db.releases import find_release
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.evaluate import load_case
-from freqdp_db.methods.frequency.local import LocalStep
+from freqdp_db.methods.frequency.steps import LocalStep
 from freqdp_db.progress import Progress
 from freqdp_db.release import paging, verification
 from freqdp_db.release.table import ReleasedTable
 from freqdp_db.search import stored
-from freqdp_db.storage.published import granting
-from freqdp_db.storage.records.releases import find_release
 
 CATALOG = [
     "name", "dataset", "method", "parameters", "published_at", "version", "guarantee", "granted",

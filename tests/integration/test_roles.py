@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from world import freqdp
 
-from freqdp_db.storage.connection.locks import hold
+from freqdp_db.db.locks import hold
 
 KINDS = ("admin", "runner", "analyst", "auditor")
 

@@ -19,26 +19,25 @@ from library import build_points, make_points, opened
 from servers import SharedServer, cloned
 from world import freqdp, query
 
-from freqdp_db.cli.request import declared
-from freqdp_db.columns.arrays import Ints
+from freqdp_db.cli.commands import declared
+from freqdp_db.db import schema as upgrade
+from freqdp_db.db.connection import Database
+from freqdp_db.db.copy import Layout, point_bytes
+from freqdp_db.db.datasets import find_dataset
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
-from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods import registry
-from freqdp_db.methods.contract import Method, Nothing, State, Step, World
-from freqdp_db.methods.guarantee import Guarantee
+from freqdp_db.methods.contract import Method, Nothing, Step, StepContext, WorkingSet
 from freqdp_db.methods.kinds import Duration
 from freqdp_db.methods.parameters import parameter
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.relations import Column, Relation
+from freqdp_db.model.arrays import Ints
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
+from freqdp_db.privacy.noise import RandomSource
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.copy.layout import Layout, point_bytes
-from freqdp_db.storage.records.datasets import find_dataset
-from freqdp_db.storage.schema import upgrade
 
 POINTS = [
     (f"o{n % 6}", 60.0 * n, 37.0 * (n * 7 % 40), 53.0 * (n * 3 % 30)) for n in range(240)
@@ -68,25 +67,25 @@ class ShiftStep(Step[ShiftOptions, Shifts, Nothing]):
     checked: ClassVar[dict[str, str]] = {"shifted": "trajectories are shifted by one time each"}
 
     def draw(
-        self, world: World, state: State, options: ShiftOptions, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: ShiftOptions, source: RandomSource
     ) -> Shifts:
         words = source.uniform_words(len(state.trajectories))
         return Shifts(words % (options.most // _US) + 1)
 
     def carry_out(
-        self, world: World, state: State, drawn: Shifts, options: ShiftOptions
-    ) -> tuple[Nothing, State]:
+        self, world: StepContext, state: WorkingSet, drawn: Shifts, options: ShiftOptions
+    ) -> tuple[Nothing, WorkingSet]:
         before = state.trajectories
         at = before.at + drawn.seconds[before.owner] * _US
         return Nothing(), replace(state, trajectories=replace(before, at=at))
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: Shifts,
         logged: Nothing,
-        after: State,
+        after: WorkingSet,
         options: ShiftOptions,
     ) -> dict[str, int]:
         moved = after.trajectories.at - before.trajectories.at
@@ -225,24 +224,24 @@ class HourStep(Step[HourOptions, HourNoise, Nothing]):
     checked: ClassVar[dict[str, str]] = {"hours": "hours are the counts with their noise"}
 
     def draw(
-        self, world: World, state: State, options: HourOptions, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: HourOptions, source: RandomSource
     ) -> HourNoise:
         return HourNoise((source.uniform_words(24) % 5).astype(np.int64))
 
     def carry_out(
-        self, world: World, state: State, drawn: HourNoise, options: HourOptions
-    ) -> tuple[Nothing, State]:
+        self, world: StepContext, state: WorkingSet, drawn: HourNoise, options: HourOptions
+    ) -> tuple[Nothing, WorkingSet]:
         hour = state.trajectories.at // (3600 * _US) % 24
         counts = np.bincount(hour, minlength=24) + drawn.value
         return Nothing(), replace(state, made=Hours(np.arange(24), counts))
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: HourNoise,
         logged: Nothing,
-        after: State,
+        after: WorkingSet,
         options: HourOptions,
     ) -> dict[str, int]:
         assert isinstance(after.made, Hours)
@@ -255,12 +254,12 @@ _HOUR_LAYOUT = Layout([("hour", "int4"), ("value", "int8")])
 _MARK_LAYOUT = Layout([("place", "int4"), ("geom", "point")])
 
 
-def _hour_rows(state: State, world: World) -> Iterator[Any]:
+def _hour_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:
     assert isinstance(state.made, Hours)
     yield _HOUR_LAYOUT.pack(hour=state.made.hour, value=state.made.value)
 
 
-def _place_rows(state: State, world: World) -> Iterator[Any]:
+def _place_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:
     x, y = world.locations.in_source()
     geometry = point_bytes(x[:1], y[:1], world.build.source_srid)
     yield _MARK_LAYOUT.pack(place=np.ones(1, np.int64), geom=geometry)

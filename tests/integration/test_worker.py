@@ -26,18 +26,25 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import freqdp, query, value, written
 
+from freqdp_db.db import jobs, staging
+from freqdp_db.db import published as current
+from freqdp_db.db import published as waiting
+from freqdp_db.db.connection import Listener
+from freqdp_db.db.jobs import HeartbeatReply
+from freqdp_db.db.locks import hold
 from freqdp_db.errors import ConnectionFailed
-from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs import metrics
 from freqdp_db.jobs.log import json_lines
 from freqdp_db.jobs.metrics import exposed
-from freqdp_db.jobs.pulse import JobProgress, Pulse, Reason, WorkInterrupted
-from freqdp_db.jobs.worker import Served, Worker
-from freqdp_db.storage.connection.listening import Listener
-from freqdp_db.storage.connection.locks import hold
-from freqdp_db.storage.published import current, staging, waiting
-from freqdp_db.storage.records import jobs
-from freqdp_db.storage.records.workers import Beat
+from freqdp_db.jobs.worker import (
+    Heartbeat,
+    JobProgress,
+    Reason,
+    Worker,
+    WorkerStats,
+    WorkInterrupted,
+)
 
 POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
 ROOT = Path(__file__).parent.parent.parent
@@ -64,7 +71,7 @@ def ask(url: str, options: str = "{}", dataset: str = "d", epsilon: float = 1) -
     return int(job)
 
 
-def serve(url: str, **options: float) -> tuple[Served, list[dict[str, Any]]]:
+def serve(url: str, **options: float) -> tuple[WorkerStats, list[dict[str, Any]]]:
     """Do what is due, in this process; returns what was served and logged."""
     stream = io.StringIO()
     with opened(url) as database, json_lines(stream):
@@ -277,7 +284,7 @@ def test_what_cannot_pass_is_refused_at_once(url: str) -> None:
 
 def test_a_fault_is_named_without_its_text(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of an unexpected error may quote a row."""
-    from freqdp_db.jobs import work
+    from freqdp_db.jobs import worker as work
 
     def fail(*arguments: Any) -> None:
         raise ValueError("taxi 17 was at 116.3, 39.9")
@@ -521,11 +528,11 @@ def test_equal_requests_share_a_release(url: str) -> None:
 
 def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
     """Its release and its spend are one transaction with the job's record: all of it or nothing."""
+    from freqdp_db.db.jobs import claim
     from freqdp_db.errors import Busy
-    from freqdp_db.evaluation.gate import approve_within_limit
-    from freqdp_db.jobs.work import perform
+    from freqdp_db.evaluation.evaluate import approve_within_limit
+    from freqdp_db.jobs.worker import perform
     from freqdp_db.progress import Progress
-    from freqdp_db.storage.records.jobs import claim
 
     ask(url)
     with opened(url) as database:
@@ -547,7 +554,7 @@ SPOILED = (
 
 def _once(url: str) -> int:
     ended = freqdp(url, "worker", "--once")
-    assert set(ended.document) == set(vars(Served())), "what was served is said in any case"
+    assert set(ended.document) == set(vars(WorkerStats())), "what was served is said in any case"
     return ended.code
 
 
@@ -619,13 +626,13 @@ def test_a_beat_that_hangs_does_not_keep_the_work(why: str) -> None:
 
     class Hanging:
         def close(self) -> None: ...
-        def beat(self, step: object) -> Beat:
+        def beat(self, step: object) -> HeartbeatReply:
             freed.wait(60)
-            return Beat(held=True, cancelled=False)
+            return HeartbeatReply(held=True, cancelled=False)
 
     line: Any = Hanging()
     begin = time.monotonic()
-    pulse = Pulse(line, JobProgress(), 2.0 if why == "lease over" else 60.0)
+    pulse = Heartbeat(line, JobProgress(), 2.0 if why == "lease over" else 60.0)
     with pytest.raises(WorkInterrupted), pulse:
         pulse.stop_at = begin + 0.5 if why == "told to stop" else None
         time.sleep(30)
@@ -726,7 +733,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
     assert [e["refused"] for e in events if e["action"] == "schedule"] == [row[1]]
     assert "budget" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
     _make_due(url)
-    assert serve(url)[0] == Served()
+    assert serve(url)[0] == WorkerStats()
 
 
 def test_unchanged_data_costs_nothing(url: str) -> None:
@@ -834,7 +841,7 @@ def test_health_jobs_and_metrics(url: str) -> None:
     freqdp(url, "worker", "--health").refused("no worker on")
     freqdp(url, "jobs", "--job", "7").refused("there is no job 7")
     job = ask(url)
-    with opened(url) as database, exposed(database, Served(done=3), 0) as port:
+    with opened(url) as database, exposed(database, WorkerStats(done=3), 0) as port:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             text = answer.read().decode()
         assert 'freqdp_jobs{state="waiting"} 1' in text
@@ -865,7 +872,7 @@ def test_health_jobs_and_metrics(url: str) -> None:
 def test_metrics_listen_where_they_are_told(url: str) -> None:
     with opened(url) as database:
         for address, reached in (("127.0.0.1", False), ("0.0.0.0", True)):
-            with exposed(database, Served(), 0, address) as port:
+            with exposed(database, WorkerStats(), 0, address) as port:
                 # another address of this machine, as another container would see it
                 asked = f"http://127.0.0.2:{port}/metrics"
                 with suppress(OSError) if not reached else nullcontext():
@@ -883,7 +890,7 @@ def test_metrics_of_a_database_that_hangs(url: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(metrics, "count_jobs", hang)
     monkeypatch.setattr(metrics, "_MOST_WAIT_S", 0.1)
-    with opened(url) as database, exposed(database, Served(), 0) as port:
+    with opened(url) as database, exposed(database, WorkerStats(), 0) as port:
         first = threading.Thread(target=lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/"))
         first.start()
         until(lambda: asked, "the first question")

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from sides import MINUTE, side_of
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import AnyStep, State, World, options_of
+from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release.request import Request
 
 SECOND = 1_000_000
 PLACES = Locations(*(np.arange(40) * s % 7_300 for s in (350.0, 910.0)))
-WORLD = World(
+WORLD = StepContext(
     Build(
         Trajectories(*(np.zeros(n, d) for n, d in ((1, int), (0, np.int32), (0, int), (0, int)))),
         Locations(np.zeros(0), np.zeros(0)),
@@ -32,7 +31,9 @@ def asked(method: str, **values: Any) -> tuple[AnyStep, Any]:
     return step, options_of(step, request.values)
 
 
-def carried_out(state: State, step: AnyStep, options: Any, world: World = WORLD) -> tuple[Any, ...]:
+def carried_out(
+    state: WorkingSet, step: AnyStep, options: Any, world: StepContext = WORLD
+) -> tuple[Any, ...]:
     """Draw, carry out, replay, check: what was drawn, logged, made and found."""
     drawn = step.draw(world, state, options, SeededSource(1))
     logged, after = step.carry_out(world, state, drawn, options)
@@ -42,6 +43,6 @@ def carried_out(state: State, step: AnyStep, options: Any, world: World = WORLD)
     return drawn, logged, after, step.check(world, state, drawn, logged, after, options)
 
 
-def make(*rows: list[tuple[int, float]]) -> State:
+def make(*rows: list[tuple[int, float]]) -> WorkingSet:
     """(place, minutes) of each sample."""
-    return State(side_of(rows), PLACES, np.arange(len(rows))[::-1])
+    return WorkingSet(side_of(rows), PLACES, np.arange(len(rows))[::-1])

@@ -13,13 +13,12 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.edits import PfTargets, TfTargets
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.engines.partitions import Partitions
-from freqdp_db.frequency.counts import Frequencies, count_frequencies
-from freqdp_db.frequency.partition import Partition, partitions_of
+from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
+from freqdp_db.methods.frequency.partition import Partition, partitions_of
+from freqdp_db.model.arrays import Ints, offsets_from
+from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.trajectories import Clock, Locations, Trajectories
 
 thorough = settings(derandomize=True, deadline=None, max_examples=150, database=None)
 quick = settings(derandomize=True, deadline=None, max_examples=60, database=None)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import quick
 
-from freqdp_db.columns.points import Points
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.contract import State
+from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.model.areas import Points
 
 POI = Points(
     np.arange(60) * 120.0 % 7_300, np.arange(60) * 950.0 % 7_300,
@@ -31,7 +31,7 @@ GROUPED = ("glove", "klt", "w4m")
 
 
 @st.composite
-def corners(draw: st.DrawFn) -> State:
+def corners(draw: st.DrawFn) -> WorkingSet:
     """Up to nine objects of up to nine samples, alike in one way or in none."""
     kind = draw(st.sampled_from(["nobody meets", "one place", "one object", "equal times"]))
     count = 1 if kind == "one object" else draw(st.integers(2, 9))
@@ -47,7 +47,7 @@ def corners(draw: st.DrawFn) -> State:
     return make(*rows)
 
 
-def seen(state: State) -> list[tuple[int, int]]:
+def seen(state: WorkingSet) -> list[tuple[int, int]]:
     side = state.trajectories
     return sorted(zip(side.location.tolist(), side.at.tolist(), strict=True))
 
@@ -59,7 +59,7 @@ def test_keeps_its_promise_in_a_corner(method: str) -> None:
 
     @quick
     @given(corners())
-    def holds(state: State) -> None:
+    def holds(state: WorkingSet) -> None:
         drawn, _, after, found = carried_out(state, step, options, world)
         there = int((state.trajectories.lengths > 0).sum())
         if method == "swap":

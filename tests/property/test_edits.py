@@ -19,12 +19,19 @@ from small_worlds import (
     worlds,
 )
 
-from freqdp_db.columns.edits import EditRuns, PfTargets, TfTargets
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.applying import Edited, Thinned, apply_edits, coarsen_times, delete, insert
-from freqdp_db.edits.deletion import delete_globally, delete_locally
-from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.frequency.partition import Partition
+from freqdp_db.methods.frequency.applying import (
+    Edited,
+    Thinned,
+    apply_edits,
+    coarsen_times,
+    delete,
+    insert,
+)
+from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
+from freqdp_db.methods.frequency.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
+from freqdp_db.methods.frequency.partition import Partition
+from freqdp_db.model.edits import EditRuns, PfTargets, TfTargets
+from freqdp_db.model.trajectories import Clock, Locations, Trajectories
 
 _KEY = np.uint64(0x1234_5678_9ABC_DEF0)
 spreads = st.sampled_from([None, 0, 100_000, 500_000])

@@ -21,37 +21,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, worlds
 
-from freqdp_db.columns.areas import Areas
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.edits.deletion import delete_globally, delete_locally
-from freqdp_db.edits.insertion import growing_places, insert_globally, insert_locally
 from freqdp_db.engines.partitions import LocalPartitions
 from freqdp_db.engines.ranges import cut, map_ranges, use
 from freqdp_db.evaluation.attacks.exposure import measure_exposure, measure_membership
 from freqdp_db.evaluation.metrics import measure
 from freqdp_db.evaluation.pair import Case, Pair
-from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.mechanisms.closure import close_signatures
-from freqdp_db.mechanisms.global_tf import perturb_tf
-from freqdp_db.mechanisms.local_pf import perturb_pf
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import StepContext, WorkingSet
+from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
+from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
+from freqdp_db.methods.frequency.insertion import growing_places, insert_globally, insert_locally
+from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
+from freqdp_db.methods.frequency.ranking import close_signatures
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import dpt, strict
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.vectors import measured
+from freqdp_db.model.areas import Areas
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.paper.local_searches import SegmentQueries
+from freqdp_db.paper.strategies import LOCAL_STRATEGIES, STRATEGIES
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import RoadRows, find_candidates, make_network
-from freqdp_db.search.comparison.local import SegmentQueries
-from freqdp_db.search.comparison.strategies import LOCAL_STRATEGIES, STRATEGIES
-from freqdp_db.search.filing import cells_of, file_trajectories
+from freqdp_db.search.grid import cells_of, file_trajectories
 from freqdp_db.search.stored import GridSearch, StoredGrid
 from tests.synthetic_world import PERIOD, REGION, small_trips
 
@@ -177,11 +173,11 @@ def test_releases(world: SmallWorld, parts: int) -> None:
         assert _anonymize(world) == expected
 
 
-def _released(method: str, build: Build, **given: str) -> State:
+def _released(method: str, build: Build, **given: str) -> WorkingSet:
     found = find_method(method)
     values = read(found.parameters, given, method, text=True)
     trial = Trial(lambda step: SeededSource(2, step))
-    return run_steps(found, values, World(build), trial, Progress())
+    return run_steps(found, values, StepContext(build), trial, Progress())
 
 
 def _unlink(world: SmallWorld, meet: str, courses: str) -> list[Any]:

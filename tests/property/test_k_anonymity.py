@@ -13,16 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, thorough, worlds
 
-from freqdp_db.columns.arrays import Ids
-from freqdp_db.columns.points import Points
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import use
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.k_anonymity.boxes import Boxes, Origin, first_boxes
 from freqdp_db.methods.k_anonymity.diversity import count_points, fingerprint
 from freqdp_db.methods.k_anonymity.greedy import group_rows, replay_merges
+from freqdp_db.model.areas import Points
+from freqdp_db.model.arrays import Ids, offsets_from
+from freqdp_db.model.trajectories import Locations
 from freqdp_db.release.request import Request
 
 box = st.tuples(
@@ -115,8 +114,8 @@ slowly = worlds(allow_empty=True).map(
 )
 
 
-def state_of(world: SmallWorld) -> State:
-    return State(world.trajectories, world.locations, 1000 + world.rank)
+def state_of(world: SmallWorld) -> WorkingSet:
+    return WorkingSet(world.trajectories, world.locations, 1000 + world.rank)
 
 
 @thorough
@@ -288,7 +287,7 @@ def test_areas_grow_by_their_words(
     assert as_row(grown) == [(*naive_glove.grow(cells, start, kinds, most), 5, 9)]
 
 
-def diverse(poi: Points) -> World:
+def diverse(poi: Points) -> StepContext:
     return replace(WORLD, inputs={"poi": poi})
 
 

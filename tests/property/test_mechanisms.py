@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 from test_edits import assert_ordered, assert_pf, assert_tf
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.edits import PfTargets, TfTargets
-from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.mechanisms.global_tf import perturb_tf
-from freqdp_db.mechanisms.local_pf import perturb_pf
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State, World, options_of
+from freqdp_db.methods.contract import StepContext, WorkingSet, options_of
+from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
+from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
+from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release.request import Request
 
 epsilons = st.sampled_from(["0.05", "0.5", "1", "4"])
@@ -56,11 +53,11 @@ def test_targets_hold_after_each_mechanism(
     if method != "pure-g":
         given["spread"] = spread
     request = Request.parse(method, **given)
-    surroundings = World(
+    surroundings = StepContext(
         Build(world.trajectories, world.locations, world.clock, srid=32631, source_srid=4326)
     )
     source = SeededSource(seed)
-    state = State(world.trajectories, world.locations, world.rank)
+    state = WorkingSet(world.trajectories, world.locations, world.rank)
     for step in request.method.steps:
         options = options_of(step, request.values)
         drawn = step.draw(surroundings, state, options, source)

@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import thorough, worlds
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.paper.grid_searches import distinct_rows, search_linear
 from freqdp_db.search import stored
 from freqdp_db.search.best import Queries
-from freqdp_db.search.comparison.linear import search_linear
-from freqdp_db.search.comparison.rows import distinct_rows
-from freqdp_db.search.filing import cells_of, file_trajectories
+from freqdp_db.search.grid import cells_of, file_trajectories
 from freqdp_db.search.stored import GridSearch, StoredGrid
 
 

@@ -15,16 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, worlds
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.partitions import LocalPartitions, Range, argument_for
 from freqdp_db.engines.ranges import cut
-from freqdp_db.frequency.partition import Partition, trajectories_in
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import StepContext, WorkingSet
+from freqdp_db.methods.frequency.partition import Partition, trajectories_in
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
+from freqdp_db.model.trajectories import Build, Locations, Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.journal import digest
 from freqdp_db.release.table import DistributedTable, ReleasedTable, _table
@@ -75,8 +74,14 @@ class Noted(Trial):
     """Checks every step as `verify` does, and notes all that was drawn and done."""
 
     def carry_out(
-        self, number: int, step: Any, world: World, state: State, drawn: Any, options: Any
-    ) -> State:
+        self,
+        number: int,
+        step: Any,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: Any,
+        options: Any,
+    ) -> WorkingSet:
         logged, after = step.carry_out(world, state, drawn, options)
         step.require_drawn_from(world, state, drawn)
         again = step.replay(world, state, drawn, logged, options)
@@ -110,11 +115,11 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     )
     values = read(found.parameters, given, method, text=True)
     noted = Noted(lambda step: SeededSource(3, step))
-    state = run_steps(found, values, World(build), noted, Progress())
+    state = run_steps(found, values, StepContext(build), noted, Progress())
     if parts is None:
-        tables = [ReleasedTable.of(state, World(build))]
+        tables = [ReleasedTable.of(state, StepContext(build))]
     else:
-        table = DistributedTable.of(state, World(build))
+        table = DistributedTable.of(state, StepContext(build))
         assert table.rows == state.samples
         tables = [_table(piece, places, table.srid, table.timezone) for piece in table.pieces]
         # nothing brought the samples here

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, thorough, worlds
 
-from freqdp_db.columns.arrays import Flags
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
+from freqdp_db.model.arrays import Flags, offsets_from
+from freqdp_db.model.trajectories import Clock, Locations, Trajectories
 from freqdp_db.search.best import Queries
-from freqdp_db.search.filing import cells_of, file_trajectories
+from freqdp_db.search.grid import cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.search.segments import distinct_segments
 

@@ -11,16 +11,23 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.edits import PfTargets
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
-from freqdp_db.frequency.counts import Frequencies, count_frequencies
-from freqdp_db.frequency.signatures import Signatures, rank_places
-from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
-from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
-from freqdp_db.methods.contract import State, World, options_of
-from freqdp_db.methods.frequency.local import LocalStep
+from freqdp_db.methods.contract import StepContext, WorkingSet, options_of
+from freqdp_db.methods.frequency.counts import (
+    Frequencies,
+    Signatures,
+    count_frequencies,
+    rank_places,
+)
+from freqdp_db.methods.frequency.perturbation import (
+    perturb_pf,
+    perturb_tf,
+    pf_mechanism,
+    tf_mechanism,
+)
+from freqdp_db.methods.frequency.steps import LocalStep
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.edits import PfTargets
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
 from freqdp_db.release.request import Request
 
 Ints = NDArray[np.int64]
@@ -148,8 +155,8 @@ def test_one_occurrence_reaches_one_vector_of_lg() -> None:
     moved: dict[str, set[int]] = {"listed": set(), "unlisted": set()}
 
     def tf_after(world: Trajectories, targets: PfTargets) -> Ints:
-        surroundings = World(Build(world, places, clock, srid=32631, source_srid=4326))
-        before = State(world, places, np.arange(2))
+        surroundings = StepContext(Build(world, places, clock, srid=32631, source_srid=4326))
+        before = WorkingSet(world, places, np.arange(2))
         _, after = step.carry_out(surroundings, before, targets, options)
         return after.frequencies.tf.astype(np.int64)
 

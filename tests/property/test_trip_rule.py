@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from library import opened
 from world import query
 
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.statements import call
-from freqdp_db.trips import TripRule, find_trips
+from freqdp_db.db.connection import Database
+from freqdp_db.db.statements import call
+from freqdp_db.methods.trips import TripRule, find_trips
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 STAY_S, GAP_S, RADIUS_M = 20 * 60, 30 * 60, 150.0
 Sample = tuple[int, int, int]
@@ -31,7 +31,7 @@ steps = st.tuples(
 
 
 def naive_trips(samples: list[Sample], *, with_stops: bool) -> list[list[Sample]]:
-    """Trips as the docstring of `freqdp_db.trips` has them, sample by sample."""
+    """Trips as the docstring of `freqdp_db.methods.trips` has them, sample by sample."""
     trips: list[list[Sample]] = [[]]
     i = 0
     while i < len(samples):

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from sides import MINUTE, side_of
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.contract import State
-from freqdp_db.methods.places_and_times import Meet
+from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.methods.kinds import Meet
+from freqdp_db.methods.trips import TripRule, find_stays
 from freqdp_db.methods.unlinking.clock import (
     check_clock,
     clock_counts,
@@ -27,20 +25,23 @@ from freqdp_db.methods.unlinking.clock import (
     put_on_clock,
 )
 from freqdp_db.methods.unlinking.cut import find_pieces
-from freqdp_db.methods.unlinking.meetings import (
+from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
+from freqdp_db.methods.unlinking.steps import CutStep, SwapDraw, SwapStep
+from freqdp_db.methods.unlinking.swap import (
     AT_REST,
     FASTEST_M_PER_US,
     RESTING,
     Meeting,
+    deal,
     find_courses,
     find_groups,
     lonely_trajectories,
+    summary,
 )
-from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
-from freqdp_db.methods.unlinking.steps import CutStep, SwapDraw, SwapStep
-from freqdp_db.methods.unlinking.swap import deal, summary
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release.request import Request
-from freqdp_db.trips import TripRule, find_stays
 
 # times of the small worlds are microseconds: as seconds, windows and speeds mean something
 slowly = worlds(allow_empty=True).map(
@@ -105,11 +106,11 @@ meetings = st.builds(
 )
 
 
-def state_of(world: SmallWorld) -> State:
-    return State(world.trajectories, world.locations, 1000 + world.rank)
+def state_of(world: SmallWorld) -> WorkingSet:
+    return WorkingSet(world.trajectories, world.locations, 1000 + world.rank)
 
 
-def swap(state: State, parameters: SwapOptions, seed: int = 1) -> tuple[SwapDraw, State]:
+def swap(state: WorkingSet, parameters: SwapOptions, seed: int = 1) -> tuple[SwapDraw, WorkingSet]:
     draw = SwapStep().draw(WORLD, state, parameters, SeededSource(seed))
     log, after = SwapStep().carry_out(WORLD, state, draw, parameters)
     counts = SwapStep().check(WORLD, state, draw, log, after, parameters)
@@ -119,7 +120,7 @@ def swap(state: State, parameters: SwapOptions, seed: int = 1) -> tuple[SwapDraw
     return draw, after
 
 
-def naive_swap(state: State, draw: SwapDraw) -> list[list[tuple[int, int, int]]]:
+def naive_swap(state: WorkingSet, draw: SwapDraw) -> list[list[tuple[int, int, int]]]:
     """(location, time, owner) of each released trajectory: every stop hands its rest over."""
     side = state.trajectories
     rest = {int(s): int(s) + 1 for s in range(side.samples)}
@@ -224,7 +225,7 @@ def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, f
         lengths = side.lengths.copy()
         lengths[np.flatnonzero(lengths)[-1]] -= 1
         shorter = Trajectories(offsets_from(lengths), side.location[:-1], side.at[:-1], side.start)
-        after = State(shorter, after.places, after.key, after.owners()[:-1])
+        after = WorkingSet(shorter, after.places, after.key, after.owners()[:-1])
     else:  # a group is dealt twice the same
         if not len(draw.dealt):
             return
@@ -238,8 +239,8 @@ def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, f
 LINE = Locations(1000.0 * np.arange(12), np.zeros(12))
 
 
-def state_from(*rows: list[tuple[int, float]]) -> State:
-    return State(side_of(rows), LINE, np.arange(len(rows)))
+def state_from(*rows: list[tuple[int, float]]) -> WorkingSet:
+    return WorkingSet(side_of(rows), LINE, np.arange(len(rows)))
 
 
 def test_nobody_meets() -> None:
@@ -343,7 +344,7 @@ cuts = st.builds(
 )
 
 
-def naive_pieces(state: State, parameters: CutOptions) -> list[list[int]]:
+def naive_pieces(state: WorkingSet, parameters: CutOptions) -> list[list[int]]:
     """Positions of each piece, by the words of the rule."""
     side, places = state.trajectories, state.places
     visitors: dict[int, set[int]] = {}
@@ -541,7 +542,7 @@ def test_trajectories_that_are_pieced_together_are_counted(apart: int, pieced: i
     places = Locations(np.arange(600) * 300.0, np.zeros(600))
     rows = [[(apart * t + k % 12, 6.0 * k + 0.1 * t) for k in range(30)] for t in range(12)]
     side = side_of(rows)
-    state = State(side, places, np.arange(12))
+    state = WorkingSet(side, places, np.arange(12))
     options = swapping(500.0, 5 * MINUTE, 0, 0, clock=MINUTE)
     draw = SwapStep().draw(WORLD, state, options, SeededSource(3))
     log, after = SwapStep().carry_out(WORLD, state, draw, options)

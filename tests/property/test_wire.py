@@ -16,11 +16,11 @@ from small_worlds import (
     world_with_tf_targets,
 )
 
-from freqdp_db.columns.edits import EditRuns, Edits, PfTargets, TfTargets
-from freqdp_db.edits.applying import apply_edits
-from freqdp_db.edits.deletion import delete_globally, delete_locally
-from freqdp_db.edits.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.storage.copy.wire import RUN_EDITS, decode_runs, encode_runs
+from freqdp_db.db.copy import RUN_EDITS, decode_runs, encode_runs
+from freqdp_db.methods.frequency.applying import apply_edits
+from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
+from freqdp_db.methods.frequency.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
+from freqdp_db.model.edits import EditRuns, Edits, PfTargets, TfTargets
 
 _FIELDS = 7
 _RELEASE, _STEP = 2_000_000_000, 2

@@ -23,14 +23,10 @@ import pglast
 from pglast import ast as nodes
 from pglast.enums import RoleSpecType
 
-from freqdp_db.storage.schema.grants import (
-    grant_statements,
-    ownership_statements,
-    role_statements,
-)
-from freqdp_db.storage.schema.objects import load_objects, render, resource
-from freqdp_db.storage.schema.revisions import split_statements
-from freqdp_db.storage.schema.tables import Names
+from freqdp_db.db.revisions import split_statements
+from freqdp_db.db.schema import grant_statements, ownership_statements, role_statements
+from freqdp_db.db.sql_objects import load_objects, render, resource
+from freqdp_db.db.tables import Names
 
 NAMES = Names(schema="private", release_schema="release", postgis="postgis")
 PINNED = ("pg_catalog", "pg_temp")

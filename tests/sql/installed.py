@@ -11,10 +11,10 @@ from library import Point, build_points, release
 from psycopg import sql
 
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.methods.contract import World
+from freqdp_db.db.connection import Database
+from freqdp_db.methods.contract import StepContext
 from freqdp_db.progress import Progress
 from freqdp_db.release.verification import verify
-from freqdp_db.storage.connection.engine import Database
 
 POINTS: list[Point] = [
     (f"o{i}", 60 * j + i, 100 * ((i + j) % 9), 100 * ((i * j) % 5))
@@ -34,7 +34,7 @@ def whole_job(database: Database, relation: str) -> None:
     """Build, release and verify under these settings."""
     build_points(database, "job", relation)
     done = release(database, "job", "job_1", epsilon="1", signature=3, seed=1)
-    world = World(load_build(database, done.build_id, Progress()))
+    world = StepContext(load_build(database, done.build_id, Progress()))
     checked = verify(database, done, world, Progress())
     assert checked.rows == done.rows and checked.rows > 0
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from library import Point, build_city, build_points, load_city, make_points, opened
 from servers import SharedServer, cloned
 
-from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import BuildRow, load_locations, load_trajectories
+from freqdp_db.db.builds import BuildRow, load_locations, load_trajectories
+from freqdp_db.db.connection import Database
+from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 
 _NUMBER = count()
 
@@ -97,8 +96,8 @@ def test_only_the_current_build(database_url: str) -> None:
             connection.execute("UPDATE world.a SET at = at + interval '1 day'")
         _assert_views(database, build)
         from freqdp_db.dataset.building import build as rebuild
+        from freqdp_db.db.datasets import find_dataset
         from freqdp_db.progress import Progress
-        from freqdp_db.storage.records.datasets import find_dataset
 
         again = rebuild(database, find_dataset(database, "a"), Progress())
         assert again.build_id != build.build_id and again.trajectories == 1

@@ -15,8 +15,8 @@ from servers import SharedServer, cloned
 from world import freqdp
 
 from freqdp_db import errors
+from freqdp_db.db import schema
 from freqdp_db.settings import load_settings
-from freqdp_db.storage.schema import upgrade as schema
 
 
 def test_postgis_in_another_schema(shared_server: SharedServer) -> None:

@@ -15,11 +15,11 @@ from library import build_points, make_points, opened, release
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from freqdp_db.db import schema
+from freqdp_db.db.connection import Database
+from freqdp_db.db.jobs import as_json, claim, request_release
 from freqdp_db.errors import FreqdpError
 from freqdp_db.jobs.document import parse
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.jobs import as_json, claim, request_release
-from freqdp_db.storage.schema import upgrade as schema
 
 POINTS = [
     (f"o{n % 6}", 60.0 * n, 37.0 * (n * 7 % 40), 53.0 * (n * 3 % 30)) for n in range(240)

@@ -11,7 +11,7 @@ import pytest
 from library import build_points, make_points, opened, release
 from world import freqdp, query, value
 
-from freqdp_db.storage.records.ledger import entry_hash
+from freqdp_db.db.ledger import entry_hash
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
 REWRITE = """

@@ -11,7 +11,7 @@ import pytest
 from library import build_city, load_city, opened, release
 from servers import SharedServer, cloned
 
-from freqdp_db.storage.schema.objects import resource
+from freqdp_db.db.sql_objects import resource
 
 PACKAGE = Path(__file__).parent.parent.parent / "freqdp_db"
 # It names every object to grant rights on it.

@@ -14,10 +14,10 @@ from library import make_points, opened
 from servers import SharedServer, cloned
 
 from freqdp_db import errors
+from freqdp_db.db import schema
+from freqdp_db.db.connection import Database
+from freqdp_db.db.sql_objects import resource
 from freqdp_db.server.binaries import find_binaries
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.schema import upgrade as schema
-from freqdp_db.storage.schema.objects import resource
 
 
 def _objects(url: str, private: str = "freqdp", published: str = "freqdp_release") -> Any:

@@ -15,17 +15,16 @@ from psycopg import sql
 from servers import SharedServer, cloned
 
 from freqdp_db import errors
-from freqdp_db.columns.arrays import Ids, Metres
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
+from freqdp_db.db import builds as cells
+from freqdp_db.db.builds import BuildRow, load_locations, load_trajectories
+from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.copy import point_bytes
+from freqdp_db.model.arrays import Ids, Metres, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.best import Queries
-from freqdp_db.search.filing import Filed, cells_of, file_trajectories
+from freqdp_db.search.grid import Filed, cells_of, file_trajectories
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 from freqdp_db.search.segments import Segments, distinct_segments
-from freqdp_db.storage.connection.engine import Connection, Database, driver
-from freqdp_db.storage.copy.layout import point_bytes
-from freqdp_db.storage.records import cells
-from freqdp_db.storage.records.builds import BuildRow, load_locations, load_trajectories
 
 NOBODY = np.zeros(0, np.int32)
 
@@ -391,8 +390,8 @@ def test_those_seen_first_all_contain_the_place(small: Any) -> None:
 
 def test_only_the_current_build(small: Any, database_url: str) -> None:
     from freqdp_db.dataset.building import build
+    from freqdp_db.db.datasets import find_dataset
     from freqdp_db.progress import Progress
-    from freqdp_db.storage.records.datasets import find_dataset
 
     world = small([("a", 0, 0, 0), ("b", 0, 10, 0)])
     with psycopg.connect(database_url) as connection:
@@ -667,7 +666,7 @@ def test_no_search_path_can_change_the_answer(small: Any, database_url: str) -> 
 
 
 def test_postgis_in_another_schema(shared_server: SharedServer) -> None:
-    from freqdp_db.storage.schema import upgrade as schema
+    from freqdp_db.db import schema
 
     with cloned(shared_server.get(), "template0") as url:
         with psycopg.connect(url, autocommit=True) as connection:

@@ -17,10 +17,10 @@ from library import opened
 from servers import SharedServer, cloned
 from world import freqdp, query, value
 
-from freqdp_db.evaluation.gate import approve_within_limit
+from freqdp_db.db.schema import check
+from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.server.binaries import find_binaries
-from freqdp_db.storage.schema.upgrade import check
 
 _DUMP = Path(__file__).parent / "installed_0_3_0.sql.xz"
 _LEDGER = "SELECT account_id, entry, kind, amount, hash FROM freqdp.spend ORDER BY spend_id"

@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 from test_mechanism_laws import Scaled
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.audit import audit
 from freqdp_db.evaluation.audit.audit import Audit, AuditFinding, audit_build
-from freqdp_db.evaluation.audit.bounds import Observed, bound_from, bound_from_hits
-from freqdp_db.mechanisms import local_pf
-from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource, scale_for
-from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.evaluation.audit.vectors import Observed, bound_from, bound_from_hits
+from freqdp_db.methods.frequency import perturbation as local_pf
+from freqdp_db.model.arrays import Ints, offsets_from
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.privacy.noise import RandomSource, SecureSource, SeededSource, scale_for
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 

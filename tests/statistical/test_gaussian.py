@@ -10,14 +10,20 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.mechanisms.accounting import best_guess, sigma2_for
-from freqdp_db.mechanisms.gaussian import discrete_gaussian, exact_toss, keep_probability
-from freqdp_db.mechanisms.noise import RandomSource, SecureSource, SeededSource
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Statistic, second_round
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import size_counts, vectors_of, with_noise
+from freqdp_db.model.arrays import Ints
+from freqdp_db.privacy.accounting import best_guess, sigma2_for
+from freqdp_db.privacy.noise import (
+    RandomSource,
+    SecureSource,
+    SeededSource,
+    discrete_gaussian,
+    exact_toss,
+    keep_probability,
+)
 from tests.synthetic_world import PERIOD, REGION
 
 pytestmark = pytest.mark.statistical

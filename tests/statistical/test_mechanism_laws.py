@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from test_noise import FALSE_ALARM, _pmf, chi_square, tail_test
 
-from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.frequency.signatures import Signatures
-from freqdp_db.mechanisms.global_tf import perturb_tf
-from freqdp_db.mechanisms.local_pf import perturb_pf
-from freqdp_db.mechanisms.noise import RandomSource, SecureSource
+from freqdp_db.methods.frequency.counts import Frequencies, Signatures
+from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
+from freqdp_db.privacy.noise import RandomSource, SecureSource
 
 pytestmark = pytest.mark.statistical
 

@@ -16,11 +16,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.mechanisms.coins import Coin
-from freqdp_db.mechanisms.local_pf import perturb_pf
-from freqdp_db.mechanisms.noise import (
+from freqdp_db.methods.frequency.counts import Frequencies, rank_places
+from freqdp_db.methods.frequency.perturbation import perturb_pf
+from freqdp_db.privacy.noise import (
+    Coin,
     RandomSource,
     SecureSource,
     SeededSource,

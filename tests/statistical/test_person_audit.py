@@ -10,29 +10,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Clock
-from freqdp_db.evaluation.audit import persons
-from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
-from freqdp_db.mechanisms.noise import RandomSource, SeededSource
-from freqdp_db.methods.contract import World
+from freqdp_db.evaluation.audit import audit as persons
+from freqdp_db.evaluation.audit.audit import released_told_apart, told_apart
+from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.synthesis import vectors
-from freqdp_db.methods.synthesis.options import StrictOptions
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
 from freqdp_db.methods.synthesis.plan import SCALE, Draw, MeasurementPlan, Statistic
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import measured, vectors_of, with_noise
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.trajectories import Build, Clock
+from freqdp_db.privacy.noise import RandomSource, SeededSource
 from tests.synthetic_world import PERIOD, REGION, rough_fits, small_city
 
 RUNS = 8_000
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def world() -> StepContext:
     trajectories, places = small_city(200, 3)
     build = Build(trajectories, places, Clock(1, 1), 3857, 3857)
-    return World(build, facts=lambda region, period: (REGION, PERIOD))
+    return StepContext(build, facts=lambda region, period: (REGION, PERIOD))
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +70,7 @@ def unclipped(trips: Trips, plan: MeasurementPlan, one: int, *, pure: bool) -> l
 
 
 @pytest.mark.parametrize("epsilon", ["1", "2"])
-def test_vectors_show_much_and_not_too_much(world: World, epsilon: str) -> None:
+def test_vectors_show_much_and_not_too_much(world: StepContext, epsilon: str) -> None:
     bound = told_apart(world, asked(epsilon), SeededSource(1), RUNS)
     assert 0.3 * float(epsilon) < bound.lower <= float(epsilon)
 
@@ -88,19 +86,19 @@ def test_vectors_show_much_and_not_too_much(world: World, epsilon: str) -> None:
     ids=["half the noise", "exact trips", "exact objects", "no clip"],
 )
 def test_what_is_broken_is_caught(
-    world: World, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+    world: StepContext, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(persons, name, broken)
     assert told_apart(world, asked("2"), SeededSource(1), RUNS).lower > 2
 
 
-def test_released_trips_show_no_more_than_is_claimed(world: World) -> None:
+def test_released_trips_show_no_more_than_is_claimed(world: StepContext) -> None:
     seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
     assert all(bound.lower <= 1 for bound in seen.values())
 
 
 def test_an_exact_count_in_a_release_is_caught(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: StepContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many trips as there are, and not their noisy number."""
 
@@ -113,7 +111,9 @@ def test_an_exact_count_in_a_release_is_caught(
     assert seen["number of trips"].lower > 1
 
 
-def test_releases_without_noise_are_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_without_noise_are_caught(
+    world: StepContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(vectors, "with_noise", lambda total, *_: total)
     seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
     assert max(bound.lower for bound in seen.values()) > 1
@@ -121,7 +121,7 @@ def test_releases_without_noise_are_caught(world: World, monkeypatch: pytest.Mon
 
 def test_delta_is_no_leak() -> None:
     """An event of probability delta in one world alone is allowed."""
-    from freqdp_db.evaluation.audit.bounds import bound_from_hits
+    from freqdp_db.evaluation.audit.vectors import bound_from_hits
 
     assert bound_from_hits(100, 0, 100_000, 0.001).lower > 1
     assert bound_from_hits(100, 0, 100_000, 0.001, delta=0.002).lower == 0

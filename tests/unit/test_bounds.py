@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from freqdp_db.storage.connection.engine import _BOUNDS, _bounds
+from freqdp_db.db.connection import _BOUNDS, _bounds
 
 
 @pytest.mark.parametrize(

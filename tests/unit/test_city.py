@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from freqdp_db.errors import BadInput
-from freqdp_db.loading.agenda import make_places
-from freqdp_db.loading.city import Chunk, City
-from freqdp_db.loading.dirt import SHARES
+from freqdp_db.loading.city import SHARES, Chunk, City, make_places
+from freqdp_db.loading.files import NO_TIME
 from freqdp_db.loading.network import LON, make_network, to_degrees
-from freqdp_db.loading.rows import NO_TIME
 from freqdp_db.roads.router import DestinationTrees
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from freqdp_db.errors import BadInput
-from freqdp_db.jobs.cron import Cron, find_zone
+from freqdp_db.jobs.schedule import Cron, find_zone
 from freqdp_db.jobs.worker import back_off
 
 

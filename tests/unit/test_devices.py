@@ -8,16 +8,15 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.attacks.devices import decimals_of
 from freqdp_db.evaluation.attacks.exposure import measure_exposure
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.trials import run_trial
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.unlinking.clock import check_grains, clock_for, grain_for, put_in_grains
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
 from freqdp_db.release.request import Request
 
 SECOND = 1_000_000
@@ -26,7 +25,9 @@ OBJECTS, SAMPLES, SIDE = 40, 300, 12
 STREETS = 500_000 + 250.0 * np.stack(np.divmod(np.arange(SIDE * SIDE), SIDE))
 
 
-def wanderers(phase: Ints, interval: int = 60 * SECOND, places: Locations | None = None) -> World:
+def wanderers(
+    phase: Ints, interval: int = 60 * SECOND, places: Locations | None = None
+) -> StepContext:
     """Objects that wander over one grid of streets, each sending at instants of its own.
 
     phase: of each object (rows) and sample (columns), microseconds after the full interval.
@@ -45,10 +46,10 @@ def wanderers(phase: Ints, interval: int = 60 * SECOND, places: Locations | None
         np.arange(objects + 1) * SAMPLES, location.ravel().astype(np.int32), at.ravel(), at[:, 0]
     )
     shown = Locations(*STREETS, *STREETS) if places is None else places
-    return World(Build(trajectories, shown, Clock(1, interval), 32631, 32631))
+    return StepContext(Build(trajectories, shown, Clock(1, interval), 32631, 32631))
 
 
-def exposure(world: World, method: str, mark: str, **given: str) -> tuple[float, float]:
+def exposure(world: StepContext, method: str, mark: str, **given: str) -> tuple[float, float]:
     """What the attacker by a mark learns of an object, and how much of its claims is right."""
     request = Request.parse(method, **given)
     state, _ = run_trial(request, world, 1)
@@ -145,7 +146,7 @@ def test_a_build_gets_its_clock_and_its_grain() -> None:
 @pytest.mark.parametrize("fault", ["place", "centre"])
 def test_a_false_grain_is_found_out(fault: str) -> None:
     world = wanderers(np.zeros((3, 1), np.int64), places=written_with(np.full((3, SIDE * SIDE), 5)))
-    state = State(world.build.trajectories, world.locations, np.arange(3))
+    state = WorkingSet(world.build.trajectories, world.locations, np.arange(3))
     after = put_in_grains(state, Decimal(20))
     check_grains(state, after, Decimal(20))
     x = after.places.x + (20.0 if fault == "place" else 0.5)

@@ -10,10 +10,6 @@ import numpy as np
 import pytest
 from sides import MINUTE, Rows, side_of
 
-from freqdp_db.columns.areas import Areas
-from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.claims import AttackScore, area_under_curve, score_picks
 from freqdp_db.evaluation.attacks.edits import edits_exposure, inserted_samples, log_odds
 from freqdp_db.evaluation.attacks.exposure import (
@@ -49,6 +45,9 @@ from freqdp_db.evaluation.attacks.signatures import (
     tf_idf,
 )
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen
+from freqdp_db.model.areas import Areas
+from freqdp_db.model.arrays import Groups, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 GRID = Locations(150.0 * (np.arange(36) % 6), 150.0 * (np.arange(36) // 6))
 

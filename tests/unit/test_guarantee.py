@@ -13,22 +13,20 @@ import pytest
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.audit.audit import Audit, AuditFinding
-from freqdp_db.mechanisms.accounting import (
+from freqdp_db.methods.contract import KINDS
+from freqdp_db.methods.frequency.perturbation import pf_mechanism, tf_mechanism
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.methods.relations import TRAJECTORIES
+from freqdp_db.privacy.accounting import (
     best_guess_pure,
     epsilon_of,
     percent_at_most,
     rounded_down,
     rounded_up,
 )
-from freqdp_db.mechanisms.global_tf import tf_mechanism
-from freqdp_db.mechanisms.local_pf import pf_mechanism
-from freqdp_db.methods.contract import KINDS
-from freqdp_db.methods.guarantee import SAME_DATABASE
-from freqdp_db.methods.protected_unit import ProtectedUnit
-from freqdp_db.methods.registry import METHODS
-from freqdp_db.methods.relations import TRAJECTORIES
+from freqdp_db.privacy.guarantee import SAME_DATABASE, ProtectedUnit
+from freqdp_db.release.budgets import in_words
 from freqdp_db.release.export.notice import readme
-from freqdp_db.release.persons import in_words
 from freqdp_db.release.pipeline import said_of
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.recovery import recovery_attack, road_accuracy, route_scores
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.loading.city import City
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import Matched, match
 from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network

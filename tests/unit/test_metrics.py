@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from sides import MINUTE, side_of
 
-from freqdp_db.columns.days import HOUR_US, local_times
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.evaluation.attacks import signatures
 from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
@@ -26,21 +24,24 @@ from freqdp_db.evaluation.attacks.signatures import (
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_piece, measure_release
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import losses as utility
-from freqdp_db.evaluation.utility.divergence import jensen_shannon, mutual_information
-from freqdp_db.evaluation.utility.journeys import cut_into_trips
 from freqdp_db.evaluation.utility.losses import (
     cell_sequences,
+    cut_into_trips,
     diameter_error,
     diameters,
     frequent_patterns,
     hotspot_correlation,
     information_loss,
+    jensen_shannon,
     most_frequent,
+    mutual_information,
     plausibility,
     query_error,
     trip_error,
 )
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.model.days import HOUR_US, local_times
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
 
 Samples = Sequence[tuple[int, float]]

@@ -12,23 +12,27 @@ import pyproj
 import pytest
 import shapely
 
-from freqdp_db.columns.arrays import Metres
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.facts import facts_in
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.mechanisms.noise import SeededSource
-from freqdp_db.methods.areas import LonLatArea, Outline, outline_in_geojson
-from freqdp_db.methods.kinds import NotAcceptable
-from freqdp_db.methods.places_and_times import Box, TimeStretch
+from freqdp_db.methods.kinds import (
+    Box,
+    LonLatArea,
+    NotAcceptable,
+    Outline,
+    TimeStretch,
+    outline_in_geojson,
+)
 from freqdp_db.methods.synthesis import adatrace, dpt, strict
 from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
-from freqdp_db.methods.synthesis.options import SyntheticOptions
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters, SyntheticOptions
 from freqdp_db.methods.synthesis.public import Corners, Region
 from freqdp_db.methods.synthesis.sampling import lattice
 from freqdp_db.methods.synthesis.steps import AdaTraceStep
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import draw
+from freqdp_db.model.arrays import Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from tests.synthetic_world import PERIOD, REGION, small_city
 
 TRIANGLE = "POLYGON((116.2 39.7, 116.6 39.7, 116.4 40.1, 116.2 39.7))"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.kinds import Name, NotAcceptable
-from freqdp_db.methods.places_and_times import TimeStretch
+from freqdp_db.methods.kinds import Name, NotAcceptable, TimeStretch
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.release.request import Request
 

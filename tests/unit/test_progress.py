@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from freqdp_db.cli import progress as shown
-from freqdp_db.cli.time_left import TimeLeft, in_words
+from freqdp_db.cli.progress import TimeLeft, in_words
 from freqdp_db.progress import Within
 
 

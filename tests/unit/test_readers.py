@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from freqdp_db.db.names import format_relation, parse_relation
+from freqdp_db.db.plain_tables import Column, PlainTable, encode
 from freqdp_db.errors import BadInput
-from freqdp_db.loading import clock, published, roadfile
-from freqdp_db.loading.csvfile import read_csv, text_bytes
-from freqdp_db.loading.csvformat import OPENING, CsvFormat
-from freqdp_db.loading.files import BadRows, expand
-from freqdp_db.loading.rows import NO_TIME, SourceSamples
-from freqdp_db.storage.connection.names import format_relation, parse_relation
-from freqdp_db.storage.source.plain_tables import Column, PlainTable, encode
+from freqdp_db.loading import csvfile as clock
+from freqdp_db.loading import published, roadfile
+from freqdp_db.loading.csvfile import OPENING, CsvFormat, read_csv, text_bytes
+from freqdp_db.loading.files import NO_TIME, BadRows, SourceSamples, expand
 
 CSV = CsvFormat("car", "when", "x", "y")
 

@@ -12,7 +12,7 @@ import pytest
 from svg_texts import require_readable, texts
 from synthetic_world import small_city
 
-from freqdp_db.dataset.limits import parse_share
+from freqdp_db.dataset.registration import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import (
     TRIALS,
@@ -41,15 +41,15 @@ from freqdp_db.evaluation.recommendation.options import (
     kept,
     parse_minutes,
 )
-from freqdp_db.evaluation.recommendation.picture import (
+from freqdp_db.evaluation.recommendation.recommend import (
     KIND_WORDS,
     NARROW,
     SHAPES,
     WIDE,
     PictureFrame,
     draw_frontier,
+    write_page,
 )
-from freqdp_db.evaluation.recommendation.recommend import write_page
 from freqdp_db.evaluation.recommendation.running import (
     TimeBudget,
     expected,
@@ -60,8 +60,8 @@ from freqdp_db.evaluation.recommendation.running import (
     split,
 )
 from freqdp_db.methods.contract import KINDS
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import METHODS
+from freqdp_db.privacy.guarantee import ProtectedUnit
 
 BIKE = ProtectedUnit("bike", "fleet.ride")
 LIMIT = 0.05

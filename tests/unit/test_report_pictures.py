@@ -12,9 +12,6 @@ import pytest
 from sides import MINUTE, side_of
 from svg_texts import require_readable, texts
 
-from freqdp_db.columns.areas import Areas
-from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.attacks.exposure import measure_exposure
 from freqdp_db.evaluation.figures import (
     ROAD,
@@ -39,6 +36,9 @@ from freqdp_db.evaluation.report.contents import (
 from freqdp_db.evaluation.report.examples import exchanges, explained, follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, Raster, RoadLines
 from freqdp_db.evaluation.report.public import heats_of
+from freqdp_db.model.areas import Areas
+from freqdp_db.model.arrays import Groups
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
 
 SECOND = 1_000_000

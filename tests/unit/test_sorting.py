@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freqdp_db.columns.sorting import find, stable_order
+from freqdp_db.model.kernels import find, stable_order
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 17, 64, 65, 1000, 4097])

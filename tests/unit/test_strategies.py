@@ -13,22 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freqdp_db.bench.search import parse_names
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.snapping import snap_grid
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.city import City
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.paper.bench_search import parse_names
+from freqdp_db.paper.grid_searches import distinct_rows
+from freqdp_db.paper.local_searches import SegmentQueries
+from freqdp_db.paper.strategies import DEFAULT, LOCAL_STRATEGIES, STRATEGIES, index_bytes
 from freqdp_db.search.best import Queries
-from freqdp_db.search.comparison.local import SegmentQueries
-from freqdp_db.search.comparison.rows import distinct_rows
-from freqdp_db.search.comparison.strategies import (
-    DEFAULT,
-    LOCAL_STRATEGIES,
-    STRATEGIES,
-    index_bytes,
-)
 
 thorough = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 

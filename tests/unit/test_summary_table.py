@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Clock, Locations, Trajectories
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.methods.contract import State
+from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
 from freqdp_db.paper.published import COLUMNS, ROWS
 from freqdp_db.paper.summary_table import aligned
 
@@ -33,7 +32,7 @@ def _lists(side: Trajectories) -> list[list[tuple[int, int]]]:
 _ORIGINAL = _trajectories([(0, 1)], [(1, 2)], [(2, 3)])
 
 
-def _aligned(state: State) -> list[list[tuple[int, int]]]:
+def _aligned(state: WorkingSet) -> list[list[tuple[int, int]]]:
     build = Build(_ORIGINAL, _PLACES, Clock(1, 1), 3857, 3857)
     return _lists(aligned(Case.of(build, state, {}), state).released)
 
@@ -42,7 +41,7 @@ def test_a_group_s_trajectory_stands_beside_each_of_its_objects() -> None:
     released = _trajectories([(3, 9), (1, 11)], [(2, 5)])
     several = np.full(3, -1, np.int32)
     part_of = np.array([1, -1, 0], np.int32)
-    state = State(
+    state = WorkingSet(
         released, _PLACES, np.arange(2), several, members=np.array([5, 5]), part_of=part_of
     )
     assert _aligned(state) == [[(2, 5)], [], [(3, 9), (1, 11)]]
@@ -50,13 +49,13 @@ def test_a_group_s_trajectory_stands_beside_each_of_its_objects() -> None:
 
 def test_trips_of_nobody_are_dealt_out_in_turn() -> None:
     released = _trajectories([(0, 9)], [(1, 2), (2, 4)], [(3, 1)], [(1, 5), (2, 10)])
-    state = State(released, _PLACES, np.arange(4), np.full(6, -1, np.int32))
+    state = WorkingSet(released, _PLACES, np.arange(4), np.full(6, -1, np.int32))
     assert _aligned(state) == [[(1, 5), (0, 9), (2, 10)], [(1, 2), (2, 4)], [(3, 1)]]
 
 
 def test_one_object_s_trajectory_is_left_as_it_is() -> None:
     released = _trajectories([(1, 1)], [], [(0, 3)])
-    assert _aligned(State(released, _PLACES, np.arange(3))) == [[(1, 1)], [], [(0, 3)]]
+    assert _aligned(WorkingSet(released, _PLACES, np.arange(3))) == [[(1, 1)], [], [(0, 3)]]
 
 
 def test_the_published_table_is_whole() -> None:

@@ -13,29 +13,12 @@ import numpy as np
 import pytest
 
 import freqdp_db
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.mechanisms.accounting import (
-    best_guess,
-    best_guess_any,
-    best_guess_pure,
-    cost_of_replacing,
-    cost_of_several,
-    epsilon_of,
-    gaussian_cost,
-    pure_cost,
-    rho_for,
-    rounded_up,
-    sigma2_for,
-)
-from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.contract import options_of
 from freqdp_db.methods.synthesis import adatrace, dpt, strict
 from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
 from freqdp_db.methods.synthesis.estimation import with_tail_cut
-from freqdp_db.methods.synthesis.options import StrictOptions
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
 from freqdp_db.methods.synthesis.plan import (
     FIRST_ROUND,
     SCALE,
@@ -50,6 +33,22 @@ from freqdp_db.methods.synthesis.public import MINUTE_US
 from freqdp_db.methods.synthesis.steps import StrictStep
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import draw, measured
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.accounting import (
+    best_guess,
+    best_guess_any,
+    best_guess_pure,
+    cost_of_replacing,
+    cost_of_several,
+    epsilon_of,
+    gaussian_cost,
+    pure_cost,
+    rho_for,
+    rounded_up,
+    sigma2_for,
+)
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release.request import Request
 from tests.synthetic_world import PERIOD, REGION, riders, small_city, small_trips
 
@@ -189,8 +188,8 @@ def test_same_draw_same_release(drawn: Draw) -> None:
 
 def test_ranges_do_not_matter(drawn: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
     log, first = strict.carry_out(drawn, REGION, PERIOD, SMALL)
-    monkeypatch.setattr("freqdp_db.engines.threads._RANGES_PER_CORE", 1)
-    monkeypatch.setattr("freqdp_db.engines.threads.cores", lambda: 1)
+    monkeypatch.setattr("freqdp_db.engines.ranges._RANGES_PER_CORE", 1)
+    monkeypatch.setattr("freqdp_db.engines.ranges.cores", lambda: 1)
     alone = strict.replay(drawn, log, REGION, PERIOD, SMALL)
     assert (first.trajectories.location == alone.trajectories.location).all()
     assert (first.trajectories.at == alone.trajectories.at).all()
@@ -388,11 +387,10 @@ def test_delta_above_a_hundred_thousandth_is_refused() -> None:
 # --- who sees what --------------------------------------------------------------------------------
 
 FOLDER = Path(freqdp_db.__file__).parent / "methods" / "synthesis"
-DECLARE = {"areas", "kinds", "places_and_times", "parameters"}
+DECLARE = {"kinds", "parameters"}
 SEE_DATA = {"trips", "vectors", "baseline", "adatrace", "dpt"}
 PUBLIC_SIDE = (
-    "strict", "estimation", "fitting", "walks", "sampling", "roads", "plan", "layout", "parameters",
-    "public",
+    "strict", "estimation", "walks", "sampling", "roads", "plan", "layout", "options", "public",
 )  # fmt: skip
 
 
@@ -409,8 +407,8 @@ def test_what_samples_sees_no_data(module: str) -> None:
                 parts = str(node.module).split(".")
                 assert parts[1] in {
                     "methods",
-                    "mechanisms",
-                    "columns",
+                    "privacy",
+                    "model",
                     "engines",
                     "errors",
                     "roads",

@@ -8,18 +8,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.streams import derived, key
-from freqdp_db.columns.trajectories import Locations
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.utility.usefulness import trip_lengths
-from freqdp_db.mechanisms.noise import SeededSource
 from freqdp_db.methods.synthesis import strict
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.plan import Draw, plan_of
 from freqdp_db.methods.synthesis.roads import driven, road_net
 from freqdp_db.methods.synthesis.sampling import walks_of
 from freqdp_db.methods.synthesis.vectors import measured
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.kernels import derived, key
+from freqdp_db.model.trajectories import Locations
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network
@@ -115,8 +115,8 @@ def test_matching_gives_back_the_roads_that_were_driven(drawn: Draw) -> None:
 def test_ranges_do_not_matter_on_roads(drawn: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
     net = road_net(town(), REGION, SMALL.every_us)
     log, first = strict.carry_out(drawn, REGION, PERIOD, SMALL, net)
-    monkeypatch.setattr("freqdp_db.engines.threads._RANGES_PER_CORE", 1)
-    monkeypatch.setattr("freqdp_db.engines.threads.cores", lambda: 1)
+    monkeypatch.setattr("freqdp_db.engines.ranges._RANGES_PER_CORE", 1)
+    monkeypatch.setattr("freqdp_db.engines.ranges.cores", lambda: 1)
     alone = strict.replay(drawn, log, REGION, PERIOD, SMALL, net)
     assert (first.trajectories.location == alone.trajectories.location).all()
     assert (first.trajectories.at == alone.trajectories.at).all()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import CellBox
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper.synthetic_trip_metrics import Reference, _asked, _passes
 
 BOX = CellBox(0.0, 0.0, 30_000.0, 30_000.0)

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from sides import MINUTE, Rows, side_of
 
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.utility.journeys import cut_into_trips, in_trips, side_by_side
+from freqdp_db.evaluation.utility.losses import cut_into_trips, in_trips, side_by_side
 from freqdp_db.evaluation.utility.usefulness import (
     as_published,
     density_error,
@@ -25,6 +24,7 @@ from freqdp_db.evaluation.utility.usefulness import (
     trip_lengths,
     usefulness,
 )
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 HOUR = 60 * MINUTE
 GRID = Locations(300.0 * (np.arange(144) % 12), 300.0 * (np.arange(144) // 12))

@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ints
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.model.arrays import Flags, Ints
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000

@@ -18,8 +18,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.trajectories import Locations
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import (
     NEAR_M,
@@ -31,6 +29,8 @@ from freqdp_db.evaluation.attacks.claims import (
 from freqdp_db.evaluation.attacks.following import SwapPoints, best_at_even_odds
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.trajectories import Locations
 
 MARKS = ("fraction", "second", "interval", "digits")
 """What a device may be known by."""

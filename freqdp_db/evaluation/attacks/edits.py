@@ -8,13 +8,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import owners
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.model.arrays import Flags, Ids, Ints, owners
+from freqdp_db.model.trajectories import Trajectories
 
 Features = NDArray[np.float64]
 _TREES = {"max_iter": 60, "max_depth": 4, "learning_rate": 0.2, "l2_regularization": 1.0}

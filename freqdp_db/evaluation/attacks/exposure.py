@@ -10,8 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from freqdp_db.columns.ragged import within
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
 from freqdp_db.evaluation.attacks.devices import MARKS, device_exposures
 from freqdp_db.evaluation.attacks.edits import edits_exposure
@@ -37,6 +35,8 @@ from freqdp_db.evaluation.attacks.signatures import (
     tf_idf,
 )
 from freqdp_db.evaluation.pair import Case
+from freqdp_db.model.arrays import within
+from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
 
 _FALSE_ALARMS = 0.01

@@ -17,13 +17,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.days import HOUR_US
-from freqdp_db.columns.sorting import stable_order
 from freqdp_db.engines.ranges import add, joined, map_each, map_ranges, merged
 from freqdp_db.evaluation.attacks.claims import AttackScore, boxes_of, score_claim, until_of
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.days import HOUR_US
+from freqdp_db.model.kernels import stable_order
 
 _CELL_M = 1_000.0
 _RINGS = 2

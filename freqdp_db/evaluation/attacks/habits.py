@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_of, owners
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import NEAR_M, Shares
 from freqdp_db.evaluation.attacks.known_samples import Sighted
@@ -18,7 +15,9 @@ from freqdp_db.evaluation.attacks.signatures import (
     tf_idf,
 )
 from freqdp_db.evaluation.pair import Case, hours_of_day, share_of
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of, owners
+from freqdp_db.model.trajectories import Trajectories
 
 _KINDS = ("s", "st")
 # How much of a habit is taken to be everybody's.

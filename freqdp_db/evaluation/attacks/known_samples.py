@@ -16,15 +16,14 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.columns.days import HOUR_US
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import NEAR_M, NEAR_US, boxes_of, score_picks
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
 from freqdp_db.evaluation.utility.usefulness import numbered_cells
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.model.arrays import Flags, Ints, offsets_from
+from freqdp_db.model.days import HOUR_US
+from freqdp_db.model.trajectories import Trajectories
 
 KNOWN_SAMPLES = (1, 2, 4, 10)
 _UNICITY_SAMPLES = 4

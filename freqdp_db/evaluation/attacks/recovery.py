@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import owners
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.utility.divergence import last_at_or_before
+from freqdp_db.evaluation.utility.losses import last_at_or_before
+from freqdp_db.model.arrays import Ints, Metres, owners
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import Matched, match
 from freqdp_db.roads.network import Candidates, Network, find_candidates

@@ -21,14 +21,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_from, offsets_of, owners
-from freqdp_db.columns.sorting import stable_order
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import score_picks
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, hours_of_day, on_odd_days, share_of
-from freqdp_db.frequency.counts import Frequencies, count_frequencies
+from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners
+from freqdp_db.model.kernels import stable_order
+from freqdp_db.model.trajectories import Trajectories
 
 Weights = NDArray[np.float64]
 

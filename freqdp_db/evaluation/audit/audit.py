@@ -6,31 +6,47 @@ table of trajectories, nothing is claimed, and the experiment shows why. Nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
 
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.db.builds import find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.audit.bounds import Bound, bound_from_hits
-from freqdp_db.evaluation.audit.vectors import PROBES, richest, with_canary, without_visits
-from freqdp_db.mechanisms.accounting import rounded_down
-from freqdp_db.mechanisms.noise import RandomSource, SecureSource
-from freqdp_db.methods.contract import AnyStep, State, World, options_of
+from freqdp_db.evaluation.audit.vectors import (
+    PROBES,
+    Bound,
+    Observed,
+    bound_from,
+    bound_from_hits,
+    richest,
+    with_canary,
+    without_visits,
+)
+from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
 from freqdp_db.methods.loop import Trial, run_steps
-from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.methods.synthesis.baseline import cell_trips
 from freqdp_db.methods.synthesis.options import StrictOptions
+from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
+from freqdp_db.methods.synthesis.public import Region
+from freqdp_db.methods.synthesis.strict import carry_out, released_size
+from freqdp_db.methods.synthesis.trips import Trips, cut_trips
+from freqdp_db.methods.synthesis.vectors import measured, size_counts, vectors_of, with_noise
+from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
+from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.privacy.accounting import epsilon_of, rounded_down
+from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.privacy.noise import RandomSource, SecureSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import require_public_inputs
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import find_build
-from freqdp_db.storage.records.datasets import DatasetRow
 
 DEFAULT_RUNS = 40_000
 MIN_RUNS, MAX_RUNS = 1_000, 10_000_000
@@ -41,7 +57,7 @@ _WHOLE_RUNS = 200
 _RUNS_PER_RELEASE, _LEAST_RELEASES = 400, 20
 """Whole releases of `strict` take about a second: so many runs of the vectors for each."""
 _TABLE = "trajectories"
-Side = TypeVar("Side", State, Trajectories)
+Side = TypeVar("Side", WorkingSet, Trajectories)
 """One of two neighbouring worlds."""
 _MOST_OBJECTS = 50
 _ENOUGH_SAMPLES = 10_000
@@ -157,7 +173,7 @@ def _require_probes(request: Request) -> None:
 def audit_build(
     build: Build, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
-    world = World(build, facts=facts_of(build))
+    world = StepContext(build, facts=facts_of(build))
     if request.method.unit == "person":
         return _object(world, request, source, runs, progress)
     whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
@@ -179,7 +195,7 @@ def audit_build(
 
 
 def _object(
-    world: World, request: Request, source: RandomSource, runs: int, progress: Progress
+    world: StepContext, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
     """One object with all its data, as the guarantee has it: in the vectors, and in the trips."""
     (step,) = request.method.steps
@@ -189,7 +205,6 @@ def _object(
             f"[[method]] {request.method.name} is there to compare with, and is not audited",
             remedy="audit strict, whose vectors and noise it shares",
         )
-    from freqdp_db.evaluation.audit.persons import released_told_apart, told_apart
 
     claim, findings = float(options.epsilon), []
     if not options.parameters.pure:
@@ -205,8 +220,8 @@ def _object(
     ]
 
 
-def _begun(trajectories: Trajectories, world: World) -> State:
-    return State(trajectories, world.locations, np.arange(len(trajectories), dtype=np.int64))
+def _begun(trajectories: Trajectories, world: StepContext) -> WorkingSet:
+    return WorkingSet(trajectories, world.locations, np.arange(len(trajectories), dtype=np.int64))
 
 
 def _finding(
@@ -233,7 +248,12 @@ def _cut(trajectories: Trajectories) -> Trajectories:
 
 
 def _moving(
-    step: AnyStep, state: State, world: World, request: Request, source: RandomSource, alpha: float
+    step: AnyStep,
+    state: WorkingSet,
+    world: StepContext,
+    request: Request,
+    source: RandomSource,
+    alpha: float,
 ) -> list[AuditFinding]:
     """A listed place that is gone with one unit: it is in the vector of one world alone."""
     probe, options = PROBES[step.name], options_of(step, request.values)
@@ -242,7 +262,7 @@ def _moving(
         return []
     owner, place = found
 
-    def listed(side: State) -> bool:
+    def listed(side: WorkingSet) -> bool:
         return probe.lists(step.draw(world, side, options, source), owner, place)
 
     without = _begun(without_visits(state.trajectories, owner, place), world)
@@ -250,12 +270,12 @@ def _moving(
 
 
 def _canary(
-    state: State, world: World, request: Request, source: RandomSource, alpha: float
+    state: WorkingSet, world: StepContext, request: Request, source: RandomSource, alpha: float
 ) -> AuditFinding:
     """An object with a place of its own: is the place in the table? And without that sample?"""
     owner = richest(state.frequencies)
     here, locations, place = with_canary(state.trajectories, state.places, owner)
-    wider = World(replace(world.build, trajectories=here, locations=locations))
+    wider = StepContext(replace(world.build, trajectories=here, locations=locations))
     trial = Trial(lambda number: source)
 
     def released(side: Trajectories) -> bool:
@@ -273,3 +293,119 @@ def _told_apart(
     often, seldom = (sum(shown(side) for _ in range(_WHOLE_RUNS)) for side in (here, there))
     bound = bound_from_hits(often, seldom, _WHOLE_RUNS, alpha)
     return _finding(artefact, "move", change, bound, unbounded=seldom == 0 < often)
+
+
+# What an audit can see of a guarantee for an object: the noisy vectors with and without one object.
+#
+# Whoever knows everybody else subtracts their sums. What is left is noise, with or without the vectors
+# of the one: the sum of the vectors, each entry weighted by the one's own over the variance of its
+# noise, tells the two worlds apart best of all that is linear. Each vector is looked at alone, too: one
+# without its noise would drown in the sum of all.
+#
+# Whoever has the released trips alone counts them, and how many pass where the one went.
+
+
+MOST_RUNS = 20_000
+_FEW = 50
+_SIDE = 15
+_STEPS = 100_000
+"""Shares are looked at in steps of this part."""
+_MOST_TRIPS = 1_000
+"""Of a release so many are made: where they pass shows in them."""
+_MOST_APART = 40.0
+_SURE = 5.0
+"""Standard deviations that a bound stays on the safe side by."""
+
+
+def told_apart(
+    world: StepContext, options: StrictOptions, source: RandomSource, runs: int
+) -> Bound:
+    """How much of epsilon the object with the most trips shows, from below."""
+    parameters = options.parameters
+    region, period = world.public_facts(options.region, options.period)
+    trips = cut_trips(world.build.trajectories, world.locations, region, period)
+    count, classes = size_counts(trips)
+    plan = planned_from(np.array([count * SCALE]), classes * SCALE, region, period, parameters)
+    one = int(np.argmax(np.diff(trips.by_object)))
+    alone = _some(trips, np.array([one]))
+    first = [np.array([size_counts(alone)[0]]) * SCALE, size_counts(alone)[1] * SCALE]
+    vectors = [*first, *vectors_of(trips, plan, one, pure=False)]
+    runs = min(runs, MOST_RUNS)
+    scores, alone_apart = np.zeros((2, runs)), 0.0
+    for statistic, vector in zip([*FIRST_ROUND, *plan.statistics], vectors, strict=True):
+        own = vector[vector != 0]
+        if not statistic.share or not len(own):
+            continue
+        weight = own * (statistic.share / statistic.bound**2)
+        mine = np.zeros((2, runs))
+        for there in range(2):
+            total = np.tile(own * there, runs)
+            seen = with_noise(total, statistic, parameters, source)
+            mine[there] = seen.reshape(runs, -1).astype(np.float64) @ weight
+        scores += mine
+        alone_apart = max(alone_apart, _apart(mine))
+    apart = max(_apart(scores), alone_apart)
+    lower, upper = (max(apart + way * _SURE * math.sqrt(2 / runs), 0.0) for way in (-1, 1))
+    return Bound(_epsilon(lower, parameters.delta), _epsilon(upper, parameters.delta), runs)
+
+
+def _apart(scores: Metres) -> float:
+    """How many deviations lie between the means of two worlds."""
+    between = float(scores[1].mean() - scores[0].mean())
+    spread = math.sqrt(float(scores[0].var() + scores[1].var()) / 2)
+    return min(between / spread, _MOST_APART) if spread > 0 else _MOST_APART * (between > 0)
+
+
+def released_told_apart(
+    world: StepContext, options: StrictOptions, source: RandomSource, runs: int, alpha: float
+) -> dict[str, Bound]:
+    """The same for whoever has the released trips alone, by what they look at.
+
+    Worlds of few objects: the one with the most trips shows most among few, and many releases
+    can be made.
+    """
+    region, period = world.public_facts(options.region, options.period)
+    all_trips = cut_trips(world.build.trajectories, world.locations, region, period)
+    busiest = np.argsort(-np.diff(all_trips.by_object), kind="stable")[:_FEW]
+    here, there = _some(all_trips, busiest), _some(all_trips, busiest[1:])
+    where = _passing(_some(all_trips, busiest[:1]), region)
+    seen = {"number of trips": np.zeros((2, runs)), "where they pass": np.zeros((2, runs))}
+    for w, trips in enumerate((here, there)):
+        for run in range(runs):
+            drawn = measured(trips, region, period, options.parameters, source)
+            plan = plan_of(drawn, region, period, options.parameters)
+            count = released_size(drawn, plan, options.parameters)
+            fewer = replace(options.parameters, size=min(count, _MOST_TRIPS))
+            made = carry_out(drawn, region, period, fewer)[1]
+            t, places = made.trajectories, made.places
+            out = Trips(np.array([0, len(t)]), t.offsets, places.x[t.location],
+                        places.y[t.location], t.at)  # fmt: skip
+            seen["number of trips"][w, run] = count
+            seen["where they pass"][w, run] = _STEPS * (_passing(out, region) @ where) / len(t)
+    delta = 0.0 if options.parameters.pure else float(options.delta)
+    found = {}
+    for name, columns in seen.items():
+        left, right = (Observed(np.floor(column).astype(np.int64)) for column in columns)
+        found[name] = bound_from(left, right, alpha / len(seen), delta)
+    return found
+
+
+def _passing(trips: Trips, region: Region) -> Metres:
+    """Share of the trips that pass each cell of a coarse grid."""
+    found = cell_trips(trips, region, _SIDE)
+    once = np.unique(owners(found.offsets).astype(np.int64) * _SIDE**2 + found.cells)
+    share: Metres = np.bincount(once % _SIDE**2, minlength=_SIDE**2) / max(len(trips), 1)
+    return share
+
+
+def _epsilon(apart: float, delta: Fraction) -> float:
+    """The epsilon that two normal laws so many deviations apart stand for."""
+    rho = Fraction(apart) ** 2 / 2
+    return float(epsilon_of(rho, delta)) if rho else 0.0
+
+
+def _some(trips: Trips, chosen: Ints) -> Trips:
+    """The trips of these objects."""
+    which, by_object = rows_of(trips.by_object, chosen)
+    samples, offsets = rows_of(trips.offsets, which)
+    return Trips(by_object, offsets, trips.x[samples], trips.y[samples], trips.at[samples])

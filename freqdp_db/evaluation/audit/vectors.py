@@ -6,25 +6,152 @@ call on many copies is as many runs of the very functions that the pipeline call
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
 
-from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.columns.edits import PfTargets, TfTargets
-from freqdp_db.columns.trajectories import Locations, Trajectories
-from freqdp_db.evaluation.audit.bounds import Bound, Observed, bound_from
-from freqdp_db.frequency.counts import Frequencies
-from freqdp_db.frequency.signatures import Signatures, rank_places
-from freqdp_db.mechanisms.global_tf import perturb_tf, tf_mechanism
-from freqdp_db.mechanisms.local_pf import perturb_pf, pf_mechanism
-from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.contract import State
-from freqdp_db.methods.frequency.global_ import GlobalOptions, GlobalStep
-from freqdp_db.methods.frequency.local import LocalOptions, LocalStep
+from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.methods.frequency.counts import Frequencies, Signatures, rank_places
+from freqdp_db.methods.frequency.perturbation import (
+    perturb_pf,
+    perturb_tf,
+    pf_mechanism,
+    tf_mechanism,
+)
+from freqdp_db.methods.frequency.steps import GlobalOptions, GlobalStep, LocalOptions, LocalStep
+from freqdp_db.model.arrays import Flags, Ints
+from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import RandomSource
+
+# Lower bounds on epsilon from experiments on two neighbouring worlds.
+#
+# If a mechanism is eps-DP, no event is more than exp(eps) times as likely in one world as in the
+# other. So the log ratio of an event's two frequencies, less what chance explains, bounds eps from
+# below. The event is chosen on one part of the runs and counted on the others.
+
+
+Numbers = NDArray[np.float64]
+_CHOOSING = 4
+"""One run in so many goes into choosing the event."""
+_MOST_THRESHOLDS = 400
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A confidence interval for the log ratio of an event's probabilities in two worlds.
+
+    Epsilon is at least `lower`; `upper` says how sharp the experiment was, and bounds nothing.
+    """
+
+    lower: float
+    upper: float
+    runs: int
+    """Runs in each world that the event was counted on."""
+
+
+def proportion(hits: Numbers, runs: int, alpha: float) -> tuple[Numbers, Numbers]:
+    """Clopper and Pearson's interval, which misses with probability alpha at most."""
+    low = np.where(hits > 0, stats.beta.ppf(alpha / 2, hits, runs - hits + 1), 0.0)
+    high = np.where(hits < runs, stats.beta.ppf(1 - alpha / 2, hits + 1, runs - hits), 1.0)
+    return low, high
+
+
+def log_ratio(
+    often: Numbers, seldom: Numbers, runs: int, alpha: float, delta: float = 0.0
+) -> tuple[Numbers, Numbers]:
+    """Interval for ln((p - delta) / q) from hits; each proportion may miss with half of alpha."""
+    p_low, p_high = proportion(often, runs, alpha / 2)
+    q_low, q_high = proportion(seldom, runs, alpha / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.log(np.maximum(p_low - delta, 0.0)) - np.log(q_high)
+        high = np.log(np.maximum(p_high - delta, 0.0)) - np.log(q_low)
+        return low, np.where(
+            np.isnan(high), np.inf, high
+        )  # of nothing over nothing nothing is known
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was seen of each run: a number, and a class that the run falls in."""
+
+    number: Ints
+    group: Ints | None = None
+
+    def part(self, chosen: NDArray[np.bool_]) -> Observed:
+        group = None if self.group is None else self.group[chosen]
+        return Observed(self.number[chosen], group)
+
+    def of_group(self, group: int | None) -> Ints:
+        """None: of any class."""
+        return self.number if group is None else self.number[self.group == group]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Being in a class and on one side of a threshold; `swapped`: likelier in the second world."""
+
+    group: int | None
+    above: bool
+    threshold: int
+    swapped: bool
+
+    def hits(self, seen: Observed) -> int:
+        number = seen.of_group(self.group)
+        return int((number >= self.threshold if self.above else number < self.threshold).sum())
+
+
+def bound_from(left: Observed, right: Observed, alpha: float, delta: float = 0.0) -> Bound:
+    """Bound epsilon by what was seen in two worlds, in as many runs of the one as of the other.
+
+    `delta`: what is claimed for (epsilon, delta) lets an event be so much likelier for nothing.
+    """
+    counted = np.arange(len(left.number)) % _CHOOSING != 0
+    event = _likely_event(left.part(~counted), right.part(~counted), alpha)
+    often, seldom = (event.hits(seen.part(counted)) for seen in (left, right))
+    if event.swapped:
+        often, seldom = seldom, often
+    return bound_from_hits(often, seldom, int(counted.sum()), alpha, delta)
+
+
+def bound_from_hits(often: int, seldom: int, runs: int, alpha: float, delta: float = 0.0) -> Bound:
+    """Bound epsilon by an event that was named beforehand."""
+    hits = np.array([float(often)]), np.array([float(seldom)])
+    lower, upper = log_ratio(*hits, runs, alpha, delta)
+    return Bound(max(0.0, float(lower[0])), float(upper[0]), runs)
+
+
+def _likely_event(left: Observed, right: Observed, alpha: float) -> Event:
+    """The event with the best bound."""
+    runs, best, event = len(left.number), -math.inf, Event(None, True, 0, False)
+    groups = [] if left.group is None else np.unique(left.group).tolist()
+    for group in (None, *groups):
+        numbers = [np.sort(seen.of_group(group)) for seen in (left, right)]
+        thresholds = np.unique(np.concatenate(numbers))
+        if len(thresholds) > _MOST_THRESHOLDS:
+            chosen = np.linspace(0, len(thresholds) - 1, _MOST_THRESHOLDS).astype(np.int64)
+            thresholds = thresholds[chosen]
+        below = [np.searchsorted(number, thresholds) for number in numbers]
+        for above in (True, False):
+            hits = [
+                (len(n) - b if above else b).astype(np.float64)
+                for n, b in zip(numbers, below, strict=True)
+            ]
+            for swapped in (False, True):
+                lower, _ = log_ratio(hits[swapped], hits[not swapped], runs, alpha)
+                at = int(np.argmax(lower))
+                if lower[at] > best:
+                    best, event = (
+                        float(lower[at]),
+                        Event(group, above, int(thresholds[at]), swapped),
+                    )
+    return event
 
 
 def copied_tf(frequencies: Frequencies, tf: int, copies: int) -> tuple[Frequencies, Flags]:
@@ -96,7 +223,7 @@ def richest(frequencies: Frequencies) -> int:
     return int(np.argmax(np.diff(frequencies.offsets)))
 
 
-Held = Callable[[State, Any, RandomSource, int, float], Iterator[tuple[str, float, Bound]]]
+Held = Callable[[WorkingSet, Any, RandomSource, int, float], Iterator[tuple[str, float, Bound]]]
 """Changes with the lists held equal: each with the epsilon that is claimed, and what was found."""
 
 
@@ -107,14 +234,14 @@ class Probed:
     artefact: str
     unit: str
     held: Held
-    only_visit: Callable[[State, Any], tuple[int, int] | None]
+    only_visit: Callable[[WorkingSet, Any], tuple[int, int] | None]
     """A trajectory and a place that only its own visit puts on a list."""
     lists: Callable[[Any, int, int], bool]
     """Whether a draw lists the place of the trajectory."""
 
 
 def _held_tf(
-    state: State, options: GlobalOptions, source: RandomSource, runs: int, alpha: float
+    state: WorkingSet, options: GlobalOptions, source: RandomSource, runs: int, alpha: float
 ) -> Iterator[tuple[str, float, Bound]]:
     """One incidence of a candidate removed. The most visited one has the most room on both sides."""
     frequencies, epsilon = state.frequencies, Fraction(options.epsilon_global)
@@ -131,7 +258,7 @@ def _held_tf(
 
 
 def _held_pf(
-    state: State, options: LocalOptions, source: RandomSource, runs: int, alpha: float
+    state: WorkingSet, options: LocalOptions, source: RandomSource, runs: int, alpha: float
 ) -> Iterator[tuple[str, float, Bound]]:
     """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
     frequencies = state.frequencies
@@ -172,7 +299,7 @@ def _held_pf(
         yield change, claim, bound_from(look(there), look(here), alpha)
 
 
-def _only_incidence(state: State, drawn: TfTargets) -> tuple[int, int] | None:
+def _only_incidence(state: WorkingSet, drawn: TfTargets) -> tuple[int, int] | None:
     for place in drawn.location[drawn.tf == 1][:1]:
         entry = int(np.flatnonzero(state.frequencies.location == place)[0])
         owner = int(np.searchsorted(state.frequencies.offsets, entry, side="right")) - 1
@@ -180,7 +307,7 @@ def _only_incidence(state: State, drawn: TfTargets) -> tuple[int, int] | None:
     return None
 
 
-def _only_occurrence(state: State, drawn: PfTargets) -> tuple[int, int] | None:
+def _only_occurrence(state: WorkingSet, drawn: PfTargets) -> tuple[int, int] | None:
     # the highest ranks first: those are on the list in every run
     once = np.flatnonzero(drawn.pf == 1)
     for i in once[np.argsort(drawn.rank[once], kind="stable")][:1]:

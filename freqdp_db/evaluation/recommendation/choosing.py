@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from freqdp_db.documents import Document
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.recommendation.grid import MethodToTry
 from freqdp_db.evaluation.recommendation.options import Purpose, in_words
 from freqdp_db.evaluation.report.words import attack_in_words
-from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.model.documents import Document
+from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.request import Request
 
 _RISKS = ((0.01, "hardly anything"), (0.05, "little"), (0.2, "a part"), (0.5, "much"))

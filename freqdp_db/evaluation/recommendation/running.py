@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.build import Build
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.dataset.facts import facts_of
-from freqdp_db.engines.ranges import use
-from freqdp_db.engines.threads import SingleThread
+from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import (
     measure_exposure,
@@ -31,13 +30,12 @@ from freqdp_db.evaluation.recommendation.options import RecommendOptions
 from freqdp_db.evaluation.trials import refusal, require_possible, run_trial
 from freqdp_db.evaluation.utility.losses import information_loss
 from freqdp_db.evaluation.utility.usefulness import usefulness
-from freqdp_db.methods.contract import World
+from freqdp_db.methods.contract import StepContext
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world, require_public_inputs
 from freqdp_db.release.request import Request
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.records.builds import BuildRow
-from freqdp_db.storage.records.datasets import DatasetRow
 
 _USED = 0.8
 """Of the time, what is planned for: what was measured on few objects is a guess for many."""
@@ -142,14 +140,14 @@ def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
     )
 
 
-def try_out(world: World, halves: Halves, request: Request, seed: int) -> dict[str, float]:
+def try_out(world: StepContext, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     """Run a method on the members, and measure what attackers learn and what analysts keep."""
     few = halves.members.samples <= _FEW_SAMPLES
     with use(SingleThread()) if few else nullcontext():
         return _tried(world, halves, request, seed)
 
 
-def _tried(world: World, halves: Halves, request: Request, seed: int) -> dict[str, float]:
+def _tried(world: StepContext, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     build, members = world.build, halves.members
     state, _ = run_trial(request, world, seed, members)
     case = Case.of(replace(build, trajectories=members), state, request.values)
@@ -195,7 +193,7 @@ def try_all(
                 asked.append((variant, request))
             except BadInput as error:
                 left_out.append((variant, refusal(error)))
-    plain = World(build, facts=facts_of(build))
+    plain = StepContext(build, facts=facts_of(build))
     # roads are read once, and first: a wrong name is refused before the long work
     on_roads = next((r for _, r in asked if "roads" in r.values), None)
     with_roads = plain
@@ -228,8 +226,8 @@ class _Trials:
 
     dataset: DatasetRow
     options: RecommendOptions
-    plain: World
-    with_roads: World
+    plain: StepContext
+    with_roads: StepContext
     halves: Halves
     budget: TimeBudget
     _asked: dict[str, tuple[MethodToTry, Request]] = field(default_factory=dict)
@@ -294,7 +292,7 @@ def _possible(
 
 
 def _prepare(
-    world: World, variants: list[MethodToTry], options: RecommendOptions, progress: Progress
+    world: StepContext, variants: list[MethodToTry], options: RecommendOptions, progress: Progress
 ) -> tuple[Halves, TimeBudget]:
     """Find out how long it takes, how many objects fit into the time, and say so."""
     build = world.build

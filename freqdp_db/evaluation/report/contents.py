@@ -7,11 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
-from freqdp_db.columns.days import DAY_US, local_times
-from freqdp_db.columns.edits import MM_PER_M, Edits, PfTargets
-from freqdp_db.columns.ragged import owners, within
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.evaluation.attacks.edits import absent_from
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.attacks.following import HORIZONS_H
@@ -20,9 +15,12 @@ from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.maps import EditedWay, Raster, RoadLines, heat_png, trajectory_map
 from freqdp_db.evaluation.report.words import attack_in_words, strongest
-from freqdp_db.frequency.counts import count_frequencies
-from freqdp_db.frequency.signatures import rank_places
-from freqdp_db.methods.frequency.possible import reached_pf
+from freqdp_db.methods.frequency.applying import pf_of_targets
+from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
+from freqdp_db.model.arrays import Flags, Ints, Metres, owners, within
+from freqdp_db.model.days import DAY_US, local_times
+from freqdp_db.model.edits import MM_PER_M, Edits, PfTargets
+from freqdp_db.model.trajectories import Trajectories
 
 _EDGE_PERCENT = 0.5
 _MOST_PERCENT = (95, 90, 80)
@@ -235,7 +233,7 @@ def frequency_charts(pair: Pair, signature: int) -> list[Picture]:
         owner[listed], before.location[listed], nothing, nothing,
         before.pf[listed], before.pf[listed],
     )  # fmt: skip
-    kept = reached_pf(after, wanted)
+    kept = pf_of_targets(after, wanted)
     position = rank[rank < _RANKS]
     many = np.maximum(np.bincount(position, minlength=_RANKS), 1)
     old = np.bincount(position, weights=before.pf[listed], minlength=_RANKS) / many

@@ -11,8 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ints
-from freqdp_db.columns.days import DAY_US, HOUR_US, local_times
 from freqdp_db.evaluation.attacks.claims import boxes_of, right_ones, until_of
 from freqdp_db.evaluation.attacks.following import find_swap_points, follow_one
 from freqdp_db.evaluation.attacks.known_samples import SightingIndex, draw_known
@@ -20,6 +18,8 @@ from freqdp_db.evaluation.figures import ACCENT, INK, TRUTH, Picture, Span, span
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
 from freqdp_db.evaluation.report.contents import Explained, busy_window, clock, rows_within
 from freqdp_db.evaluation.report.maps import SAME_NAME, Map, RoadLines
+from freqdp_db.model.arrays import Flags, Ints
+from freqdp_db.model.days import DAY_US, HOUR_US, local_times
 
 _MINUTE_US = 60_000_000
 _BESIDE_MIN = 40

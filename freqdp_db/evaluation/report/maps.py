@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
 from freqdp_db.evaluation.figures import (
     ACCENT,
     FONT,
@@ -25,6 +24,7 @@ from freqdp_db.evaluation.figures import (
     scale_bar,
 )
 from freqdp_db.evaluation.pair import CellBox
+from freqdp_db.model.arrays import Flags, Ints, Metres
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pyproj
 
-from freqdp_db.columns.arrays import Metres
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform, utm_srid
+from freqdp_db.db.connection import Database
+from freqdp_db.db.copy import POSTGRES_EPOCH_US
+from freqdp_db.db.published import ReleaseReader
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.report.contents import Heats, box_of, heat_maps
 from freqdp_db.evaluation.report.report import Reported, facts, target, written
 from freqdp_db.evaluation.report.words import by_group
+from freqdp_db.model.arrays import Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published, find_published
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.copy.layout import POSTGRES_EPOCH_US
-from freqdp_db.storage.published.reading import ReleaseReader
 
 _WGS84 = 4326
 _SEED = 1

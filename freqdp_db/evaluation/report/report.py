@@ -13,10 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import freqdp_db
-from freqdp_db.columns.edits import EditLog
 from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.documents import Document
+from freqdp_db.db.builds import find_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import get_dataset
+from freqdp_db.db.draws import load_edits
+from freqdp_db.db.ledger import entries
+from freqdp_db.db.metrics import load_metrics
+from freqdp_db.db.names import format_relation
+from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps
+from freqdp_db.db.source_roads import read_roads
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import load_case
@@ -34,21 +41,14 @@ from freqdp_db.evaluation.report.contents import (
 from freqdp_db.evaluation.report.examples import explained, followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.words import BESIDE, Tone, by_group, meaning_of, verdicts_of
-from freqdp_db.methods.guarantee import stands_for
 from freqdp_db.methods.registry import find_method
+from freqdp_db.model.documents import Document
+from freqdp_db.model.edits import EditLog
+from freqdp_db.privacy.guarantee import stands_for
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published, find_published
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
-from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.connection.names import format_relation
-from freqdp_db.storage.records.builds import find_build
-from freqdp_db.storage.records.datasets import get_dataset
-from freqdp_db.storage.records.draws import load_edits
-from freqdp_db.storage.records.ledger import entries
-from freqdp_db.storage.records.metrics import load_metrics
-from freqdp_db.storage.records.releases import ReleaseRow, list_releases, list_steps
-from freqdp_db.storage.source.roads import read_roads
 
 _SIGNATURE = 10
 _SEED = 1

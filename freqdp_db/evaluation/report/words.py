@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
-from freqdp_db.methods.guarantee import stands_for
-from freqdp_db.storage.records.releases import ReleaseRow
+from freqdp_db.privacy.guarantee import stands_for
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
 _SIGNATURES = {"s": "places", "st": "places by the hour", "sq": "movements between places"}

@@ -9,23 +9,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day
-from freqdp_db.evaluation.utility.divergence import (
-    binned_divergence,
-    jensen_shannon,
-    same_members,
-    same_order,
-)
-from freqdp_db.evaluation.utility.journeys import in_trips, inside, side_by_side, step_lengths
 from freqdp_db.evaluation.utility.losses import (
+    binned_divergence,
     diameter_error,
     frequent_patterns,
+    in_trips,
+    inside,
+    jensen_shannon,
     query_error,
+    same_members,
+    same_order,
+    side_by_side,
+    step_lengths,
     trip_error,
 )
-from freqdp_db.frequency.counts import count_frequencies
+from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 DENSITY_CELL_M = 500.0
 MOVE_CELL_M = 1_000.0

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 # --- How unlike two trajectories are, for `w4m` ---
 

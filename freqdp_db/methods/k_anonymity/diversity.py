@@ -13,11 +13,10 @@ from math import inf
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.areas import Areas, Shown
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.points import Points
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.k_anonymity.boxes import CELL_M, Origin
+from freqdp_db.model.areas import Areas, Points, Shown
+from freqdp_db.model.arrays import Flags, Ids, Ints
 
 _LARGEST_GRID = 200_000_000
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from freqdp_db.methods.contract import Method, Need
-from freqdp_db.methods.guarantee import Guarantee
 from freqdp_db.methods.k_anonymity.glove import GloveStep
 from freqdp_db.methods.k_anonymity.klt import KltStep
 from freqdp_db.methods.k_anonymity.w4m import W4mStep
-from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 # --- What the k-anonymity methods guarantee, and what they do not ---
 

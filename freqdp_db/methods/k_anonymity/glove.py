@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.mechanisms.noise import RandomSource, released_ids
-from freqdp_db.methods.contract import Counts, State, Step, World
+from freqdp_db.methods.contract import Counts, Step, StepContext, WorkingSet
 from freqdp_db.methods.k_anonymity.boxes import CELL_M, MINUTE_US, SIDES, Origin
 from freqdp_db.methods.k_anonymity.options import GloveOptions, require_enough
-from freqdp_db.methods.places_and_times import Meet
+from freqdp_db.methods.kinds import Meet
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import RandomSource, released_ids
 
 if TYPE_CHECKING:
     from freqdp_db.methods.k_anonymity.greedy import Shaping
@@ -58,15 +57,17 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
     draws = GloveDraw
     makes_areas = True
 
-    def shaping(self, world: World, origin: Origin, options: Asked) -> Shaping | None:
+    def shaping(self, world: StepContext, origin: Origin, options: Asked) -> Shaping | None:
         """What is done to a merged row before it goes on."""
         return None
 
     @abstractmethod
-    def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> Kept:
+    def log(self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> Kept:
         """What is kept of runs of samples and merges."""
 
-    def draw(self, world: World, state: State, options: Asked, source: RandomSource) -> GloveDraw:
+    def draw(
+        self, world: StepContext, state: WorkingSet, options: Asked, source: RandomSource
+    ) -> GloveDraw:
         if options.pieces is None:
             return GloveDraw(np.zeros(0, np.int64))
         from freqdp_db.methods.k_anonymity.rows import cut_rows
@@ -74,8 +75,8 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         return GloveDraw(released_ids(source, len(cut_rows(state, options)[0])))
 
     def carry_out(
-        self, world: World, state: State, drawn: GloveDraw, options: Asked
-    ) -> tuple[Kept, State]:
+        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, options: Asked
+    ) -> tuple[Kept, WorkingSet]:
         from freqdp_db.methods.k_anonymity.rows import cut_rows, group_all, make_rows, whole_rows
 
         runs = whole_rows(state) if options.pieces is None else cut_rows(state, options)
@@ -86,8 +87,8 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         return logged, self.replay(world, state, drawn, logged, options)
 
     def replay(
-        self, world: World, state: State, drawn: GloveDraw, logged: Kept, options: Asked
-    ) -> State:
+        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Kept, options: Asked
+    ) -> WorkingSet:
         from freqdp_db.methods.k_anonymity.greedy import Merges, replay_merges
         from freqdp_db.methods.k_anonymity.rows import make_rows
 
@@ -110,7 +111,7 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
             len(state.trajectories),
         )
 
-    def _keys(self, state: State, drawn: GloveDraw, logged: Kept) -> Ints:
+    def _keys(self, state: WorkingSet, drawn: GloveDraw, logged: Kept) -> Ints:
         """The released id of each run: of several that become one, the smallest is taken."""
         if len(drawn):
             return drawn.key
@@ -118,11 +119,11 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: GloveDraw,
         logged: Kept,
-        after: State,
+        after: WorkingSet,
         options: Asked,
     ) -> dict[str, int]:
 
@@ -140,7 +141,7 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         require_enough(options.k, objects)
 
     def counts(
-        self, drawn: GloveDraw, logged: Kept, before: State, after: State, options: Asked
+        self, drawn: GloveDraw, logged: Kept, before: WorkingSet, after: WorkingSet, options: Asked
     ) -> Counts:
 
         return {"made_alike": len(logged.first), **summary(after)}
@@ -166,7 +167,9 @@ class GloveStep(Grouping[GloveOptions, GloveLog]):
         "samples_left_out": "samples were left out",
     }
 
-    def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> GloveLog:
+    def log(
+        self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]
+    ) -> GloveLog:
         return GloveLog(*runs, *merges)
 
 
@@ -193,7 +196,7 @@ def state_of_groups(
     origin: Origin,
     widest: Meet | None,
     objects: int,
-) -> State:
+) -> WorkingSet:
     """Groups in order of their released ids, so that their order says nothing else.
 
     objects: how many there are, in groups or not.
@@ -207,7 +210,7 @@ def state_of_groups(
     offsets = offsets_from(np.array([row.shape[1] for row in kept], np.int64))
     location = np.arange(len(at), dtype=np.int32)
     trajectories = Trajectories(offsets, location, at, (start + origin.minute) * MINUTE_US)
-    return State(
+    return WorkingSet(
         trajectories,
         places,
         key[order],
@@ -228,7 +231,7 @@ def _part_of(members: list[Ids], objects: int) -> Ids | None:
     return found
 
 
-def summary(after: State) -> Counts:
+def summary(after: WorkingSet) -> Counts:
     """For the curator: how many groups, how large, and how coarse their areas are."""
     assert after.members is not None and after.areas is not None
     areas = after.areas
@@ -268,11 +271,11 @@ def groups_of(rows: int, first: Ints, second: Ints) -> Ints:
 
 
 def check_groups(
-    before: State,
+    before: WorkingSet,
     runs: tuple[Ints, Ints],
     merges: tuple[Ints, Ints],
     keys: Ints,
-    after: State,
+    after: WorkingSet,
     k: int,
     widest: Meet | None,
 ) -> dict[str, int]:
@@ -330,7 +333,7 @@ def check_groups(
     }
 
 
-def _require_runs(before: State, first: Ints, last: Ints, keys: int) -> None:
+def _require_runs(before: WorkingSet, first: Ints, last: Ints, keys: int) -> None:
     old = before.trajectories
     known = len(first) == len(last) == keys
     if not known or not ((first >= 0) & (last >= first) & (last < old.samples)).all():
@@ -342,7 +345,7 @@ def _require_runs(before: State, first: Ints, last: Ints, keys: int) -> None:
         raise VerificationFailed("a sample was made alike twice")
 
 
-def _require_disjoint(after: State) -> None:
+def _require_disjoint(after: WorkingSet) -> None:
     new, areas = after.trajectories, after.areas
     assert areas is not None
     if (areas.until <= new.at).any():
@@ -354,7 +357,7 @@ def _require_disjoint(after: State) -> None:
         raise VerificationFailed("an area is empty")
 
 
-def _inside(before: State, samples: Ints, of: Ints, after: State) -> tuple[Flags, Flags]:
+def _inside(before: WorkingSet, samples: Ints, of: Ints, after: WorkingSet) -> tuple[Flags, Flags]:
     """Whether each sample's trajectory has an area at the sample's time, and whether it lies in it."""
     old, new, areas = before.trajectories, after.trajectories, after.areas
     assert areas is not None

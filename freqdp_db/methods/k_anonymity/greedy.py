@@ -28,10 +28,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
 from freqdp_db.engines.ranges import map_each, map_ranges, merged
 from freqdp_db.methods.k_anonymity.boxes import SIDES, Boxes
-from freqdp_db.progress import Told, as_shares, nobody
+from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.progress import ProgressCallback, as_shares, ignore_progress
 
 # --- What it costs to make two rows of boxes alike: GLOVE's stretch, exactly, and no further than asked ---
 
@@ -468,7 +468,7 @@ class Pool:
     def _longest(self) -> int:
         return int(_chunks_of(self._length[: self._rows].max(initial=1)))
 
-    def nearest_of_all(self, told: Told) -> tuple[NDArray[np.float64], Ints]:
+    def nearest_of_all(self, told: ProgressCallback) -> tuple[NDArray[np.float64], Ints]:
         """For each row the cheapest few of those before it, and what they cost; -1: no more."""
         work = np.arange(self._rows + 1) * np.concatenate([[0], self._length[: self._rows]])
         arguments = (self._longest(), *self._columns())
@@ -557,7 +557,7 @@ class _Run:
 class _Queue:
     """Which two rows are the cheapest to merge, whoever has left."""
 
-    def __init__(self, pool: Pool, told: Told) -> None:
+    def __init__(self, pool: Pool, told: ProgressCallback) -> None:
         self._pool = pool
         costs, partners = pool.nearest_of_all(told)
         self._known = [
@@ -611,7 +611,7 @@ def group_rows(
     objects: Ids,
     k: int,
     shaping: Shaping | None = None,
-    told: Told = nobody,
+    told: ProgressCallback = ignore_progress,
     *,
     join: bool = True,
     alone: bool = False,
@@ -673,7 +673,7 @@ def replay_merges(
     keys: Ints,
     merges: Merges,
     shaping: Shaping | None = None,
-    told: Told = nobody,
+    told: ProgressCallback = ignore_progress,
 ) -> list[Group]:
     """Every row that was not merged into another, in order of their numbers."""
     count = len(boxes)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Facts, State, World
+from freqdp_db.methods.contract import Facts, StepContext, WorkingSet
 from freqdp_db.methods.k_anonymity.glove import GloveDraw, GloveLog, GloveStep, Grouping
 from freqdp_db.methods.k_anonymity.options import KltOptions
+from freqdp_db.model.arrays import Ints
 
 if TYPE_CHECKING:
     from freqdp_db.methods.k_anonymity.boxes import Origin
@@ -35,19 +35,24 @@ class KltStep(Grouping[KltOptions, KltLog]):
         "diverse_areas": "areas hold points of interest of all kinds",
     }
 
-    def shaping(self, world: World, origin: Origin, options: KltOptions) -> Shaping | None:
+    def shaping(self, world: StepContext, origin: Origin, options: KltOptions) -> Shaping | None:
         from freqdp_db.methods.k_anonymity.diversity import count_points
 
         return count_points(world.inputs["poi"], origin, options.l, float(options.t))
 
-    def log(self, world: World, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> KltLog:
+    def log(self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> KltLog:
         from freqdp_db.methods.k_anonymity.diversity import fingerprint
 
         return KltLog(*runs, *merges, fingerprint(world.inputs["poi"]))
 
     def replay(
-        self, world: World, state: State, drawn: GloveDraw, logged: KltLog, options: KltOptions
-    ) -> State:
+        self,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: GloveDraw,
+        logged: KltLog,
+        options: KltOptions,
+    ) -> WorkingSet:
         from freqdp_db.methods.k_anonymity.diversity import fingerprint, grow_as_shown
 
         if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
@@ -59,11 +64,11 @@ class KltStep(Grouping[KltOptions, KltLog]):
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: GloveDraw,
         logged: KltLog,
-        after: State,
+        after: WorkingSet,
         options: KltOptions,
     ) -> dict[str, int]:
         from freqdp_db.methods.k_anonymity.diversity import check_areas

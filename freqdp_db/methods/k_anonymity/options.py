@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Name, Number, Whole
+from freqdp_db.methods.kinds import (
+    US_PER_S,
+    Choice,
+    Duration,
+    Meet,
+    MeetingPlace,
+    Name,
+    Number,
+    Whole,
+)
 from freqdp_db.methods.parameters import parameter
-from freqdp_db.methods.places_and_times import Meet, MeetingPlace
 from freqdp_db.methods.unlinking.options import CutOptions
 
 _MINUTE_US = 60 * US_PER_S

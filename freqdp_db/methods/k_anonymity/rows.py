@@ -6,16 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.ragged import offsets_from, rows_of
-from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.engines.ranges import map_ranges
-from freqdp_db.methods.contract import State
+from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.k_anonymity.boxes import Boxes, first_boxes
 from freqdp_db.methods.k_anonymity.greedy import Merges, Shaping, group_rows
 from freqdp_db.methods.k_anonymity.options import GloveOptions
-from freqdp_db.progress import Told, as_shares
-from freqdp_db.trips import samples_of
+from freqdp_db.methods.trips import samples_of
+from freqdp_db.model.arrays import Ids, Ints, offsets_from, rows_of
+from freqdp_db.model.trajectories import Trajectories
+from freqdp_db.progress import ProgressCallback, as_shares
 
 _ROOM = 3
 """Two groups of fewer than k merge, and fewer than k may join them: never more than so many k."""
@@ -34,14 +33,14 @@ class SampleRuns:
     boxes: Boxes
 
 
-def whole_rows(state: State) -> tuple[Ints, Ints]:
+def whole_rows(state: WorkingSet) -> tuple[Ints, Ints]:
     """Every trajectory that is not empty."""
     offsets = state.trajectories.offsets
     there = state.trajectories.lengths > 0
     return offsets[:-1][there], offsets[1:][there] - 1
 
 
-def cut_rows(state: State, options: GloveOptions) -> tuple[Ints, Ints]:
+def cut_rows(state: WorkingSet, options: GloveOptions) -> tuple[Ints, Ints]:
     """Pieces of trips, ordered by the window of time in which their middle lies."""
     from freqdp_db.methods.unlinking.cut import find_pieces
 
@@ -59,7 +58,7 @@ def _window(at: Ints, first: Ints, last: Ints, options: GloveOptions) -> Ints:
     return middle // options.pieces
 
 
-def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> SampleRuns:
+def make_rows(state: WorkingSet, first: Ints, last: Ints, options: GloveOptions) -> SampleRuns:
     side = state.trajectories
     offsets, samples = samples_of(first, last)
     runs = Trajectories(offsets, side.location[samples], side.at[samples], side.at[first])
@@ -73,7 +72,7 @@ def make_rows(state: State, first: Ints, last: Ints, options: GloveOptions) -> S
 
 
 def group_all(
-    rows: SampleRuns, options: GloveOptions, shaping: Shaping | None, told: Told
+    rows: SampleRuns, options: GloveOptions, shaping: Shaping | None, told: ProgressCallback
 ) -> Merges:
     """The merges of all blocks, numbered through."""
     blocks = offsets_from(np.unique(rows.block, return_counts=True)[1])

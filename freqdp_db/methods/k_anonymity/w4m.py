@@ -8,13 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.contract import Counts, Nothing, State, Step, World
+from freqdp_db.methods.contract import Counts, Nothing, Step, StepContext, WorkingSet
 from freqdp_db.methods.k_anonymity.options import W4mOptions, require_enough
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import RandomSource
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,13 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
     }
 
     def draw(
-        self, world: World, state: State, options: W4mOptions, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: W4mOptions, source: RandomSource
     ) -> Nothing:
         return Nothing()
 
     def carry_out(
-        self, world: World, state: State, drawn: Nothing, options: W4mOptions
-    ) -> tuple[W4mLog, State]:
+        self, world: StepContext, state: WorkingSet, drawn: Nothing, options: W4mOptions
+    ) -> tuple[W4mLog, WorkingSet]:
         from freqdp_db.methods.k_anonymity.clusters import compare, find_clusters
 
         there = np.flatnonzero(state.trajectories.lengths > 0)
@@ -64,17 +63,22 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         return replace(logged, matched=np.array([matched], np.int64)), after
 
     def replay(
-        self, world: World, state: State, drawn: Nothing, logged: W4mLog, options: W4mOptions
-    ) -> State:
+        self,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: Nothing,
+        logged: W4mLog,
+        options: W4mOptions,
+    ) -> WorkingSet:
         return _moved(state, logged, options)[0]
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: Nothing,
         logged: W4mLog,
-        after: State,
+        after: WorkingSet,
         options: W4mOptions,
     ) -> dict[str, int]:
 
@@ -87,7 +91,12 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         require_enough(options.k, objects)
 
     def counts(
-        self, drawn: Nothing, logged: W4mLog, before: State, after: State, options: W4mOptions
+        self,
+        drawn: Nothing,
+        logged: W4mLog,
+        before: WorkingSet,
+        after: WorkingSet,
+        options: W4mOptions,
     ) -> Counts:
         sizes = np.diff(logged.offsets)
         return {
@@ -113,7 +122,7 @@ def most_trash(options: W4mOptions, objects: int) -> int:
     return int(options.trash * objects // 100)
 
 
-def _moved(state: State, logged: W4mLog, options: W4mOptions) -> tuple[State, int]:
+def _moved(state: WorkingSet, logged: W4mLog, options: W4mOptions) -> tuple[WorkingSet, int]:
     """One trajectory of each object, empty for those left out; and how many samples are matched."""
     from freqdp_db.methods.k_anonymity.clusters import brought_near, compare
 
@@ -147,10 +156,10 @@ def _moved(state: State, logged: W4mLog, options: W4mOptions) -> tuple[State, in
 
 
 def check_clusters(
-    before: State,
+    before: WorkingSet,
     offsets: Ints,
     member: Ids,
-    after: State,
+    after: WorkingSet,
     k: int,
     delta_m: float,
     most_trash: int,

@@ -26,9 +26,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.streams import SEED_WORDS
-from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     SPEED_M_PER_S,
     CellTrips,
@@ -55,6 +52,9 @@ from freqdp_db.methods.synthesis.layout import (
 from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.kernels import SEED_WORDS
+from freqdp_db.privacy.noise import RandomSource
 
 SIDE = 6
 SHARES = {

@@ -13,15 +13,14 @@ from fractions import Fraction
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.mechanisms.noise import RandomSource, scale_for
 from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS
 from freqdp_db.methods.synthesis.plan import SCALE
 from freqdp_db.methods.synthesis.public import Region
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import step_towards
+from freqdp_db.model.arrays import Ints, Metres, offsets_from
+from freqdp_db.privacy.noise import RandomSource, scale_for
 
 SPEED_M_PER_S = 8.0
 """Neither published method has times: a public speed, and starts spread evenly."""

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.streams import derived, key
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.methods.synthesis import adatrace, dpt
 from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
 from freqdp_db.methods.synthesis.plan import SCALE
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import Parts, emitted, joined, lattice, sampled
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.kernels import derived, key
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 Released = tuple[Trajectories, Locations]
 

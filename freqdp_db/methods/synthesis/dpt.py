@@ -25,11 +25,7 @@ from fractions import Fraction
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.streams import SEED_WORDS, stream, uniform
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.baseline import (
     SPEED_M_PER_S,
     cell_trips,
@@ -52,6 +48,9 @@ from freqdp_db.methods.synthesis.layout import (
 from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.trips import Trips
+from freqdp_db.model.arrays import Ints, Metres, offsets_from
+from freqdp_db.model.kernels import SEED_WORDS, stream, uniform
+from freqdp_db.privacy.noise import RandomSource
 
 SIDES = (16, 8, 4)
 """Cells along the region's sides, for slow, middling and fast trips."""

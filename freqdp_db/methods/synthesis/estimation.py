@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
 
-from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.methods.synthesis.layout import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
@@ -44,6 +43,7 @@ from freqdp_db.methods.synthesis.layout import (
     Grids,
 )
 from freqdp_db.methods.synthesis.plan import Noisy
+from freqdp_db.model.arrays import Ints, Metres
 
 # --- From noisy counts to the counts behind them: a smooth log-intensity under known noise ---
 

@@ -10,14 +10,13 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from freqdp_db.methods.contract import Method, Need
-from freqdp_db.methods.guarantee import Declare, Guarantee
 from freqdp_db.methods.kinds import plain
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.options import SyntheticOptions
 from freqdp_db.methods.synthesis.steps import AdaTraceStep, DptStep, StrictStep, SyntheticStep
+from freqdp_db.privacy.guarantee import Declare, Guarantee, ProtectedUnit
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.synthesis.parameters import Parameters
+    from freqdp_db.methods.synthesis.options import Parameters
 
 # --- What the synthetic methods guarantee: differential privacy for one object with all its data ---
 
@@ -58,7 +57,7 @@ def booked_rho(options: type[SyntheticOptions], values: Mapping[str, Any]) -> De
 
 def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
     def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
-        from freqdp_db.mechanisms.accounting import (
+        from freqdp_db.privacy.accounting import (
             best_guess_any,
             best_guess_pure,
             cost_of_replacing,
@@ -120,7 +119,7 @@ def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
 
 def _several(values: Mapping[str, Any], parameters: Parameters) -> str:
     """What somebody who is two objects costs, by group privacy."""
-    from freqdp_db.mechanisms.accounting import cost_of_several, epsilon_of, rounded_up
+    from freqdp_db.privacy.accounting import cost_of_several, epsilon_of, rounded_up
 
     if parameters.pure:
         cost, two = "k objects cost k times epsilon", f"epsilon {plain(2 * values['epsilon'])}"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ints, Metres
 from freqdp_db.methods.synthesis.public import Region
+from freqdp_db.model.arrays import Ints, Metres
 
 HEADING_X = np.array([1, 1, 0, -1, -1, -1, 0, 1], np.int64)
 HEADING_Y = np.array([0, 1, 1, 1, 0, -1, -1, -1], np.int64)

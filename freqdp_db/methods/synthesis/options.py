@@ -5,15 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from freqdp_db.methods.areas import LonLatArea, Outline
-from freqdp_db.methods.kinds import US_PER_S, Choice, Duration, Name, Number, Whole
+from freqdp_db.methods.kinds import (
+    US_PER_S,
+    Box,
+    Choice,
+    Duration,
+    LonLatArea,
+    Name,
+    Number,
+    Outline,
+    Stretch,
+    TimeStretch,
+    Whole,
+)
 from freqdp_db.methods.parameters import parameter
-from freqdp_db.methods.places_and_times import Box, Stretch, TimeStretch
+from freqdp_db.methods.synthesis.public import SECOND_US
+from freqdp_db.privacy.accounting import pure_cost, rho_for
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.synthesis.parameters import Parameters
+    pass
+
 
 _EPSILON = Number(Decimal(20), "2", low=Decimal("0.01"))
 LARGEST_SIZE = 5_000_000
@@ -41,7 +54,6 @@ class SyntheticOptions:
     @property
     def parameters(self) -> Parameters:
         """What the mechanism reads; pure epsilon."""
-        from freqdp_db.methods.synthesis.parameters import Parameters
 
         return Parameters(Fraction(self.epsilon), accounting="pure", size=self.size,
                           every_us=self.every)  # fmt: skip
@@ -63,7 +75,6 @@ class StrictOptions(SyntheticOptions):
 
     @property
     def parameters(self) -> Parameters:
-        from freqdp_db.methods.synthesis.parameters import Parameters
 
         return Parameters(
             Fraction(self.epsilon),
@@ -72,3 +83,36 @@ class StrictOptions(SyntheticOptions):
             self.size,
             self.every,
         )
+
+
+# Budget, size and rhythm of a synthetic release, as the mechanism reads them.
+
+
+Accounting = Literal["zcdp", "pure"]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Budget, size and rhythm of a release."""
+
+    epsilon: Fraction = Fraction(2)
+    delta: Fraction = Fraction(1, 10**6)
+    """Not used by pure accounting."""
+    accounting: Accounting = "zcdp"
+    size: int | None = None
+    """Trips; without it, their noisy number."""
+    every_us: int = 60 * SECOND_US
+
+    @property
+    def pure(self) -> bool:
+        return self.accounting == "pure"
+
+    @property
+    def rho(self) -> Fraction:
+        """What the ledger for objects books."""
+        return pure_cost(self.epsilon) if self.pure else rho_for(self.epsilon, self.delta)
+
+    @property
+    def whole(self) -> Fraction:
+        """What the shares are shares of: rho, or epsilon for pure accounting."""
+        return self.epsilon if self.pure else self.rho

@@ -13,9 +13,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.mechanisms.accounting import gaussian_cost, sigma2_for
-from freqdp_db.mechanisms.noise import scale_for
 from freqdp_db.methods.synthesis.layout import (
     BEND_GROUPS,
     BENDS,
@@ -28,8 +25,11 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_CLASSES,
     Grids,
 )
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
+from freqdp_db.privacy.noise import scale_for
 
 SCALE = 2**16
 """Contributions are whole multiples of 1 / SCALE of a count."""

@@ -8,8 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
+from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from
 
 EDGE_M = 0.05
 """No synthetic sample lies nearer to the edge of an area."""

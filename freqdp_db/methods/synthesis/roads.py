@@ -22,10 +22,6 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from freqdp_db.columns.arrays import Flags, Ints, Metres
-from freqdp_db.columns.ragged import offsets_from, offsets_of, within
-from freqdp_db.columns.streams import derived, splitmix64, stream
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.estimation import Model
@@ -43,6 +39,9 @@ from freqdp_db.methods.synthesis.sampling import (
     wanted_metres,
 )
 from freqdp_db.methods.synthesis.walks import MOST_POINTS, in_order, line
+from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from, offsets_of, within
+from freqdp_db.model.kernels import derived, splitmix64, stream
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.roads.graph import RoadGraph, largest_part, make_graph
 from freqdp_db.roads.network import Network
 from freqdp_db.roads.router import Prices, make_scratch, search

@@ -9,11 +9,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.mechanisms.noise import RandomSource
-from freqdp_db.methods.areas import box_of
-from freqdp_db.methods.contract import Counts, Facts, Nothing, State, Step, World
-from freqdp_db.methods.kinds import US_PER_S, plain
-from freqdp_db.methods.places_and_times import Box
+from freqdp_db.methods.contract import Counts, Facts, Nothing, Step, StepContext, WorkingSet
+from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
 from freqdp_db.methods.synthesis.options import (
     LARGEST_DELTA,
     MOST_ROWS,
@@ -21,6 +18,7 @@ from freqdp_db.methods.synthesis.options import (
     StrictOptions,
     SyntheticOptions,
 )
+from freqdp_db.privacy.noise import RandomSource
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.baselines import Baseline
@@ -48,18 +46,26 @@ class SyntheticStep(Step[Any, Any, Any]):
     not_replayable = frozenset({"0.3.0"})
 
     @abstractmethod
-    def released(self, world: World, drawn: Any, logged: Any, options: Any) -> tuple[Any, Any]:
+    def released(
+        self, world: StepContext, drawn: Any, logged: Any, options: Any
+    ) -> tuple[Any, Any]:
         """Trips and their places, from the draw alone."""
 
-    def replay(self, world: World, state: State, drawn: Any, logged: Any, options: Any) -> State:
+    def replay(
+        self, world: StepContext, state: WorkingSet, drawn: Any, logged: Any, options: Any
+    ) -> WorkingSet:
         import numpy as np
 
         trajectories, places = self.released(world, drawn, logged, options)
         # numbers from 1: all trips are drawn alike, so their order says nothing
         key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
-        return State(trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32))
+        return WorkingSet(
+            trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32)
+        )
 
-    def counts(self, drawn: Any, logged: Any, before: State, after: State, options: Any) -> Counts:
+    def counts(
+        self, drawn: Any, logged: Any, before: WorkingSet, after: WorkingSet, options: Any
+    ) -> Counts:
         return {
             "trips": len(after.trajectories),
             "rows": after.samples,
@@ -159,15 +165,17 @@ class StrictStep(SyntheticStep):
 
         return int(drawn.objects[0]) // SCALE
 
-    def draw(self, world: World, state: State, options: StrictOptions, source: RandomSource) -> Any:
+    def draw(
+        self, world: StepContext, state: WorkingSet, options: StrictOptions, source: RandomSource
+    ) -> Any:
         from freqdp_db.methods.synthesis.vectors import draw
 
         facts = world.public_facts(options.region, options.period)
         return draw(state.trajectories, state.places, *facts, options.parameters, source)
 
     def carry_out(
-        self, world: World, state: State, drawn: Any, options: StrictOptions
-    ) -> tuple[Any, State]:
+        self, world: StepContext, state: WorkingSet, drawn: Any, options: StrictOptions
+    ) -> tuple[Any, WorkingSet]:
         from freqdp_db.methods.synthesis.strict import modelled
 
         facts = world.public_facts(options.region, options.period)
@@ -175,7 +183,7 @@ class StrictStep(SyntheticStep):
         return logged, self.replay(world, state, drawn, logged, options)
 
     def released(
-        self, world: World, drawn: Any, logged: Any, options: StrictOptions
+        self, world: StepContext, drawn: Any, logged: Any, options: StrictOptions
     ) -> tuple[Any, Any]:
         from freqdp_db.methods.synthesis.strict import replay
 
@@ -183,7 +191,9 @@ class StrictStep(SyntheticStep):
         made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
         return made.trajectories, made.places
 
-    def counts(self, drawn: Any, logged: Any, before: State, after: State, options: Any) -> Counts:
+    def counts(
+        self, drawn: Any, logged: Any, before: WorkingSet, after: WorkingSet, options: Any
+    ) -> Counts:
         trips, zones, hours = logged.errors.tolist()
         return {
             **super().counts(drawn, logged, before, after, options),
@@ -220,11 +230,11 @@ class StrictStep(SyntheticStep):
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: Any,
         logged: Any,
-        after: State,
+        after: WorkingSet,
         options: StrictOptions,
     ) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check
@@ -243,7 +253,7 @@ class StrictStep(SyntheticStep):
             road_net(inputs["roads"], facts(options.region, options.period)[0], options.every)
 
 
-def _roads(world: World, options: StrictOptions) -> RoadNet | None:
+def _roads(world: StepContext, options: StrictOptions) -> RoadNet | None:
     """The roads that were asked for, as the sampling reads them."""
     from freqdp_db.methods.synthesis.roads import road_net
 
@@ -273,7 +283,7 @@ class BaselineStep(SyntheticStep):
         return int(self.method().objects(drawn).sum()) // SCALE
 
     def draw(
-        self, world: World, state: State, options: SyntheticOptions, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: SyntheticOptions, source: RandomSource
     ) -> Any:
         from freqdp_db.methods.synthesis.trips import cut_trips
 
@@ -282,7 +292,7 @@ class BaselineStep(SyntheticStep):
         return self.method().draw(trips, region, options.parameters.epsilon, source)
 
     def released(
-        self, world: World, drawn: Any, logged: Any, options: SyntheticOptions
+        self, world: StepContext, drawn: Any, logged: Any, options: SyntheticOptions
     ) -> tuple[Any, Any]:
         from freqdp_db.methods.synthesis.baselines import noisy_size
 
@@ -291,17 +301,17 @@ class BaselineStep(SyntheticStep):
         return self.method().trips(drawn, *facts, options.parameters.epsilon, count, options.every)
 
     def carry_out(
-        self, world: World, state: State, drawn: Any, options: SyntheticOptions
-    ) -> tuple[Nothing, State]:
+        self, world: StepContext, state: WorkingSet, drawn: Any, options: SyntheticOptions
+    ) -> tuple[Nothing, WorkingSet]:
         return Nothing(), self.replay(world, state, drawn, Nothing(), options)
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: Any,
         logged: Any,
-        after: State,
+        after: WorkingSet,
         options: SyntheticOptions,
     ) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check_trips

@@ -13,15 +13,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.streams import SEED_WORDS, key
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.synthesis.estimation import Model, Tables, estimated, neighbours
-from freqdp_db.methods.synthesis.fitting import fitted
 from freqdp_db.methods.synthesis.layout import HEADINGS, Grids
-from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US, Parameters
 from freqdp_db.methods.synthesis.plan import (
     FIRST_ROUND,
     SCALE,
@@ -37,11 +32,15 @@ from freqdp_db.methods.synthesis.roads import RoadNet, sampled_on_roads
 from freqdp_db.methods.synthesis.sampling import (
     FASTEST_M_PER_S,
     SquareCentres,
+    fitted,
     lattice,
     part_of_rows,
     parts_of_runs,
     sampled,
 )
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.kernels import SEED_WORDS, key
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 # --- A model whose trips keep to the cells that a region with an outline has a part in ---
 

@@ -1,7 +1,7 @@
 """One object's samples -> its trips. Looks at that object alone, and at public numbers.
 
 Samples outside the public region or period are dropped; so is a sample that could only be reached
-faster than 50 m/s from the last one kept. The rest is cut into trips by the rule of `freqdp_db.trips`,
+faster than 50 m/s from the last one kept. The rest is cut into trips by the rule of `methods.trips`,
 each from its departure to its arrival. Trips of fewer than 3 samples or 1 km are dropped.
 
 Protected change: an object added or removed adds or removes its own trips and moves nobody else's.
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.trips import TripRule, find_trips, samples_of
+from freqdp_db.methods.trips import TripRule, find_trips, samples_of
+from freqdp_db.model.arrays import Ints, Metres, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 RULE = TripRule()
 FASTEST_M_PER_S = 50.0

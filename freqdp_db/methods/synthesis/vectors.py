@@ -23,12 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ints
-from freqdp_db.columns.ragged import offsets_from
-from freqdp_db.columns.streams import SEED_WORDS
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.engines.ranges import add, map_ranges, merged
-from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.synthesis.layout import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
@@ -42,7 +37,7 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_EDGES,
     heading_of,
 )
-from freqdp_db.methods.synthesis.parameters import Parameters
+from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.plan import (
     FIRST_ROUND,
     LARGEST_BOUND,
@@ -58,6 +53,10 @@ from freqdp_db.methods.synthesis.plan import (
 )
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
+from freqdp_db.model.arrays import Ints, offsets_from
+from freqdp_db.model.kernels import SEED_WORDS
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import RandomSource
 
 MOST = 2**20
 """No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""

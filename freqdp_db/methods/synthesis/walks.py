@@ -20,11 +20,10 @@ import math
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.ragged import offsets_from, offsets_of, rows_of
-from freqdp_db.columns.streams import pick, stream, uniform, whole
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS, Grids, heading_of
+from freqdp_db.model.arrays import Ints, Metres, offsets_from, offsets_of, rows_of
+from freqdp_db.model.kernels import pick, stream, uniform, whole
 
 MOST_STEPS = 200
 

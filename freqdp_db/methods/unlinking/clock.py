@@ -23,12 +23,11 @@ from typing import Protocol
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints, Metres
-from freqdp_db.columns.ragged import owners
-from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import Counts, State
+from freqdp_db.methods.contract import Counts, WorkingSet
 from freqdp_db.methods.kinds import US_PER_S
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, owners
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 # --- One grain for all places: no device is known by the digits that it writes ---
 
@@ -59,7 +58,7 @@ def in_grains(x: Metres, y: Metres, grain_m: float) -> tuple[Metres, Metres]:
     return (np.floor(x / grain_m) + 0.5) * grain_m, (np.floor(y / grain_m) + 0.5) * grain_m
 
 
-def put_in_grains(state: State, grain: Decimal | None) -> State:
+def put_in_grains(state: WorkingSet, grain: Decimal | None) -> WorkingSet:
     """Places to the centres of their cells; no grain leaves all as it is."""
     if grain is None:
         return state
@@ -68,7 +67,7 @@ def put_in_grains(state: State, grain: Decimal | None) -> State:
     return replace(state, trajectories=side, places=places)
 
 
-def check_grains(before: State, after: State, grain: Decimal | None) -> None:
+def check_grains(before: WorkingSet, after: WorkingSet, grain: Decimal | None) -> None:
     """Refuse unless every sample lies at the centre of the cell of a common grid that it was in.
 
     Raises:
@@ -128,19 +127,19 @@ class Hides(Protocol):
     def grain(self) -> Decimal | None: ...
 
 
-def hide_devices(state: State, options: Hides) -> State:
+def hide_devices(state: WorkingSet, options: Hides) -> WorkingSet:
     """What comes into a step, without what devices are known by: places in grains, times on the clock."""
     return put_on_clock(put_in_grains(state, options.grain), options.clock)
 
 
-def check_hidden(before: State, after: State, options: Hides) -> None:
+def check_hidden(before: WorkingSet, after: WorkingSet, options: Hides) -> None:
     """Refuse unless `after` is what comes in, with devices hidden; raises VerificationFailed."""
     coarse = put_in_grains(before, options.grain)
     check_grains(before, coarse, options.grain)
     check_clock(coarse, after, options.clock)
 
 
-def put_on_clock(state: State, clock_us: int | None) -> State:
+def put_on_clock(state: WorkingSet, clock_us: int | None) -> WorkingSet:
     """Times to the nearest tick, one sample of a trajectory for each; no clock leaves all as it is."""
     if not clock_us:
         return state
@@ -172,7 +171,7 @@ def _nearest_to_tick(side: Trajectories, ticks: Ints) -> Flags:
     return kept
 
 
-def clock_counts(before: State, clocked: State, clock_us: int | None) -> Counts:
+def clock_counts(before: WorkingSet, clocked: WorkingSet, clock_us: int | None) -> Counts:
     """For the curator: the clock, what it left out, and who sends more seldom than it ticks."""
     if clock_us is None:
         return {}
@@ -226,7 +225,7 @@ def rarer_than_clock(side: Trajectories, clock_us: int) -> int:
     return int((gap[order][middle] > _HARDLY_SLOWER * clock_us).sum())
 
 
-def check_clock(before: State, after: State, clock_us: int | None) -> None:
+def check_clock(before: WorkingSet, after: WorkingSet, clock_us: int | None) -> None:
     """Refuse unless every time is a tick, with the sample of the input that is nearest to it.
 
     Raises:

@@ -11,31 +11,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from freqdp_db.columns.arrays import Flags, Ids, Ints
-from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.ragged import offsets_from
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import State, World
+from freqdp_db.methods.contract import StepContext, WorkingSet
+from freqdp_db.methods.trips import TripRule, TripRuns, find_trips, samples_of
 from freqdp_db.methods.unlinking.clock import hide_devices, put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
-from freqdp_db.trips import TripRule, TripRuns, find_trips, samples_of
+from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, offsets_from
 
 
-def pieces_on_clock(world: World, state: State, options: CutOptions) -> TripRuns:
+def pieces_on_clock(world: StepContext, state: WorkingSet, options: CutOptions) -> TripRuns:
     """The pieces of what comes in, as runs of its samples on the clock."""
     visits = None
     if options.ends_in_source:
         # a visit that a method before has put in is nobody's
-        source = State(world.build.trajectories, world.locations, state.key)
+        source = WorkingSet(world.build.trajectories, world.locations, state.key)
         source = put_in_grains(source, options.grain)
         visits = source.trajectories.location, source.owners()
     return find_pieces(hide_devices(state, options), options, visits)
 
 
 def find_pieces(
-    state: State, options: CutOptions, visits: tuple[Ids, Ids] | None = None
+    state: WorkingSet, options: CutOptions, visits: tuple[Ids, Ids] | None = None
 ) -> TripRuns:
     """Trips, cut to the longest piece with quiet time between, and trimmed to places of several.
 
@@ -96,7 +94,7 @@ def _cut_trips(first, last, heads, tails, at, location, shared, longest, quiet):
     return begins[:k].copy(), ends[:k].copy()
 
 
-def summary(samples: int, state: State, logged: CutLog) -> dict[str, float]:
+def summary(samples: int, state: WorkingSet, logged: CutLog) -> dict[str, float]:
     """For the curator: pieces, pieces of a trajectory, and the share of so many samples that stays."""
     side = state.trajectories
     kept = int((logged.last - logged.first + 1).sum())
@@ -117,9 +115,9 @@ _PER_MILLE = 1000
 
 
 def check_cut(
-    before: State,
-    after: State,
-    visits: State,
+    before: WorkingSet,
+    after: WorkingSet,
+    visits: WorkingSet,
     *,
     rule: TripRule,
     longest_us: int,
@@ -170,7 +168,7 @@ def check_cut(
     }
 
 
-def _require_runs(before: State, after: State, first: Ints, last: Ints) -> None:
+def _require_runs(before: WorkingSet, after: WorkingSet, first: Ints, last: Ints) -> None:
     """Each piece is its run of the input, sample by sample; no sample is in two."""
     old, new = before.trajectories, after.trajectories
     known = len(first) == len(last) == len(new)
@@ -194,7 +192,7 @@ def _require_runs(before: State, after: State, first: Ints, last: Ints) -> None:
             raise VerificationFailed(f"cut: a sample has another {column} than it had")
 
 
-def _visited_by(before: State, objects: int) -> Flags:
+def _visited_by(before: WorkingSet, objects: int) -> Flags:
     location, owner = before.trajectories.location, before.owners()
     order = np.lexsort((owner, location))
     place, who = location[order], owner[order]
@@ -204,7 +202,7 @@ def _visited_by(before: State, objects: int) -> Flags:
     return enough
 
 
-def _stays_inside(after: State, rule: TripRule) -> int:
+def _stays_inside(after: WorkingSet, rule: TripRule) -> int:
     """Samples from which a piece remains near for as long as a stay: all looked ahead together."""
     side = after.trajectories
     piece = side.owner
@@ -223,7 +221,7 @@ def _stays_inside(after: State, rule: TripRule) -> int:
     return int(found.sum())
 
 
-def largest_share(before: State, after: State) -> int:
+def largest_share(before: WorkingSet, after: WorkingSet) -> int:
     """Of an object's samples, the most under one id, per mille, rounded up."""
     objects = before.owners()
     total = np.bincount(objects, minlength=int(objects.max(initial=0)) + 1)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from freqdp_db.methods.contract import Kind, Method
-from freqdp_db.methods.guarantee import NOTHING_CLAIMED, Declare, Guarantee
-from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.unlinking.steps import CutStep, SwapStep
+from freqdp_db.privacy.guarantee import NOTHING_CLAIMED, Declare, Guarantee, ProtectedUnit
 
 # --- What unlinking guarantees: nothing that is proved; what it does is checked and measured ---
 

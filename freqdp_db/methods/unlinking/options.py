@@ -6,13 +6,22 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from freqdp_db.methods.kinds import US_PER_S, WIDEST_M, Duration, Flag, Name, Number, Whole
+from freqdp_db.methods.kinds import (
+    US_PER_S,
+    WIDEST_M,
+    Duration,
+    Flag,
+    Meet,
+    MeetingPlace,
+    Name,
+    Number,
+    Whole,
+)
 from freqdp_db.methods.parameters import KnownOfBuild, parameter
-from freqdp_db.methods.places_and_times import Meet, MeetingPlace
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.unlinking.meetings import Meeting
-    from freqdp_db.trips import TripRule
+    from freqdp_db.methods.trips import TripRule
+    from freqdp_db.methods.unlinking.swap import Meeting
 
 _MINUTE_US = 60 * US_PER_S
 
@@ -71,7 +80,7 @@ class SwapOptions:
 
     @property
     def meeting(self) -> Meeting:
-        from freqdp_db.methods.unlinking.meetings import Meeting
+        from freqdp_db.methods.unlinking.swap import Meeting
 
         return Meeting(float(self.meet.metres), self.meet.us, self.widen, self.courses)
 
@@ -100,7 +109,7 @@ class CutOptions:
 
     @property
     def rule(self) -> TripRule:
-        from freqdp_db.trips import TripRule
+        from freqdp_db.methods.trips import TripRule
 
         return TripRule(self.trips, self.gap)
 

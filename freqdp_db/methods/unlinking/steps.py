@@ -7,11 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from freqdp_db.columns.arrays import Ids, Ints
-from freqdp_db.columns.groups import Groups
-from freqdp_db.columns.trajectories import Trajectories
-from freqdp_db.mechanisms.noise import RandomSource, released_ids
-from freqdp_db.methods.contract import Counts, State, Step, World
+from freqdp_db.methods.contract import Counts, Step, StepContext, WorkingSet
 from freqdp_db.methods.unlinking.clock import (
     check_hidden,
     clock_counts,
@@ -21,6 +17,9 @@ from freqdp_db.methods.unlinking.clock import (
     put_in_grains,
 )
 from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
+from freqdp_db.model.arrays import Groups, Ids, Ints
+from freqdp_db.model.trajectories import Trajectories
+from freqdp_db.privacy.noise import RandomSource, released_ids
 
 
 @dataclass(frozen=True)
@@ -65,18 +64,17 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
     }
 
     def draw(
-        self, world: World, state: State, options: SwapOptions, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: SwapOptions, source: RandomSource
     ) -> SwapDraw:
-        from freqdp_db.methods.unlinking.meetings import find_groups
-        from freqdp_db.methods.unlinking.swap import deal
+        from freqdp_db.methods.unlinking.swap import deal, find_groups
 
         state = hide_devices(state, options)
         groups = find_groups(state.trajectories, state.places, options.meeting)
         return SwapDraw(groups.offsets, groups.stop, groups.doubled, deal(groups.offsets, source))
 
     def carry_out(
-        self, world: World, state: State, drawn: SwapDraw, options: SwapOptions
-    ) -> tuple[SwapLog, State]:
+        self, world: StepContext, state: WorkingSet, drawn: SwapDraw, options: SwapOptions
+    ) -> tuple[SwapLog, WorkingSet]:
         from freqdp_db.methods.unlinking.swap import never_meet
 
         unmixed = never_meet(hide_devices(state, options).trajectories, drawn.stop)
@@ -85,8 +83,13 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         return logged, self.replay(world, state, drawn, logged, options)
 
     def replay(
-        self, world: World, state: State, drawn: SwapDraw, logged: SwapLog, options: SwapOptions
-    ) -> State:
+        self,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: SwapDraw,
+        logged: SwapLog,
+        options: SwapOptions,
+    ) -> WorkingSet:
         from freqdp_db.methods.unlinking.swap import groups_in_result, swapped_trajectories
 
         state = hide_devices(state, options)
@@ -99,11 +102,11 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: SwapDraw,
         logged: SwapLog,
-        after: State,
+        after: WorkingSet,
         options: SwapOptions,
     ) -> dict[str, int]:
         from freqdp_db.methods.unlinking.swap import check_swap
@@ -113,7 +116,12 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         return check_swap(hidden, drawn.groups, drawn.dealt, logged.dropped, after, options.meeting)
 
     def counts(
-        self, drawn: SwapDraw, logged: SwapLog, before: State, after: State, options: SwapOptions
+        self,
+        drawn: SwapDraw,
+        logged: SwapLog,
+        before: WorkingSet,
+        after: WorkingSet,
+        options: SwapOptions,
     ) -> Counts:
         from freqdp_db.methods.unlinking.swap import summary
 
@@ -196,15 +204,15 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
     }
 
     def draw(
-        self, world: World, state: State, options: CutOptions, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: CutOptions, source: RandomSource
     ) -> CutDraw:
         from freqdp_db.methods.unlinking.cut import pieces_on_clock
 
         return CutDraw(released_ids(source, len(pieces_on_clock(world, state, options))))
 
     def carry_out(
-        self, world: World, state: State, drawn: CutDraw, options: CutOptions
-    ) -> tuple[CutLog, State]:
+        self, world: StepContext, state: WorkingSet, drawn: CutDraw, options: CutOptions
+    ) -> tuple[CutLog, WorkingSet]:
         from freqdp_db.methods.unlinking.cut import pieces_on_clock
 
         pieces = pieces_on_clock(world, state, options)
@@ -214,10 +222,15 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         return logged, self.replay(world, state, drawn, logged, options)
 
     def replay(
-        self, world: World, state: State, drawn: CutDraw, logged: CutLog, options: CutOptions
-    ) -> State:
+        self,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: CutDraw,
+        logged: CutLog,
+        options: CutOptions,
+    ) -> WorkingSet:
+        from freqdp_db.methods.trips import samples_of
         from freqdp_db.methods.unlinking.cut import groups_after
-        from freqdp_db.trips import samples_of
 
         state = hide_devices(state, options)
         offsets, rows = samples_of(logged.first, logged.last)
@@ -226,18 +239,18 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         groups = None
         if state.groups is not None:
             groups = groups_after(state.groups, side.samples, logged)
-        return State(
+        return WorkingSet(
             pieces, state.places, np.sort(drawn.key), state.owners()[rows], groups=groups,
             pieces=True,
         )  # fmt: skip
 
     def check(
         self,
-        world: World,
-        before: State,
+        world: StepContext,
+        before: WorkingSet,
         drawn: CutDraw,
         logged: CutLog,
-        after: State,
+        after: WorkingSet,
         options: CutOptions,
     ) -> dict[str, int]:
         from freqdp_db.methods.unlinking.cut import check_cut
@@ -246,7 +259,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         check_hidden(before, hidden, options)
         visits = hidden
         if options.ends_in_source:
-            source = State(world.build.trajectories, world.locations, before.key)
+            source = WorkingSet(world.build.trajectories, world.locations, before.key)
             visits = put_in_grains(source, options.grain)
         return check_cut(
             hidden,
@@ -260,7 +273,12 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         )
 
     def counts(
-        self, drawn: CutDraw, logged: CutLog, before: State, after: State, options: CutOptions
+        self,
+        drawn: CutDraw,
+        logged: CutLog,
+        before: WorkingSet,
+        after: WorkingSet,
+        options: CutOptions,
     ) -> Counts:
         from freqdp_db.methods.unlinking.cut import summary
 

@@ -13,10 +13,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from freqdp_db.dataset.projection import ReferenceSystem
+from freqdp_db.db.published import ReleaseReader
 from freqdp_db.progress import Stage
-from freqdp_db.release.export.geopackage import Layers
+from freqdp_db.release.export.geo_files import Layers
 from freqdp_db.release.export.notice import catalog_document
-from freqdp_db.storage.published.reading import ReleaseReader
 
 _ARROW = {
     "smallint": pa.int16(),

@@ -1,1 +1,0 @@
-"""`freqdp bench`: how fast the search and the whole job are."""

@@ -1,1 +1,0 @@
-"""Columns that all layers share: trajectories, ragged columns, draws and edits."""

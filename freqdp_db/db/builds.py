@@ -1,0 +1,374 @@
+"""Builds: filled as standalone tables, attached as partitions, made current by one UPDATE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import sql
+
+from freqdp_db.db.connection import Database, driver
+from freqdp_db.db.copy import (
+    Layout,
+    create_notes,
+    drop_notes,
+    point_coordinates,
+    read_arrays,
+    write_records,
+    writing_once,
+)
+from freqdp_db.db.datasets import table
+from freqdp_db.db.ledger import require_traced
+from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
+from freqdp_db.db.source import SourceRelation
+from freqdp_db.db.statements import (
+    as_written,
+    call,
+    column_list,
+    one_value,
+    private_name,
+    select_own,
+)
+from freqdp_db.errors import Busy, NotFound
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of
+from freqdp_db.model.trajectories import Locations, Trajectories
+
+PARTS = ("trajectory", "location", "sample", "segment", "grid_cell")
+_PARTITION = re.compile(rf"({'|'.join(PARTS)})_(?P<number>\d+)(_part)?")
+_LOCK_TIMEOUT = "5s"
+
+
+@dataclass(frozen=True)
+class BuildRow:
+    """One consistent copy of a dataset."""
+
+    build_id: int
+    dataset_id: int
+    snapshot_at: datetime
+    built_at: datetime
+    rows: int
+    excluded: dict[str, int]
+    trajectories: int
+    samples: int
+    locations: int
+    segments: int
+    source_srid: int
+    srid: int
+    snap: str
+    time_unit: str | None
+    """How times were read: `timestamp`, a declared unit of epoch numbers, or `guessed`. None: not
+    recorded, by an earlier version."""
+    time_step_us: int
+    median_gap_us: int
+    fingerprint: str
+    software: str
+    dropped_at: datetime | None
+
+
+def find_build(database: Database, build_id: int) -> BuildRow:
+    builds = table(database, "build")
+    with database.begin() as connection:
+        row = connection.execute(
+            sa.select(*(builds.c[f.name] for f in fields(BuildRow))).where(
+                builds.c.build_id == build_id
+            )
+        ).first()
+    if row is None:
+        raise NotFound(f"there is no build {build_id}")
+    return BuildRow(**row._mapping)
+
+
+def grid_of(connection: sa.Connection, database: Database, build_id: int) -> dict[str, float]:
+    """The frame of a build's grid. Its corner may be a sample's place: auditors may not read it."""
+    builds = table(database, "build")
+    found: dict[str, float] = connection.execute(
+        sa.select(builds.c.grid).where(builds.c.build_id == build_id)
+    ).scalar_one()
+    return found
+
+
+def next_build_number(database: Database) -> int:
+    with database.begin() as connection:
+        sequence = private_name(database, "build_number").as_string(None)
+        return int(one_value(connection, "SELECT nextval(%s::regclass)", [sequence]))
+
+
+def part_name(part: str, build_id: int) -> str:
+    return f"{part}_{build_id}"
+
+
+@contextmanager
+def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
+    """Create the standalone table of a part; rows and keys are one transaction."""
+    with database.begin() as connection:
+        call(connection, database, "create_build_table", build_id, part)
+        yield PartWriter(driver(connection), private_name(database, part_name(part, build_id)))
+        call(connection, database, "finish_build_table", build_id, part)
+
+
+@dataclass(frozen=True)
+class PartWriter:
+    connection: Any
+    relation: sql.Identifier
+
+    def copy(self, layout: Layout, chunks: Iterable[NDArray[Any]]) -> None:
+        """Stream packed records of this layout."""
+        write_records(self.connection, self.relation, layout.names, chunks, created_here=True)
+
+    def copy_rows(self, columns: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
+        """Stream rows with variable-width columns (trajectories: one row an object)."""
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(self.relation, column_list(columns))
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+
+def attach_build(
+    database: Database, build: dict[str, Any], sources: Iterable[SourceRelation]
+) -> None:
+    """Attach the parts, record the build, what it was read from, and make it current: all or nothing.
+
+    Refused if another budget counts what it was read from.
+    """
+    number = build["build_id"]
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        limit_waiting(connection, _LOCK_TIMEOUT)
+        connection.execute(sa.insert(table(database, "build")).values(**build))
+        read = [{"build_id": number, **asdict(source)} for source in sources]
+        if read:
+            connection.execute(sa.insert(table(database, "build_source")), read)
+        require_traced(connection, database, build["dataset_id"], number)
+        call(connection, database, "attach_build", number)
+        connection.execute(
+            sa.update(datasets)
+            .where(datasets.c.dataset_id == build["dataset_id"])
+            .values(current_build=number)
+        )
+
+
+def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> None:
+    """Remove the tables of a build, attached or not."""
+    limit_waiting(connection, _LOCK_TIMEOUT)
+    call(connection, database, "drop_build", build_id)
+
+
+def sweep_builds(database: Database) -> list[int]:
+    """Drop what dead builds left behind and what no release needs any more.
+
+    What somebody is reading is left to the next sweep: the work that was done has succeeded.
+    """
+    swept = []
+    recorded = table(database, "build")
+    for number in numbers_left(database, _PARTITION):
+        with suppress(Busy), database.begin() as connection:
+            # a build in progress holds its lock; it may have been attached since we looked
+            if is_free(connection, database, "build", number) and not connection.scalar(
+                sa.select(sa.exists().where(recorded.c.build_id == number))
+            ):
+                drop_parts(connection, database, number)
+                swept.append(number)
+    return swept + _drop_unneeded(database)
+
+
+def _drop_unneeded(database: Database) -> list[int]:
+    """Builds that are nobody's current one and that no unfinished or published release names."""
+    private = sql.Identifier(database.settings.schema)
+    query = sql.SQL(
+        "SELECT b.build_id FROM {p}.build b JOIN {p}.dataset d USING (dataset_id) "
+        "WHERE b.dropped_at IS NULL "
+        "AND (b.build_id IS DISTINCT FROM d.current_build OR d.dropped_at IS NOT NULL) "
+        "AND NOT EXISTS (SELECT FROM {p}.release r WHERE r.build_id = b.build_id "
+        "AND r.state IN ('running', 'published')) ORDER BY 1"
+    ).format(p=private)
+    builds = table(database, "build")
+    with database.begin() as connection:
+        numbers = [row[0] for row in driver(connection).execute(query)]
+    dropped = []
+    for number in numbers:
+        with suppress(Busy), database.begin() as connection:
+            if not is_free(connection, database, "build", number):
+                continue
+            # looked at again under the row's lock: a release may have been asked for since, and
+            # whoever asks holds that lock until the release is recorded
+            connection.execute(
+                sa.select(builds.c.build_id).where(builds.c.build_id == number).with_for_update()
+            )
+            still = [row[0] for row in driver(connection).execute(query)]
+            if number in still:
+                drop_parts(connection, database, number)
+                connection.execute(
+                    sa.update(builds)
+                    .where(builds.c.build_id == number)
+                    .values(dropped_at=sa.func.now())
+                )
+                dropped.append(number)
+    return dropped
+
+
+def load_trajectories(
+    connection: sa.Connection,
+    database: Database,
+    build: BuildRow,
+    part: tuple[int, int] | None = None,
+) -> Trajectories:
+    """The samples of a build, in order; part: only the trajectories from one to before another."""
+    first, last = part or (0, build.trajectories)
+    as_written(connection)
+    layout = Layout(
+        [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
+    )
+    query = select_own(
+        database, "sample", layout.names, part=part or (None, None), build_id=build.build_id
+    )
+    rows = read_arrays(driver(connection), query, layout)
+    owner, seq = rows["trajectory_id"], rows["seq"]
+    following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
+    if not following.all():
+        order = np.lexsort((seq, owner))
+        rows = {name: column[order] for name, column in rows.items()}
+    offsets = offsets_of(rows["trajectory_id"] - first, last - first)
+    at = rows["at"]
+    return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
+
+
+def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
+    """Where each trajectory's samples begin among all."""
+    layout = Layout([("samples", "int4")])
+    query = select_own(
+        database, "trajectory", layout.names, "trajectory_id", build_id=build.build_id
+    )
+    return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
+
+
+def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
+    """The locations of a build in metres, and in the source's SRID."""
+    layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
+    query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
+    rows = read_arrays(driver(connection), query, layout)
+    return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
+
+
+def samples_by_place(
+    connection: sa.Connection, database: Database, build: BuildRow, begin: datetime, end: datetime
+) -> Ints:
+    """How many samples each location of a build has from one moment to before another."""
+    rows = driver(connection).execute(
+        sql.SQL(
+            "SELECT location_id, count(*) FROM {} "
+            "WHERE build_id = %s AND at >= %s AND at < %s GROUP BY location_id"
+        ).format(private_name(database, "sample")),
+        (build.build_id, begin, end),
+    )
+    found = np.zeros(build.locations, np.int64)
+    for place, samples in rows:
+        found[place] = samples
+    return found
+
+
+def sparse_objects(database: Database, build_id: int, signature: int) -> int:
+    """Objects with fewer than 2m places: the method leaves little of them."""
+    rows = table(database, "trajectory")
+    with database.begin() as connection:
+        found: int = connection.execute(
+            sa.select(sa.func.count())
+            .select_from(rows)
+            .where(rows.c.build_id == build_id, rows.c.places < 2 * signature)
+        ).scalar_one()
+    return found
+
+
+# The large tables of a build, samples and segments, written in ranges by several sessions at once.
+
+
+LARGE = ("sample", "segment")
+Chunks = tuple[Layout, Iterable[NDArray[Any]]]
+
+
+def _notes(database: Database, build_id: int) -> sql.Identifier:
+    return private_name(database, f"sample_{build_id}_part")
+
+
+def create_large(database: Database, build_id: int) -> int:
+    """Empty tables, for all to see; the number of the run that fills them."""
+    with database.begin() as connection:
+        for part in LARGE:
+            call(connection, database, "create_build_table", build_id, part)
+        return create_notes(connection, database, "build", build_id)
+
+
+def write_range(
+    database: Database, build_id: int, run: int, number: int, samples: Chunks, segments: Chunks
+) -> None:
+    """Write a range, unless that was done before."""
+    with writing_once(database, _notes(database, build_id), run, number) as raw:
+        if raw is None:
+            return
+        for part, (layout, chunks) in zip(LARGE, (samples, segments), strict=True):
+            relation = private_name(database, part_name(part, build_id))
+            write_records(raw, relation, layout.names, chunks)
+
+
+def finish_large(database: Database, build_id: int) -> None:
+    """Give both tables their keys, in two sessions."""
+
+    def index(part: str) -> None:
+        with database.begin() as connection:
+            call(connection, database, "finish_build_table", build_id, part)
+
+    with database.side_by_side(len(LARGE)) as start:
+        for part in LARGE:
+            start(index, part)
+    drop_notes(database, "build", build_id)
+
+
+# The grid of a build, as the search reads it: its cells, and the segments of some or all of them.
+#
+# All rows have a fixed width, so they come by binary COPY. Positions count from 0 here and from 1 in
+# the tables (`seq`).
+
+
+_BOX = ("x_min", "y_min", "x_max", "y_max")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All cells of a build's grid, in order of their ids."""
+
+    cell: Ints
+    segments: Ids
+    """How many are filed in the cell itself."""
+    box: Metres
+    """Of the cell's own segments."""
+
+
+def all_cells(connection: sa.Connection, database: Database, build_id: int) -> Cells:
+    """What a search knows of the segments before it reads them."""
+    layout = Layout([("cell_id", "int8"), ("segments", "int4"), *((n, "float8") for n in _BOX)])
+    query = select_own(database, "grid_cell", layout.names, "cell_id", build_id=build_id)
+    rows = read_arrays(driver(connection), query, layout)
+    return Cells(rows["cell_id"], rows["segments"], np.stack([rows[name] for name in _BOX], axis=1))
+
+
+def cell_segments(
+    connection: sa.Connection, database: Database, build_id: int, cells: Ints | None
+) -> tuple[Ids, Ids]:
+    """Trajectory and position of the segments filed in these cells, or in all; mostly in filed order."""
+    as_written(connection)
+    layout = Layout([("trajectory_id", "int4"), ("seq", "int4")])
+    wanted = None if cells is None else "{" + ",".join(map(str, cells)) + "}"
+    query = sql.SQL("SELECT {} FROM {}({}, {}::bigint[])").format(
+        column_list(layout.names),
+        private_name(database, "cell_segments"),
+        sql.Literal(build_id),
+        sql.Literal(wanted),
+    )
+    rows = read_arrays(driver(connection), query, layout)
+    return rows["trajectory_id"], rows["seq"] - 1

@@ -1,0 +1,627 @@
+"""Connections and transactions, and the one place where server errors become ours."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection
+
+from freqdp_db import errors
+from freqdp_db.db.names import format_name
+from freqdp_db.errors import BadInput, ConnectionFailed
+from freqdp_db.settings import Settings, libpq_is_configured, load_settings
+
+# Which GRANT a login lacks when the server says that permission is denied.
+
+
+_DENIED = re.compile(
+    r"permission denied for (?P<kind>schema|table|view|materialized view|foreign table|sequence|"
+    r"function|procedure|database|type|column) (?P<name>.+)"
+)
+_RIGHT = {
+    "sequence": "USAGE ON SEQUENCE", "function": "EXECUTE ON FUNCTION",
+    "procedure": "EXECUTE ON PROCEDURE", "database": "CONNECT, CREATE ON DATABASE",
+    "type": "USAGE ON TYPE",
+}  # fmt: skip
+_RELATIONS = {"table", "view", "materialized view", "foreign table"}
+# The least role with which a command can be run, where that is not a runner's: who is one reads originals.
+_LEAST = {
+    "release list": "analyst", "release show": "analyst", "release export": "analyst",
+    "release report": "analyst",
+    "budget": "auditor", "ledger verify": "auditor", "dataset list": "auditor",
+    "dataset show": "auditor",
+    "dataset add": "admin", "dataset set": "admin", "dataset drop": "admin", "apply": "admin",
+}  # fmt: skip
+_MAY = {
+    "analyst": "to read releases that were granted, and nothing else",
+    "auditor": "to read the ledger and the records, and no data",
+    "runner": "to build, publish and measure: it reads original data",
+    "admin": "to register datasets and raise budgets: it reads original data as well",
+}
+# Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
+_FOR_ADMINISTRATORS = {
+    "account", "dataset", "grant_budget", "claim_population", "name_population", "open_account",
+}  # fmt: skip
+_FOR_RUNNERS = {
+    "build", "release", "release_step", "step_column", "release_key", "tf_target", "pf_target",
+    "edit_run", "edit", "step_value",
+    "metric", "method", "job_queue", "job_progress", "job", "progress", "worker",
+    "schedule", "trajectory", "location", "sample", "segment", "grid_cell", "build_number",
+    "record_release", "require_booked", "trace_source", "source_lineage", "build_source", "population",
+    "population_source", "approve_release", "request_release", "cancel_job", "sql_object",
+    "schema_version", "spend", "budget", "catalog", "create_build_table", "finish_build_table",
+    "attach_build", "drop_build", "create_notes", "drop_notes", "create_staging", "index_staging",
+    "finish_staging", "drop_staging", "publish_tables", "grant_release", "show_current",
+    "drop_current", "revoke_release", "drop_release", "check_release", "lock",
+}  # fmt: skip
+
+
+def remedy_for(denied: str, settings: Settings, user: str | None, command: str = "") -> str:
+    """The least that an administrator has to grant; `denied` is the server's message."""
+    login = format_name(user) if user else "your login"
+    found = _DENIED.fullmatch(denied)
+    if found is None:
+        return "ask the owner of the object, or a superuser, for that right"
+    kind, name = found["kind"], found["name"]
+    role = None
+    if kind == "schema" and name == settings.release_schema:
+        role = "analyst"
+    elif (kind, name) == ("schema", settings.schema):
+        role = _LEAST.get(command, "runner")
+    elif _stem(name) in _FOR_RUNNERS:
+        role = "runner"
+    elif name in _FOR_ADMINISTRATORS:
+        role = "admin"
+    if role is not None:
+        granted = format_name(settings.role(role))
+        return f"an administrator can: GRANT {granted} TO {login} ({_MAY[role]})"
+    if kind == "schema":
+        schema = format_name(name)
+        return (
+            f"its owner can: GRANT USAGE ON SCHEMA {schema} TO {login}; to make tables there: "
+            f"GRANT CREATE ON SCHEMA {schema} TO {login}"
+        )
+    right = "SELECT ON" if kind in _RELATIONS else _RIGHT.get(kind)
+    if right is None:
+        return "ask the owner of the object, or a superuser, for that right"
+    return f"its owner can: GRANT {right} {format_name(name)} TO {login}"
+
+
+def _stem(name: str) -> str:
+    """A partition's table: sample_12 is of `sample`."""
+    return re.sub(r"_\d+$", "", name)
+
+
+# Why a server let nobody in, in its own words, and what can be done about it.
+
+
+_ELSEWHERE = "check [[dsn]], DATABASE_URL or the PG* variables, and that the server runs"
+_SAID = re.compile(r"(?:FATAL|PANIC):\s+(?P<reason>[^\n]+)")
+# What servers and libpq say in English; others are given as they are, with what can be checked always.
+_REMEDIES = [
+    (
+        re.compile(r"password authentication failed|no password supplied|empty password"),
+        "check user and password: they are given by [[dsn]], DATABASE_URL, PGPASSWORD or ~/.pgpass",
+    ),
+    (
+        re.compile(r'[Pp]eer authentication failed for user "(?P<name>.+)"'),
+        "over the socket the server lets in who is called so on this machine: run the command as "
+        "{name}, or connect over TCP with a password ([[dsn]] postgresql://{name}@localhost/DATABASE)",
+    ),
+    (
+        re.compile(r'database "(?P<name>.+)" does not exist'),
+        "name one that there is in [[dsn]], DATABASE_URL or PGDATABASE, or make it: createdb {name}",
+    ),
+    (
+        re.compile(r'role "(?P<name>.+)" (does not exist|is not permitted to log in)'),
+        "name a login that there is in [[dsn]], DATABASE_URL or PGUSER, or make it: CREATE ROLE {name} "
+        "LOGIN",
+    ),
+    (
+        re.compile(r"no pg_hba.conf entry"),
+        "the server's administrator can let this user in from here: a line in its pg_hba.conf",
+    ),
+    (
+        re.compile(r"too many (connections|clients)|remaining connection slots"),
+        "wait until others have left, or raise max_connections on the server",
+    ),
+    (re.compile(r"starting up|shutting down|recovery mode"), "wait a moment, and try again"),
+]
+
+
+def unreachable(text: str) -> ConnectionFailed:
+    """What the driver says of a connection that failed or broke. It never holds a password."""
+    said = _SAID.findall(text)
+    reason = said[-1].strip() if said else text.strip()
+    for pattern, remedy in _REMEDIES:
+        found = pattern.search(reason)
+        if found is not None:
+            return ConnectionFailed(
+                f"the server refused the connection: {_plain(reason)}",
+                remedy=remedy.format(**found.groupdict()),
+            )
+    if said:
+        return ConnectionFailed(
+            f"the server refused the connection: {_plain(reason)}", remedy=_ELSEWHERE
+        )
+    why = text.strip().splitlines()[0] if text.strip() else "connection lost"
+    return ConnectionFailed(f"the database cannot be reached: {why}", remedy=_ELSEWHERE)
+
+
+def _plain(reason: str) -> str:
+    """Of a refusal by libpq itself, what comes after the address."""
+    return reason.splitlines()[0].rpartition("failed: ")[2] or reason
+
+
+__all__ = [
+    "PINNED_PATH",
+    "Connection",
+    "Database",
+    "connect",
+    "driver",
+    "pinned",
+    "translate",
+    "translated",
+]
+
+# SQLSTATEs that our own functions raise: class QF, one code per error a person can meet.
+_OWN_STATES: dict[str, type[errors.FreqdpError]] = {
+    "QF001": errors.BadInput,
+    "QF002": errors.NotFound,
+    "QF003": errors.BudgetExceeded,
+    "QF004": errors.Busy,
+    "QF005": errors.VerificationFailed,
+    "QF010": errors.AlreadyExists,
+}
+# Classes of errors whose message speaks of statements, objects and the server. Others (a value that
+# does not fit, a constraint, a function of the user's or of PostGIS) can quote a row.
+_ABOUT_NO_ROW = (
+    "0A", "25", "26", "28", "2B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58",
+)  # fmt: skip
+# Of these, a table, a function or operator, or a type that is not found.
+_NOT_FOUND = ("42P01", "42883", "42704")
+# Of these, what may be over when it is tried again: deadlocks, resources, locks, interventions.
+_MAY_PASS = ("40", "53", "55", "57", "58")
+# A server that vanished without a word is noticed within about a minute, where nothing else is asked
+# for; left alone, psycopg waits two minutes for a connection, and TCP two hours for an answer.
+_BOUNDS = {
+    "connect_timeout": 20,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+# What a transaction of ours begins with. Names and operators are found in pg_catalog alone: an object that
+# somebody planted in a schema of the session's path is never called. Values are read and written in one
+# form, whatever the settings of the server, the database and the login are. SET LOCAL, because a setting of
+# the session would stay behind at a pooler that hands out connections by the transaction.
+PINNED_PATH = "SET LOCAL search_path = pg_catalog, pg_temp"
+_PINNED = "; ".join(
+    [
+        PINNED_PATH,
+        "SET LOCAL DateStyle = ISO",
+        "SET LOCAL IntervalStyle = postgres",
+        "SET LOCAL extra_float_digits = 1",
+        "SET LOCAL bytea_output = hex",
+        "SET LOCAL standard_conforming_strings = on",
+        "SET LOCAL transform_null_equals = off",
+        "SET LOCAL array_nulls = on",
+    ]
+)
+_CANCEL_SECONDS = 5.0
+_SECONDS_BETWEEN_CANCELS = 0.1
+
+
+class Database:
+    """A database that was reached; opens transactions on it."""
+
+    def __init__(self, conninfo: str, settings: Settings, command: str) -> None:
+        self.conninfo = conninfo
+        self.settings = settings
+        self.command = command
+        self.application_name = f"freqdp {command}"[:63]
+        self.engine = sa.create_engine(
+            "postgresql+psycopg://",
+            creator=self._open_pinned,
+            # nothing is asked of the server that we do not ask ourselves
+            use_native_hstore=False,
+            pool_size=4,
+            max_overflow=8,
+            pool_reset_on_return="rollback",
+            # neither a log nor an error may repeat a value
+            hide_parameters=True,
+        )
+        sa.event.listen(self.engine, "connect", _end_first_transaction)
+        self._at_work: set[psycopg.Connection[Any]] = set()
+        self.user: str | None = None
+        """Who is logged in, once somebody is."""
+
+    def open_connection(self, *, autocommit: bool = False) -> psycopg.Connection[Any]:
+        """A connection beside the pool's; whoever asks for it closes it."""
+        # prepare_threshold=None: server-side prepared statements strand behind PgBouncer.
+        connection = psycopg.connect(
+            self.conninfo,
+            autocommit=autocommit,
+            application_name=self.application_name,
+            prepare_threshold=None,
+            **_bounds(self.conninfo),
+        )
+        self.user = connection.info.user
+        return connection
+
+    def _open_pinned(self) -> psycopg.Connection[Any]:
+        """For the pool: inside a transaction in which SQLAlchemy may look at the server."""
+        connection = self.open_connection()
+        _pin(connection)
+        return connection
+
+    @contextmanager
+    def begin(self, *, snapshot: bool | str = False) -> Iterator[sa.Connection]:
+        """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY; a name, for an exported one."""
+        with translated(self), self.engine.connect() as connection:
+            if snapshot:
+                connection = connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            raw = driver(connection)
+            self._at_work.add(raw)
+            try:
+                with connection.begin():
+                    _pin(raw)
+                    if isinstance(snapshot, str):
+                        raw.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
+                    yield connection
+            finally:
+                self._at_work.discard(raw)
+
+    def cancel_running(self) -> None:
+        """Cancel the statements that sessions of this process are waiting for."""
+        for raw in list(self._at_work):
+            if raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                with suppress(psycopg.Error):
+                    raw.cancel_safe(timeout=_CANCEL_SECONDS)
+
+    @contextmanager
+    def side_by_side(self, threads: int) -> Iterator[Callable[..., Future[None]]]:
+        """Gives a function that starts work in a thread with a session of its own.
+
+        The block ends when all of it is done. If one part fails, or the block is interrupted, the
+        statements of the others are cancelled: Ctrl-C does not wait for an index.
+        """
+        started: list[Future[None]] = []
+        with ThreadPoolExecutor(threads) as pool:
+
+            def start(work: Callable[..., None], *arguments: Any) -> Future[None]:
+                started.append(pool.submit(work, *arguments))
+                return started[-1]
+
+            try:
+                yield start
+                for part in wait(started, return_when=FIRST_EXCEPTION).done:
+                    part.result()
+            except BaseException:
+                running = [part for part in started if not part.cancel()]
+                # more than once: a thread may be between two statements
+                while wait(running, timeout=_SECONDS_BETWEEN_CANCELS).not_done:
+                    self.cancel_running()
+                raise
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _bounds(conninfo: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """How long to wait, where the caller has not said so; a service may say anything."""
+    given = conninfo_to_dict(conninfo)
+    if "service" in given or "PGSERVICE" in environ:
+        return {}
+    if "PGCONNECT_TIMEOUT" in environ:
+        given["connect_timeout"] = environ["PGCONNECT_TIMEOUT"]
+    return {name: value for name, value in _BOUNDS.items() if name not in given}
+
+
+def _pin(connection: psycopg.Connection[Any]) -> None:
+    """Begin a transaction with settings of ours."""
+    # a server without zone files knows GMT and no other: there it is what every session has
+    gmt = connection.info.parameter_status("TimeZone") == "GMT"
+    connection.execute(_PINNED if gmt else f"{_PINNED}; SET LOCAL TimeZone = 'UTC'")
+
+
+def _end_first_transaction(connection: psycopg.Connection[Any], _record: object) -> None:
+    connection.rollback()
+
+
+@contextmanager
+def pinned(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    """One transaction on a connection beside the pool's."""
+    with connection.transaction():
+        _pin(connection)
+        yield connection
+
+
+def driver(connection: sa.Connection) -> psycopg.Connection[Any]:
+    """The psycopg connection under a SQLAlchemy one: COPY there is part of its transaction."""
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, psycopg.Connection)
+    return raw
+
+
+def connect(settings: Settings, command: str = "library") -> Database:
+    """Reach the database: the given DSN, else libpq's own configuration, else the embedded server."""
+    if settings.dsn is not None:
+        conninfo = settings.dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+        _require_readable(conninfo)
+    elif libpq_is_configured():
+        conninfo = ""
+    else:
+        from freqdp_db.server.embedded import EmbeddedServer
+
+        conninfo = EmbeddedServer(settings.data_dir).ensure_running()
+    database = Database(conninfo, settings, command)
+    with database.begin() as connection:
+        connection.execute(sa.text("SELECT 1"))
+    return database
+
+
+def _require_readable(conninfo: str) -> None:
+    """Refuse what libpq would misread. Nothing of it is repeated: it may hold a password."""
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        raise errors.BadInput(
+            "[[dsn]] (or DATABASE_URL) is not a connection string",
+            remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
+        ) from None
+    scheme, _, rest = conninfo.partition("://")
+    place = re.split(r"[/?]", rest, maxsplit=1)[0]
+    user, _, hosts = place.rpartition("@")
+    ports = re.sub(r"\[[^]]*\]", "", hosts).split(",")
+    if scheme in ("postgresql", "postgres") and (
+        "@" in user or any(not re.fullmatch(r"[^:]*(:\d*)?", part) for part in ports)
+    ):
+        # libpq would take a part of the password for the host or the port, and name it in its error
+        raise errors.BadInput(
+            "[[dsn]] (or DATABASE_URL) is not a URL of the form postgresql://user:password@host:port/db",
+            remedy="write special characters of the password as %40 (@), %2F (/), %3A (:), %3F (?), "
+            "or keep it in ~/.pgpass",
+        )
+
+
+@contextmanager
+def translated(database: Database | None = None) -> Iterator[None]:
+    """Turn driver errors into ours; DETAIL and CONTEXT may hold rows and are dropped."""
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise translate(error.orig, database) from None
+        raise
+    except (sa.exc.PendingRollbackError, sa.exc.ResourceClosedError):
+        # what SQLAlchemy says of a connection that broke under an open transaction
+        raise unreachable("connection lost") from None
+    except psycopg.Error as error:
+        raise translate(error, database) from None
+
+
+def translate(error: psycopg.Error, database: Database | None = None) -> errors.FreqdpError:
+    """The error in our words; the database knows who asked."""
+    state = error.sqlstate or ""
+    text = (error.diag.message_primary or str(error)).strip()
+    if state in _OWN_STATES:
+        return _OWN_STATES[state](text, remedy=error.diag.message_hint)
+    if state == "42501":
+        if database is None:
+            return errors.PermissionMissing(text, remedy=remedy_for(text, Settings(), None))
+        remedy = remedy_for(text, database.settings, database.user, database.command)
+        return errors.PermissionMissing(text, remedy=remedy)
+    if state == "42P01" and database is not None and f'"{database.settings.schema}.' in text:
+        return errors.SchemaMissing(
+            f"this database has no schema {database.settings.schema!r} of freqdp's",
+            remedy="connect to the database that releases are made in, or run `freqdp init` for one",
+        )
+    if state == "55P03":
+        return errors.Busy(text, remedy="wait for the other session, or try again")
+    if state == "57014":
+        return errors.ServerRefused(
+            f"the statement was cancelled: {text}",
+            remedy="somebody cancelled it, or a timeout did; run the command again",
+            can_pass=True,
+        )
+    if state == "53100":
+        return errors.ServerRefused(
+            "the disk of the database server is full",
+            remedy="free space on the server, then run the command again",
+            can_pass=True,
+        )
+    if (
+        state.startswith(("08", "28", "57P"))
+        or state == "3D000"
+        or (isinstance(error, psycopg.OperationalError) and not state)
+    ):
+        return unreachable(text)
+    if isinstance(error, psycopg.InterfaceError) and "connection is" in text:
+        return unreachable(text)  # closed or lost, noticed before the next statement
+    if not state:
+        raise error  # a mistake of ours in using the driver, not the server's answer
+    if state in _NOT_FOUND:
+        return errors.ServerRefused(
+            f"{text} (SQLSTATE {state})",
+            remedy="where a view, a function that it calls or [[where]] uses it, name it there with its "
+            "schema: the search_path is not asked; the server's log has the statement",
+        )
+    if state.startswith(_ABOUT_NO_ROW):
+        return errors.ServerRefused(
+            f"{text} (SQLSTATE {state})",
+            remedy="the server's log has the statement",
+            can_pass=state.startswith(_MAY_PASS),
+        )
+    return errors.BadData(
+        f"the server could not use a value (SQLSTATE {state})",
+        remedy="check the columns, [[where]] and the view behind [[source]]; the server's log has the "
+        "value",
+    )
+
+
+# How functions of partitions find the database: in a worker, by its own environment.
+#
+# Only the names of the schemas travel to them. The connection string does not: it may hold a password, and
+# what travels passes a scheduler.
+
+
+@dataclass(frozen=True)
+class DatabaseRef:
+    """Where in its database a worker finds our tables."""
+
+    schema: str
+    release_schema: str
+    _here: Database | None = field(default=None, compare=False, repr=False)
+    """In the process that it was made in; it does not travel."""
+
+    @classmethod
+    def of(cls, database: Database) -> DatabaseRef:
+        return cls(database.settings.schema, database.settings.release_schema, database)
+
+    def __reduce__(self) -> tuple[type[DatabaseRef], tuple[str, str]]:
+        return DatabaseRef, (self.schema, self.release_schema)
+
+    def database(self) -> Database:
+        """The database; in a worker its own, reached once in its life."""
+        return _reached(self) if self._here is None else self._here
+
+
+@lru_cache(maxsize=8)
+def _reached(reach: DatabaseRef) -> Database:
+    if not (os.environ.get("DATABASE_URL") or libpq_is_configured()):
+        raise BadInput(
+            "a Dask worker does not know the database",
+            remedy="set DATABASE_URL or PGSERVICE in the environment of the workers",
+        )
+    settings = load_settings(schema=reach.schema, release_schema=reach.release_schema)
+    return connect(settings, "dask worker")
+
+
+# Who is connected, to what, and with which rights.
+
+
+_KINDS = ("admin", "runner", "analyst", "auditor")
+
+
+@dataclass(frozen=True)
+class Login:
+    """A connection as a person would name it."""
+
+    server: str
+    database: str
+    user: str
+    """As whom: after SET ROLE, that role."""
+    roles: list[str]
+    """Group roles of ours that it has."""
+    superuser: bool
+    there: bool
+    """Both of our schemas exist."""
+    sees_private: bool
+    sees_released: bool
+
+    def words(self) -> str:
+        held = "superuser" if self.superuser else ", ".join(self.roles) or "none of freqdp's roles"
+        return f"{self.server}, database {self.database}, user {self.user} ({held})"
+
+
+def login_of(connection: Connection, settings: Settings) -> Login:
+    row = connection.execute(
+        sa.text(
+            "SELECT current_database() AS database, current_user AS user, "
+            "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser, "
+            "ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname = ANY(:roles) "
+            "AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles"
+        ),
+        {"roles": [settings.role(kind) for kind in _KINDS]},
+    ).one()
+    schemas = connection.execute(
+        sa.text(
+            "SELECT nspname::text, has_schema_privilege(oid, 'USAGE') FROM pg_namespace "
+            "WHERE nspname IN (:private, :released)"
+        ),
+        {"private": settings.schema, "released": settings.release_schema},
+    )
+    seen = {name: bool(may) for name, may in schemas}
+    info = driver(connection).info
+    return Login(
+        f"server at {info.host or 'the default socket'}, port {info.port}",
+        row.database,
+        row.user,
+        list(row.roles),
+        bool(row.superuser),
+        len(seen) == 2,
+        seen.get(settings.schema, False),
+        seen.get(settings.release_schema, False),
+    )
+
+
+def may_use(connection: Connection, schema: str) -> bool:
+    """Whether names in a schema can be used."""
+    return bool(
+        connection.execute(
+            sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
+        ).scalar()
+    )
+
+
+def logins_of_analysts(connection: Connection, settings: Settings) -> list[str]:
+    """Who can log in to this database as an analyst and as nothing more."""
+    return list(
+        connection.execute(
+            sa.text(
+                "SELECT l.rolname::text FROM pg_roles l JOIN pg_roles g ON g.rolname = :analyst "
+                "WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, g.oid, 'MEMBER') "
+                "AND has_database_privilege(l.oid, current_database(), 'CONNECT') "
+                "AND NOT EXISTS (SELECT FROM pg_roles w WHERE w.rolname = :runner "
+                "AND pg_has_role(l.oid, w.oid, 'MEMBER')) ORDER BY 1"
+            ),
+            {"analyst": settings.role("analyst"), "runner": settings.role("runner")},
+        ).scalars()
+    )
+
+
+# Waiting for the database to say that there is work, where it can be heard.
+
+
+class Listener:
+    """A connection that LISTENs.
+
+    Behind a pooler that hands out server connections by the transaction, notifications go astray
+    without an error. A pooler answers for the server when a connection is made, so the process
+    number that it gave is not the one that the server names: then `hears` is False.
+    """
+
+    def __init__(self, database: Database) -> None:
+        with translated():
+            self._connection: psycopg.Connection[Any] = database.open_connection(autocommit=True)
+            with pinned(self._connection):
+                row = self._connection.execute("SELECT pg_backend_pid()").fetchone()
+            self.hears = row is not None and row[0] == self._connection.info.backend_pid
+            if self.hears:
+                channel = sql.Identifier(f"{database.settings.schema}_job")
+                self._connection.execute(sql.SQL("LISTEN {}").format(channel))
+            else:
+                self._connection.close()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most; True if something was heard."""
+        with translated():
+            return any(True for _ in self._connection.notifies(timeout=seconds, stop_after=1))
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,494 @@
+"""Bulk rows in and out: binary COPY by psycopg, straight between the wire and NumPy record arrays.
+
+A row whose columns are all NOT NULL and of fixed width has a fixed width on the wire, so a whole
+message stream is one record array. NULLs would shift every later field: queries must exclude
+them, and the length fields are checked.
+
+Reading in blocks is our own, because psycopg's iterator over the rows of a COPY costs five times the CPU,
+and ADBC's driver opens connections of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import psycopg
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import sql
+from psycopg.abc import PQGen
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Ready, Wait
+
+from freqdp_db.db.connection import Database, driver
+from freqdp_db.db.statements import call, column_list
+from freqdp_db.errors import BadData
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, within
+from freqdp_db.model.edits import MM_PER_M, EditRuns, Operation
+
+ColumnType = Literal[
+    "char", "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
+]
+
+# What a column of this type is on the wire, big-endian; its width follows.
+WIRE: dict[str, str] = {
+    "char": "S1",
+    "int2": ">i2",
+    "int4": ">i4",
+    "int8": ">i8",
+    "float8": ">f8",
+    "timestamptz": ">i8",  # microseconds since 2000-01-01 UTC
+    "point": "V25",  # EWKB with SRID: see `point_bytes`
+    "line": "V45",  # EWKB with SRID, two points: see `line_bytes`
+    "box": "V97",  # EWKB with SRID, a polygon of four corners: see `box_bytes`
+    "tstzrange": "V25",  # from a time to another, the end not in it: see `range_bytes`
+}
+_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER = b"\xff\xff"
+
+BLOCK = 8 << 20
+"""Bytes of rows that are given out at a time, about."""
+_PIECE = 1 << 18
+"""Bytes that are handed to libpq at a time."""
+
+# PostgreSQL counts time from 2000-01-01 UTC, in microseconds.
+POSTGRES_EPOCH_US = 946_684_800_000_000
+
+_HEAD = [("order", "u1"), ("type", "<u4"), ("srid", "<u4")]
+_POINT = np.dtype([*_HEAD, ("x", "<f8"), ("y", "<f8")])
+_LINE = np.dtype([*_HEAD, ("points", "<u4"), ("ends", "<f8", (4,))])
+_BOX = np.dtype([*_HEAD, ("rings", "<u4"), ("points", "<u4"), ("corners", "<f8", (5, 2))])
+_LOWER_IN = 2
+_RANGE = np.dtype(
+    [("flags", "u1"), ("begin_length", ">i4"), ("begin", ">i8"), ("end_length", ">i4"),
+     ("end", ">i8")]
+)  # fmt: skip
+
+
+class Layout:
+    """The columns of a fixed-width row, and the record type that the wire has for it."""
+
+    def __init__(self, columns: Sequence[tuple[str, ColumnType]]) -> None:
+        self.columns = list(columns)
+        fields: list[tuple[str, str]] = [("_count", ">i2")]
+        for name, kind in self.columns:
+            fields += [(f"_len_{name}", ">i4"), (name, WIRE[kind])]
+        self.dtype = np.dtype(fields)
+        self._frame = np.zeros(1, self.dtype)
+        self._frame["_count"] = len(self.columns)
+        for name, _ in self.columns:
+            self._frame[f"_len_{name}"] = self.dtype.fields[name][0].itemsize  # type: ignore[index]
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns]
+
+    def pack(self, **arrays: Any) -> NDArray[Any]:
+        """Rows for the wire. A scalar fills its column."""
+        rows = next(len(a) for a in arrays.values() if np.ndim(a))
+        records = np.repeat(self._frame, rows)
+        for name in self.names:
+            records[name] = arrays[name]
+        return records
+
+    def check(self, records: NDArray[Any]) -> None:
+        """Refuse rows whose framing is not the declared one (a NULL, or another type)."""
+        for field in ("_count", *(f"_len_{name}" for name in self.names)):
+            if not (records[field] == self._frame[field]).all():
+                raise BadData("the server sent a NULL or a value of another width than declared")
+
+
+POINTS = Layout(
+    [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
+)
+"""Rows of released samples."""
+AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
+"""Of a generalised release: where and when each sample may have been."""
+
+
+def point_bytes(x: NDArray[np.float64], y: NDArray[np.float64], srid: int) -> NDArray[np.void]:
+    """EWKB points, as PostGIS sends and receives them, one fixed-width blob each."""
+    points = np.empty(len(x), _POINT)
+    points["order"] = 1
+    points["type"] = 0x20000001
+    points["srid"] = srid
+    points["x"] = x
+    points["y"] = y
+    return points.view("V25")
+
+
+def line_bytes(ends: NDArray[np.float64], srid: int) -> NDArray[np.void]:
+    """EWKB lines of two points, from rows of ax, ay, bx, by."""
+    lines = np.empty(len(ends), _LINE)
+    lines["order"] = 1
+    lines["type"] = 0x20000002
+    lines["srid"] = srid
+    lines["points"] = 2
+    lines["ends"] = ends
+    return lines.view("V45")
+
+
+def box_bytes(
+    x_min: NDArray[np.float64],
+    y_min: NDArray[np.float64],
+    x_max: NDArray[np.float64],
+    y_max: NDArray[np.float64],
+    srid: int,
+) -> NDArray[np.void]:
+    """EWKB polygons: boxes, their corners from the south-west, around by the east."""
+    boxes = np.empty(len(x_min), _BOX)
+    boxes["order"] = 1
+    boxes["type"] = 0x20000003
+    boxes["srid"] = srid
+    boxes["rings"] = 1
+    boxes["points"] = 5
+    for corner, (x, y) in enumerate(
+        [(x_min, y_min), (x_max, y_min), (x_max, y_max), (x_min, y_max), (x_min, y_min)]
+    ):
+        boxes["corners"][:, corner, 0] = x
+        boxes["corners"][:, corner, 1] = y
+    return boxes.view("V97")
+
+
+def range_bytes(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.void]:
+    """Intervals as the server keeps them: the begin is in it, the end is not."""
+    ranges = np.empty(len(begin), _RANGE)
+    ranges["flags"] = _LOWER_IN
+    ranges["begin_length"] = ranges["end_length"] = 8
+    ranges["begin"], ranges["end"] = begin, end
+    return ranges.view("V25")
+
+
+def point_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The coordinates in a column of EWKB points."""
+    points = np.ascontiguousarray(blobs).view(_POINT)
+    return points["x"].astype(np.float64), points["y"].astype(np.float64)
+
+
+def box_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], ...]:
+    """x_min, y_min, x_max, y_max of a column of boxes, as `box_bytes` makes them."""
+    corners = np.ascontiguousarray(blobs).view(_BOX)["corners"]
+    low, high = corners[:, 0], corners[:, 2]
+    return tuple(side.astype(np.float64) for side in (low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+
+
+def range_times(blobs: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Begins and ends of a column of intervals, as `range_bytes` makes them."""
+    ranges = np.ascontiguousarray(blobs).view(_RANGE)
+    return ranges["begin"].astype(np.int64), ranges["end"].astype(np.int64)
+
+
+def read_records(
+    connection: psycopg.Connection[Any],
+    query: sql.Composable,
+    layout: Layout,
+    on_rows: Callable[[int], None] | None = None,
+) -> Iterator[NDArray[Any]]:
+    """Run COPY (query) TO STDOUT and yield record arrays, some megabytes each."""
+    width = layout.dtype.itemsize
+    for data in copy_bytes(connection, query):
+        if len(data) % width:
+            raise BadData("the server sent a NULL or a value of another width than declared")
+        records = data.view(layout.dtype)
+        layout.check(records)
+        if on_rows is not None:
+            on_rows(len(records))
+        yield records
+
+
+def native(records: NDArray[Any], layout: Layout) -> dict[str, NDArray[Any]]:
+    """The columns of records, each an array of its own in the machine's byte order."""
+    return {
+        name: records[name].astype(layout.dtype[name].newbyteorder("=")) for name in layout.names
+    }
+
+
+def read_arrays(
+    connection: psycopg.Connection[Any], query: sql.Composable, layout: Layout
+) -> dict[str, NDArray[Any]]:
+    """All rows of a query as one native array per column."""
+    parts = [native(records, layout) for records in read_records(connection, query, layout)]
+    parts = parts or [native(np.zeros(0, layout.dtype), layout)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in layout.names}
+
+
+def copy_bytes(
+    connection: psycopg.Connection[Any], query: sql.Composable
+) -> Generator[NDArray[np.uint8], None, None]:
+    """The rows of a binary COPY, many at a time, without the stream's header and trailer.
+
+    Whatever ends the reading early cancels the query and leaves a usable connection.
+    """
+    pgconn = connection.pgconn
+    if pgconn.transaction_status == TransactionStatus.IDLE:
+        connection.execute("SELECT 1")  # lets psycopg open its transaction
+    statement = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_bytes(connection)
+    try:
+        started = connection.wait(_start(pgconn, statement))
+        if started is None:
+            raise _cut_off()
+        if started.status != ExecStatus.COPY_OUT:
+            raise psycopg.errors.error_from_result(started, connection.info.encoding)
+        begin, ended = len(_HEADER), False
+        while not ended:
+            rows, ended = connection.wait(_read_block(pgconn))
+            end = len(rows)
+            if ended:
+                failed = _read_to_the_end(pgconn)
+                if failed is not None:
+                    raise psycopg.errors.error_from_result(failed, connection.info.encoding)
+                if not rows.endswith(_TRAILER):
+                    raise _cut_off()
+                end -= len(_TRAILER)
+            if end > begin:
+                yield np.frombuffer(rows, np.uint8)[begin:end]
+            begin = 0
+    finally:
+        if pgconn.transaction_status == TransactionStatus.ACTIVE:
+            connection.cancel_safe()
+            _read_to_the_end(pgconn)
+
+
+def _cut_off() -> psycopg.OperationalError:
+    """The rows stop without the stream's trailer: fewer than there are must not pass for all."""
+    return psycopg.OperationalError("the connection was lost while rows were read")
+
+
+def _start(pgconn: PGconn, statement: bytes) -> PQGen[PGresult | None]:
+    """Send a COPY TO STDOUT and wait for its first result; for `Connection.wait`.
+
+    Not `Cursor.copy`: interrupted before the first row, it leaves a connection that is still copying.
+    """
+    pgconn.send_query(statement)
+    yield from _send_all(pgconn)
+    while pgconn.is_busy():
+        while not (yield Wait.R):
+            pass
+        pgconn.consume_input()
+    return pgconn.get_result()
+
+
+def _read_block(pgconn: PGconn) -> PQGen[tuple[bytearray, bool]]:
+    """Whole rows of a running COPY TO STDOUT, and whether they are the last; for `Connection.wait`."""
+    rows = bytearray()
+    # what looks like the trailer may be a row: only the next message tells
+    while len(rows) < BLOCK or rows.endswith(_TRAILER):
+        size, row = pgconn.get_copy_data(1)
+        if size > 0:
+            rows += row
+        elif size == 0:
+            while not (yield Wait.R):
+                pass
+            pgconn.consume_input()
+        else:
+            return rows, True
+    return rows, False
+
+
+def _read_to_the_end(pgconn: PGconn) -> PGresult | None:
+    """Take what the server still sends for the statement; what it failed with, if it did."""
+    failed = None
+    while (outcome := pgconn.get_result()) is not None:
+        if outcome.status == ExecStatus.COPY_OUT:
+            while pgconn.get_copy_data(0)[0] > 0:
+                pass
+        elif outcome.status != ExecStatus.COMMAND_OK:
+            failed = outcome
+    return failed
+
+
+def write_records(
+    connection: psycopg.Connection[Any],
+    relation: sql.Composable,
+    columns: Sequence[str],
+    chunks: Iterable[NDArray[Any]],
+    *,
+    created_here: bool = False,
+) -> None:
+    """COPY binary rows into a relation. Each chunk holds whole rows, framed for the wire.
+
+    created_here: the transaction created the table, so its rows can be written as what they will be
+    once it commits, visible to all; otherwise the first reader writes every page a second time.
+    """
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary{})").format(
+        relation,
+        column_list(columns),
+        sql.SQL(", FREEZE" if created_here else ""),
+    )
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(_HEADER)
+        for chunk in chunks:
+            data = chunk.view(np.uint8).data
+            for begin in range(0, len(data), _PIECE):
+                copy.write(data[begin : begin + _PIECE])
+                connection.wait(_send_all(connection.pgconn))
+        copy.write(_TRAILER)
+
+
+def _send_all(pgconn: PGconn) -> PQGen[None]:
+    """Wait until the server has taken what was written; for `Connection.wait`.
+
+    Else libpq collects it, and moves all that it has when the server takes a little. What the server sends
+    meanwhile is taken too: that it has gone, or a notice that it waits to be rid of.
+    """
+    while pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()
+
+
+# Rows of variable width for binary COPY: the edit log's arrays and the release's lines.
+#
+# Our own, because psycopg and the Arrow drivers make such rows from one Python object a value.
+
+
+RUN_EDITS = Layout(
+    [("trajectory_id", "int4"), ("location_id", "int4"), ("seq", "int4"), ("loss_m", "float8")]
+)
+"""Runs with a row for each edit, as they are read."""
+
+_RUN = Layout(
+    [
+        ("release_id", "int4"),
+        ("step", "int2"),
+        ("operation", "char"),
+        ("trajectory_id", "int4"),
+        ("location_id", "int4"),
+    ]
+)
+_RUNS = 1 << 16
+"""Runs that are encoded at a time."""
+_ARRAY = np.dtype(
+    [("size", ">i4"), ("dimensions", ">i4"), ("nulls", ">i4"), ("type", ">i4"), ("length", ">i4"),
+     ("lower", ">i4")]
+)  # fmt: skip
+_OIDS = {"int4": 23, "float8": 701}
+_LINE_HEAD = np.dtype(
+    [("size", ">i4"), ("order", "u1"), ("type", "<u4"), ("srid", "<u4"), ("points", "<u4")]
+)
+_VERTEX = np.dtype([("x", "<f8"), ("y", "<f8"), ("m", "<f8")])
+
+Piece = tuple[NDArray[Any], Ints]
+"""Records of all rows, one row after the other, and how many of them each row has."""
+
+
+def join_pieces(*pieces: Piece) -> NDArray[np.uint8]:
+    """The bytes of rows that consist of these pieces: row 0 of each piece, then row 1, ..."""
+    sizes = np.column_stack([counts * records.itemsize for records, counts in pieces])
+    numbers = np.tile(np.arange(len(pieces), dtype=np.uint8), len(sizes))
+    number = np.repeat(numbers, sizes.reshape(-1))
+    joined = np.empty(len(number), np.uint8)
+    for k, (records, _) in enumerate(pieces):
+        joined[number == k] = records.view(np.uint8)
+    return joined
+
+
+def encode_runs(runs: EditRuns, release_id: int, step: int) -> Iterator[NDArray[np.uint8]]:
+    """Rows of `edit_run`: positions become seq (from 1), millimetres become metres."""
+    for begin in range(0, len(runs), _RUNS):
+        part = slice(begin, begin + _RUNS)
+        offsets = runs.offsets[begin : begin + _RUNS + 1]
+        edits = slice(offsets[0], offsets[-1])
+        heads = _RUN.pack(
+            release_id=release_id,
+            step=step,
+            operation=runs.operation,
+            trajectory_id=runs.trajectory[part],
+            location_id=runs.location[part],
+        )
+        heads["_count"] += 2  # the arrays
+        counts = np.diff(offsets)
+        yield join_pieces(
+            (heads, np.ones_like(counts)),
+            *_arrays("int4", counts, runs.position[edits] + 1),
+            *_arrays("float8", counts, runs.loss_mm[edits] / MM_PER_M),
+        )
+
+
+def _arrays(kind: str, counts: Ints, values: NDArray[Any]) -> tuple[Piece, Piece]:
+    """A column of arrays without NULLs: what stands before each, and the items of all."""
+    items = np.empty(len(values), [("size", ">i4"), ("value", WIRE[kind])])
+    items["size"], items["value"] = items.dtype["value"].itemsize, values
+    heads = np.empty(len(counts), _ARRAY)
+    heads["size"] = _ARRAY.itemsize - 4 + counts * items.itemsize
+    heads["dimensions"], heads["nulls"], heads["type"] = 1, 0, _OIDS[kind]
+    heads["length"], heads["lower"] = counts, 1
+    return (heads, np.ones_like(counts)), (items, counts)
+
+
+def decode_runs(edits: dict[str, NDArray[Any]], operation: Operation) -> EditRuns:
+    """Runs from rows of `RUN_EDITS`, in the order of their ids."""
+    trajectory, location = edits["trajectory_id"], edits["location_id"]
+    begins = np.ones(len(trajectory), np.bool_)
+    begins[1:] = (np.diff(trajectory) != 0) | (np.diff(location) != 0)
+    first = np.flatnonzero(begins)
+    return EditRuns(
+        operation,
+        trajectory[first],
+        location[first],
+        np.append(first, len(trajectory)),
+        edits["seq"] - 1,
+        np.rint(edits["loss_m"] * MM_PER_M).astype(np.int64),
+    )
+
+
+def encode_lines(
+    ids: Ints,
+    days: Ints,
+    first: Ints,
+    count: Ints,
+    location: Ids,
+    x: Metres,
+    y: Metres,
+    seconds: NDArray[np.float64],
+    srid: int,
+) -> NDArray[np.uint8]:
+    """Rows (trajectory_id, day, LineStringM): M is the time in epoch seconds."""
+    rows = Layout([("id", "int8"), ("day", "int4")]).pack(id=ids, day=days)
+    rows["_count"] += 1  # the line
+    lines = np.empty(len(ids), _LINE_HEAD)
+    lines["size"] = _LINE_HEAD.itemsize - 4 + count * _VERTEX.itemsize
+    lines["order"], lines["type"], lines["srid"], lines["points"] = 1, 0x60000002, srid, count
+    offsets = offsets_from(count)
+    sample = within(offsets) + np.repeat(first, count)
+    vertices = np.empty(len(sample), _VERTEX)
+    place = location[sample]
+    vertices["x"], vertices["y"], vertices["m"] = x[place], y[place], seconds[sample]
+    one = np.ones_like(count)
+    return join_pieces((rows, one), (lines, one), (vertices, count))
+
+
+# Tables that several sessions fill in parts, each part once.
+#
+# A part is noted in the transaction that writes it. Whoever is told to write a part that is noted already
+# has nothing to do; who comes while another is at it waits for that one. So it does not matter how often a
+# worker is lost and its work given to another. A worker that a dead command has left at work is refused by
+# the notes of the next one, even if its tables have the same names.
+
+
+def create_notes(connection: sa.Connection, database: Database, kind: str, number: int) -> int:
+    """Make the table in which the parts of a build or a release are noted; the number of this run."""
+    return int(call(connection, database, "create_notes", kind, number))
+
+
+@contextmanager
+def writing_once(
+    database: Database, notes: sql.Identifier, run: int, part: int
+) -> Iterator[psycopg.Connection[Any] | None]:
+    """A transaction to write a part in; None: that was done before."""
+    with database.begin() as connection:
+        raw = driver(connection)
+        mine = raw.execute(
+            sql.SQL("INSERT INTO {} VALUES ({}, {}) ON CONFLICT DO NOTHING RETURNING part").format(
+                notes, sql.Literal(part), sql.Literal(run)
+            )
+        ).fetchone()
+        yield None if mine is None else raw
+
+
+def drop_notes(database: Database, kind: str, number: int) -> None:
+    with database.begin() as connection:
+        call(connection, database, "drop_notes", kind, number)

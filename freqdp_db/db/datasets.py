@@ -1,0 +1,242 @@
+"""Rows of `dataset`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.ledger import Claimed, claim_account
+from freqdp_db.db.names import did_you_mean, format_name, format_relation
+from freqdp_db.db.source import Mapping, choosing, untraced
+from freqdp_db.db.tables import Names, metadata_for
+from freqdp_db.errors import AlreadyExists, NotFound
+from freqdp_db.privacy.guarantee import ProtectedUnit
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """A registered dataset."""
+
+    dataset_id: int
+    name: str
+    account_id: int
+    source_schema: str
+    source_relation: str
+    mapping: Mapping
+    source_srid: int
+    srid: int | None
+    snap: str
+    current_build: int | None
+    region: str | None = None
+    period: str | None = None
+    """Public facts, as their owner says them."""
+    max_exposure: float | None = None
+    """The largest measured exposure with which a release is granted; None: any."""
+    persons: str | None = None
+    """The population whose persons its objects are, as the owner calls it."""
+
+    @property
+    def source(self) -> str:
+        """The relation, as it can be typed again."""
+        return format_relation(self.source_schema, self.source_relation)
+
+    @property
+    def protected(self) -> ProtectedUnit:
+        """What a guarantee for one of its objects is for."""
+        return ProtectedUnit(format_name(self.mapping.object), self.source, self.persons)
+
+    def require_build(self) -> int:
+        """The build that serves, or a refusal."""
+        if self.current_build is None:
+            raise NotFound(
+                f"dataset {self.name!r} has not been built",
+                remedy=f"freqdp dataset build {shlex.quote(self.name)}",
+            )
+        return self.current_build
+
+
+def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
+    """A table of ours by name."""
+    names = Names.of(database.settings)
+    schema = names.release_schema if released else names.schema
+    return metadata_for(names).tables[f"{schema}.{name}"]
+
+
+_MAPPING = {
+    f.name: f"{f.name}_column" if f.name in ("object", "time", "geom", "lon", "lat") else f.name
+    for f in fields(Mapping)
+}
+"""Where each field of a mapping is stored."""
+
+
+def _row(row: Any) -> DatasetRow:
+    mapping = Mapping(**{name: getattr(row, column) for name, column in _MAPPING.items()})
+    others = {f.name: getattr(row, f.name) for f in fields(DatasetRow) if f.name != "mapping"}
+    return DatasetRow(mapping=mapping, **others)
+
+
+def _living(database: Database, **values: Any) -> list[DatasetRow]:
+    """Those that were not dropped and have these values, by name."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        return _read(
+            connection, database, datasets.c.dropped_at.is_(None),
+            *(datasets.c[name] == value for name, value in values.items()),
+        )  # fmt: skip
+
+
+def _read(connection: Connection, database: Database, *conditions: Any) -> list[DatasetRow]:
+    """Those that meet all conditions, by name."""
+    datasets, accounts = table(database, "dataset"), table(database, "account")
+    populations = table(database, "population")
+    rows = connection.execute(
+        sa.select(datasets, populations.c.name.label("persons"))
+        .join(accounts, accounts.c.account_id == datasets.c.account_id)
+        .join(populations, populations.c.population_id == accounts.c.population_id)
+        .where(*conditions)
+        .order_by(datasets.c.name)
+    )
+    return [_row(row) for row in rows]
+
+
+def find_dataset(database: Database, name: str) -> DatasetRow:
+    found = _living(database, name=name)
+    if not found:
+        known = [row.name for row in list_datasets(database)]
+        raise NotFound(
+            f"there is no dataset {name!r}",
+            remedy=did_you_mean(name, known) + "`freqdp dataset list` shows what there is",
+        )
+    return found[0]
+
+
+def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
+    """A dataset by its number, also one that was dropped since."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        (found,) = _read(connection, database, datasets.c.dataset_id == dataset_id)
+    return found
+
+
+def living_dataset(database: Database, dataset_id: int) -> DatasetRow | None:
+    """The dataset of this number, unless it was dropped."""
+    found = _living(database, dataset_id=dataset_id)
+    return found[0] if found else None
+
+
+def list_datasets(database: Database) -> list[DatasetRow]:
+    return _living(database)
+
+
+def insert_dataset(
+    database: Database,
+    *,
+    name: str,
+    source: tuple[str, str],
+    mapping: Mapping,
+    budget: Decimal,
+    persons: str | None,
+    **facts: Any,
+) -> tuple[DatasetRow, Claimed]:
+    """Register a dataset; opens a budget unless the population that it is read from has one.
+
+    facts: further columns of the table, by name.
+    """
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        claimed = claim_account(connection, database, source, mapping, persons, budget)
+        try:
+            dataset_id = connection.execute(
+                sa.insert(datasets)
+                .values(
+                    name=name,
+                    account_id=claimed.account,
+                    source_schema=source[0],
+                    source_relation=source[1],
+                    **{column: getattr(mapping, name) for name, column in _MAPPING.items()},
+                    **facts,
+                )
+                .returning(datasets.c.dataset_id)
+            ).scalar_one()
+        except sa.exc.IntegrityError as error:
+            if isinstance(error.orig, psycopg.errors.UniqueViolation):
+                raise AlreadyExists(
+                    f"there is a dataset {name!r} already",
+                    remedy=f"choose another name, or drop it: freqdp dataset drop {shlex.quote(name)}",
+                ) from None
+            raise
+        (row,) = _read(connection, database, datasets.c.dataset_id == dataset_id)
+    return row, claimed
+
+
+def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
+    """What a new budget cannot know of, in words: sources that lead nowhere, and likely copies."""
+    datasets, mapping = table(database, "dataset"), dataset.mapping
+    source = dataset.source_schema, dataset.source_relation
+    same_columns = (
+        datasets.c.object_column == mapping.object,
+        datasets.c.time_column == mapping.time,
+        datasets.c.geom_column.is_not_distinct_from(mapping.geom),
+        datasets.c.lon_column.is_not_distinct_from(mapping.lon),
+        datasets.c.lat_column.is_not_distinct_from(mapping.lat),
+    )
+    others = (
+        datasets.c.account_id != dataset.account_id,
+        sa.tuple_(datasets.c.source_schema, datasets.c.source_relation) != source,
+    )
+    with database.begin() as connection:
+        nowhere = untraced(connection, database, *source)
+        alike = connection.execute(
+            sa.select(datasets.c.source_schema, datasets.c.source_relation)
+            .distinct()
+            .where(*same_columns, *others)
+        ).all()
+    return [
+        *(
+            f"what {what} reads cannot be traced: if it is a source with a budget, the two do not "
+            "know of each other"
+            for what in nowhere
+        ),
+        *(
+            f"its columns are called as those of {format_relation(*other)}: if it is a copy of that, "
+            "which nothing here can know, the two budgets protect the same objects"
+            for other in alike
+        ),
+    ]
+
+
+def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
+    """Where a source may choose rows by what other objects' rows are, in words."""
+    with database.begin() as connection:
+        found = choosing(
+            connection,
+            database,
+            dataset.source_schema,
+            dataset.source_relation,
+            dataset.mapping.filter,
+        )
+    return [
+        f"{what}: if whether a row of one object is there depends on other objects' rows, no "
+        "guarantee for persons holds; choosing row by row or object by object is safe"
+        for what in found
+    ]
+
+
+def change_dataset(database: Database, dataset_id: int, **values: Any) -> None:
+    """Set columns of a dataset's record, by name."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        connection.execute(
+            sa.update(datasets).where(datasets.c.dataset_id == dataset_id).values(**values)
+        )
+
+
+def mark_dropped(database: Database, dataset_id: int) -> None:
+    """Forget a dataset's name; the record stays."""
+    change_dataset(database, dataset_id, dropped_at=sa.func.now())

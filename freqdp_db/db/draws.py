@@ -1,0 +1,164 @@
+"""Draws and logs of steps: named columns, in tables of their own where SQL reads them.
+
+Targets and edits of frequencies are read by people and by checks in SQL, so each has a table. All
+other draws and logs are kept column by column, whatever the method calls them, as arrays of whole
+numbers or of numbers: the view `step_value` has a row for each value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from psycopg import sql
+
+from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.copy import (
+    RUN_EDITS,
+    Layout,
+    decode_runs,
+    encode_runs,
+    read_arrays,
+    write_records,
+)
+from freqdp_db.db.statements import private_name, select_own
+from freqdp_db.errors import BadData, VerificationFailed
+from freqdp_db.model.edits import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
+
+Part: TypeAlias = Literal["draw", "log"]
+_OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
+_TARGETS: dict[type, tuple[str, Layout, tuple[str, ...]]] = {
+    TfTargets: (
+        "tf_target",
+        Layout([("location_id", "int4"), ("tf", "int4"), ("target", "int4")]),
+        ("location_id",),
+    ),
+    PfTargets: (
+        "pf_target",
+        Layout(
+            [
+                ("trajectory_id", "int4"),
+                ("location_id", "int4"),
+                ("stage", "int2"),
+                ("rank", "int2"),
+                ("pf", "int4"),
+                ("target", "int4"),
+            ]
+        ),
+        ("trajectory_id", "rank"),
+    ),
+}
+"""Table, columns in the order of the fields, and the order of rows."""
+_RUN_COLUMNS = ["trajectory_id", "location_id", "seq", "loss_m"]
+_CHUNK = 1 << 20
+"""Values in a row of `step_column`."""
+
+
+def save_columns(
+    connection: Connection, database: Database, release_id: int, step: int, part: Part, columns: Any
+) -> None:
+    """Keep a draw or a log, inside the caller's transaction."""
+    schema, raw = database.settings.schema, driver(connection)
+    if isinstance(columns, EditLog):
+        # those of workers come one range after the other: they are never here all at once
+        write_records(
+            raw,
+            sql.Identifier(schema, "edit_run"),
+            ["release_id", "step", "operation", *_RUN_COLUMNS],
+            (
+                rows
+                for edits in columns.partitions
+                for runs in (edits.deletions, edits.insertions)
+                for rows in encode_runs(runs, release_id, step)
+            ),
+        )
+        return
+    if type(columns) in _TARGETS:
+        name, own, _ = _TARGETS[type(columns)]
+        layout = Layout([*_OWNER, *own.columns])
+        values = dict(
+            zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
+        )
+        packed = layout.pack(release_id=release_id, step=step, **values)
+        write_records(raw, sql.Identifier(schema, name), layout.names, [packed])
+        return
+    statement = sql.SQL(
+        "INSERT INTO {} (release_id, step, part, name, chunk, dtype, whole, number) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %b::int8[], %b::float8[])"
+    ).format(sql.Identifier(schema, "step_column"))
+    for field in fields(columns):
+        column = np.asarray(getattr(columns, field.name))
+        for chunk, begin in enumerate(range(0, max(len(column), 1), _CHUNK)):
+            part_of = column[begin : begin + _CHUNK]
+            kept = (
+                (None, part_of.astype(np.float64).tolist())
+                if column.dtype.kind == "f"
+                else (part_of.astype(np.int64).tolist(), None)
+            )
+            about = (release_id, step, part, field.name, chunk, column.dtype.str)
+            raw.execute(statement, [*about, *kept])
+
+
+def load_columns(
+    connection: Connection, database: Database, release_id: int, step: int, part: Part, kind: type
+) -> Any:
+    """A draw or a log of this kind, as it was kept; the log of edits: see `load_edits`."""
+    raw = driver(connection)
+    if kind in _TARGETS:
+        name, layout, order = _TARGETS[kind]
+        query = select_own(database, name, layout.names, *order, release_id=release_id, step=step)
+        found = read_arrays(raw, query, layout)
+        return kind(*(found[column] for column in layout.names))
+    parts: dict[str, list[Any]] = {}
+    cursor = raw.execute(
+        sql.SQL(
+            "SELECT name, dtype, whole, number FROM {} WHERE release_id = %s AND step = %s AND part = %s "
+            "ORDER BY name, chunk"
+        ).format(private_name(database, "step_column")),
+        [release_id, step, part],
+        binary=True,
+    )
+    for column, dtype, whole, number in cursor:
+        values = np.array(number, np.float64) if whole is None else np.array(whole, np.int64)
+        parts.setdefault(column, []).append(values.astype(dtype))
+    expected = {field.name for field in fields(kind)}
+    if expected != parts.keys():
+        differ = ", ".join(sorted(expected ^ parts.keys()))
+        raise VerificationFailed(
+            f"step {step}: its {part} is not stored as this version keeps it (these differ: {differ})"
+        )
+    return kind(**{name: np.concatenate(chunks) for name, chunks in parts.items()})
+
+
+def load_edits(
+    connection: Connection,
+    database: Database,
+    release_id: int,
+    step: int,
+    part: tuple[int | None, int | None] = (None, None),
+) -> Edits:
+    """The edits of a step; part: of the trajectories from one on, and before another."""
+    return Edits(*(_runs(connection, database, release_id, step, o, part) for o in ("d", "i")))
+
+
+def _runs(
+    connection: Connection,
+    database: Database,
+    release_id: int,
+    step: int,
+    operation: Operation,
+    part: tuple[int | None, int | None],
+) -> EditRuns:
+    runs = select_own(
+        database, "edit_run", _RUN_COLUMNS, part=part,
+        release_id=release_id, step=step, operation=operation,
+    )  # fmt: skip
+    query = sql.SQL(
+        "SELECT trajectory_id, location_id, unnest(seq), unnest(loss_m) FROM ({}) AS r "
+        "ORDER BY trajectory_id, location_id"
+    ).format(runs)
+    try:
+        return decode_runs(read_arrays(driver(connection), query, RUN_EDITS), operation)
+    except BadData:
+        raise VerificationFailed("the edit log holds edits without a position or a loss") from None

@@ -1,0 +1,430 @@
+"""The queue of jobs: asked for, claimed under a lease, put off or ended by whoever holds the lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from freqdp_db.db.connection import Connection, Database, driver, pinned, translated
+from freqdp_db.db.exact_json import as_json, from_json
+from freqdp_db.db.statements import call, one_value, private_name, rows_as
+from freqdp_db.errors import Busy
+
+# Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
+# the statement here: a transaction of one statement. A worker that asks holds nothing: if a job is its
+# own, it was not told that it has it, because the connection broke.
+_CLAIM = """
+UPDATE {queue} SET
+    state = 'running', worker_id = %(worker)s, attempts = least(attempts, 999999) + 1,
+    lease_until = clock_timestamp() + %(lease)s * interval '1 second',
+    started_at = coalesce(started_at, clock_timestamp())
+FROM (
+    SELECT q.job_id AS id, q.state AS was FROM {queue} q
+    WHERE (
+        q.state = 'waiting' AND q.due_at <= now()
+        OR q.state = 'running' AND (q.lease_until < now() OR q.worker_id = %(worker)s)
+    )
+    AND NOT EXISTS (
+        SELECT FROM {queue} r WHERE r.dataset_id = q.dataset_id AND r.job_id <> q.job_id
+        AND r.state = 'running' AND r.lease_until >= now() AND (
+            r.request = q.request OR 'true' IN (r.request ->> 'rebuild', q.request ->> 'rebuild')
+        )
+    )
+    ORDER BY q.due_at, q.job_id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+) chosen
+WHERE job_id = chosen.id
+RETURNING job_id, worker_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
+    cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by,
+    (SELECT s.created_by FROM {schedule} s WHERE s.schedule_id = {queue}.schedule_id) AS scheduled_by
+"""
+_MOST_TOLD = 4000
+_MINE = sql.SQL("job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'")
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job that a worker holds."""
+
+    job_id: int
+    worker_id: int
+    dataset_id: int
+    schedule_id: int | None
+    request: str
+    """What is asked for: a JSON document, which whoever may write jobs may have written."""
+    attempts: int
+    build_id: int | None
+    release_id: int | None
+    cancelled: bool
+    taken_over: bool
+    asked_by: str
+    scheduled_by: str | None
+    """Who made its schedule."""
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What is asked for. Numbers are exact. Raises BadInput."""
+        document: dict[str, Any] = from_json(self.request)
+        return document
+
+    @property
+    def askers(self) -> list[str]:
+        """Whose rights count, besides those of the worker."""
+        return [self.asked_by] if self.scheduled_by is None else [self.asked_by, self.scheduled_by]
+
+    def holding(self, **values: Any) -> dict[str, Any]:
+        """Values of a statement about this job, if its worker still holds it (`_MINE`)."""
+        return {"job": self.job_id, "worker": self.worker_id, **values}
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A row of the view `job`."""
+
+    job_id: int
+    dataset: str
+    method: str
+    epsilon: Decimal
+    options: dict[str, Any]
+    state: str
+    asked_by: str
+    asked_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    due_at: datetime
+    attempts: int
+    error: str | None
+    release: str | None
+    note: str | None
+    schedule_id: int | None
+    worker: str | None
+    phase: str | None
+    done: int | None
+    total: int | None
+
+
+def _names(database: Database) -> dict[str, sql.Composable]:
+    return {
+        "queue": private_name(database, "job_queue"),
+        "progress": private_name(database, "job_progress"),
+        "schedule": private_name(database, "schedule"),
+        "mine": _MINE,
+    }
+
+
+def request_release(
+    connection: Connection,
+    database: Database,
+    dataset: str,
+    document: dict[str, Any],
+    schedule_id: int | None = None,
+) -> int:
+    """Ask, or be refused, as anybody does in SQL."""
+    options = {k: v for k, v in document.items() if k != "method"}
+    asked = (dataset, document["method"], None, Jsonb(options, as_json))
+    job_id = int(call(connection, database, "request_release", *asked))
+    if schedule_id is not None:
+        driver(connection).execute(
+            sql.SQL("UPDATE {queue} SET schedule_id = %s WHERE job_id = %s").format(
+                **_names(database)
+            ),
+            [schedule_id, job_id],
+        )
+    return job_id
+
+
+def cancel_job(database: Database, job_id: int) -> str:
+    """Cancel, or be refused; returns `cancelled` or `cancelling`."""
+    query = sql.SQL("SELECT {}(%s::bigint)").format(private_name(database, "cancel_job"))
+    with database.begin() as connection:
+        return str(one_value(connection, query, [job_id]))
+
+
+def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
+    """Take the next job that is due, or whose worker has not been heard of for its lease."""
+    statement = sql.SQL(_CLAIM).format(**_names(database))
+    with database.begin() as connection:
+        found = rows_as(JobRow, connection, statement, {"worker": worker_id, "lease": lease_s})
+    return found[0] if found else None
+
+
+def seconds_to_next(database: Database) -> float | None:
+    """Until a job is due again, a lease runs out or a schedule asks; None: nothing is planned."""
+    query = sql.SQL(
+        "SELECT extract(epoch FROM min(at) - now())::float8 FROM ("
+        "SELECT min(due_at) AS at FROM {queue} WHERE state = 'waiting' AND due_at > now() UNION ALL "
+        "SELECT min(lease_until) FROM {queue} WHERE state = 'running' AND lease_until > now() UNION ALL "
+        "SELECT min(next_at) FROM {schedule} WHERE ended_at IS NULL) times"
+    ).format(**_names(database))
+    with database.begin() as connection:
+        seconds = one_value(connection, query)
+    return None if seconds is None else max(0.0, float(seconds))
+
+
+def record_release(
+    connection: Connection, database: Database, job: JobRow, release_id: int
+) -> None:
+    """In the transaction that books the spend: one release a job, whoever carries it to its end."""
+    done = driver(connection).execute(
+        sql.SQL("UPDATE {queue} SET release_id = %(release)s WHERE {mine}").format(
+            **_names(database)
+        ),
+        job.holding(release=release_id),
+    )
+    if done.rowcount != 1:
+        raise Busy(
+            f"job {job.job_id} was taken over by another worker", remedy="that one goes on with it"
+        )
+
+
+def release_of(database: Database, job_id: int) -> int | None:
+    """The release that a job has recorded so far."""
+    query = sql.SQL("SELECT release_id FROM {} WHERE job_id = %s").format(
+        private_name(database, "job_queue")
+    )
+    with database.begin() as connection:
+        found: int | None = one_value(connection, query, [job_id])
+    return found
+
+
+def record_build(database: Database, job: JobRow, build_id: int) -> None:
+    with database.begin() as connection:
+        driver(connection).execute(
+            sql.SQL("UPDATE {queue} SET build_id = %(build)s WHERE {mine}").format(
+                **_names(database)
+            ),
+            job.holding(build=build_id),
+        )
+
+
+def finish(
+    database: Database,
+    job: JobRow,
+    state: str,
+    *,
+    error: str | None = None,
+    note: str | None = None,
+    release_id: int | None = None,
+) -> bool:
+    """End a job; False if it is no longer ours."""
+    return _leave(
+        database,
+        "state = %(state)s, ended_at = clock_timestamp(), error = %(error)s, note = %(note)s, "
+        "release_id = coalesce(%(release)s, release_id)",
+        job.holding(state=state, error=_short(error), note=_short(note), release=release_id),
+    )
+
+
+def retry_later(
+    database: Database, job: JobRow, seconds: float, *, error: str | None, counted: bool
+) -> bool:
+    """Give a job back, for any worker to begin in so many seconds; False if it is no longer ours."""
+    return _leave(
+        database,
+        "state = 'waiting', error = coalesce(%(error)s, error), attempts = attempts - %(uncount)s, "
+        "due_at = clock_timestamp() + %(seconds)s * interval '1 second'",
+        job.holding(seconds=seconds, error=_short(error), uncount=0 if counted else 1),
+    )
+
+
+def _short(text: str | None) -> str | None:
+    """What people can read of a text that may quote any value."""
+    return None if text is None else text[:_MOST_TOLD]
+
+
+def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:
+    names = _names(database)
+    with database.begin() as connection:
+        raw = driver(connection)
+        left = raw.execute(
+            sql.SQL("UPDATE {queue} SET lease_until = NULL, {change} WHERE {mine}").format(
+                change=sql.SQL(change), **names
+            ),
+            values,
+        )
+        if left.rowcount != 1:
+            return False
+        raw.execute(
+            sql.SQL("DELETE FROM {progress} WHERE job_id = %(job)s").format(**names), values
+        )
+        call(connection, database, "wake_workers")
+    return True
+
+
+def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list[JobView]:
+    """The newest jobs first, with the phase of those that run."""
+    query = sql.SQL(
+        "SELECT j.*, p.phase, p.done, p.total FROM {job} j LEFT JOIN {progress} p USING (job_id) "
+        "WHERE %(job)s::bigint IS NULL OR j.job_id = %(job)s "
+        "ORDER BY (j.state IN ('waiting', 'running', 'cancelling')) DESC, j.job_id DESC LIMIT %(limit)s"
+    ).format(job=private_name(database, "job"), progress=private_name(database, "progress"))
+    with database.begin() as connection:
+        return rows_as(JobView, connection, query, {"job": job_id, "limit": limit})
+
+
+def kept_releases(database: Database, dataset_id: int, *, held: bool) -> list[int]:
+    """Published releases that were asked for with `keep`, newest first: granted or held ones."""
+    query = sql.SQL(
+        "SELECT r.release_id FROM {release} r WHERE r.dataset_id = %s AND r.state = 'published' "
+        "AND r.grantable AND r.held = %s AND EXISTS (SELECT FROM {queue} q "
+        "WHERE q.release_id = r.release_id AND q.request ? 'keep') ORDER BY r.version DESC"
+    ).format(release=private_name(database, "release"), **_names(database))
+    with database.begin() as connection:
+        return [row[0] for row in driver(connection).execute(query, [dataset_id, held])]
+
+
+def count_jobs(database: Database) -> dict[str, Any]:
+    """Numbers for whoever watches: jobs by state, how long the oldest waits, live workers."""
+    names = _names(database)
+    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
+        states = cursor.execute(
+            sql.SQL("SELECT state, count(*) AS jobs FROM {queue} GROUP BY state").format(**names)
+        ).fetchall()
+        rest = cursor.execute(
+            sql.SQL(
+                "SELECT coalesce(extract(epoch FROM now() - min(q.due_at)), 0)::float8 AS waiting_s, "
+                "(SELECT count(*) FROM {schedule} WHERE ended_at IS NULL) AS schedules, "
+                "(SELECT count(*) FROM {schedule} WHERE ended_reason LIKE 'the budget%%') AS exhausted "
+                "FROM {queue} q WHERE q.state = 'waiting' AND q.due_at <= now()"
+            ).format(**names)
+        ).fetchone()
+    assert rest is not None
+    return {"states": {row["state"]: row["jobs"] for row in states}, **rest}
+
+
+# Workers in the database: who serves, who lives, and the line that keeps a job's lease.
+
+
+_FORGET = "7 days"
+
+
+@dataclass(frozen=True)
+class WorkerRow:
+    """A process that serves jobs."""
+
+    worker_id: int
+    host: str
+    pid: int
+    software: str
+    listening: bool
+    started_at: datetime
+    seen_at: datetime
+    quiet_s: float
+    job_id: int | None
+
+
+@dataclass(frozen=True)
+class PhaseProgress:
+    """Where the work is: a phase, and how much of it is done."""
+
+    phase: str
+    done: int
+    total: int | None
+    unit: str
+    seconds: float
+    """Since the phase began."""
+
+
+@dataclass(frozen=True)
+class HeartbeatReply:
+    """What a sign of life was answered with."""
+
+    held: bool
+    cancelled: bool
+
+
+def register_worker(database: Database, host: str, pid: int, software: str, listening: bool) -> int:
+    with database.begin() as connection:
+        worker = private_name(database, "worker")
+        driver(connection).execute(
+            sql.SQL("DELETE FROM {} WHERE seen_at < now() - {}::interval").format(
+                worker, sql.Literal(_FORGET)
+            )
+        )
+        insert = sql.SQL(
+            "INSERT INTO {} (host, pid, software, listening) VALUES (%s, %s, %s, %s) "
+            "RETURNING worker_id"
+        ).format(worker)
+        return int(one_value(connection, insert, [host, pid, software, listening]))
+
+
+def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> None:
+    with database.begin() as connection:
+        driver(connection).execute(
+            sql.SQL(
+                "UPDATE {} SET seen_at = clock_timestamp(), "
+                "stopped_at = CASE WHEN %s THEN clock_timestamp() END WHERE worker_id = %s"
+            ).format(private_name(database, "worker")),
+            [stopped, worker_id],
+        )
+
+
+def list_workers(database: Database) -> list[WorkerRow]:
+    """Workers that have not said that they stop, the last heard of first."""
+    query = sql.SQL(
+        "SELECT w.worker_id, w.host, w.pid, w.software, w.listening, w.started_at, w.seen_at, "
+        "extract(epoch FROM clock_timestamp() - w.seen_at)::float8 AS quiet_s, "
+        "(SELECT q.job_id FROM {} q WHERE q.worker_id = w.worker_id AND q.state = 'running') AS job_id "
+        "FROM {} w WHERE w.stopped_at IS NULL ORDER BY w.seen_at DESC"
+    ).format(private_name(database, "job_queue"), private_name(database, "worker"))
+    with database.begin() as connection:
+        return rows_as(WorkerRow, connection, query)
+
+
+class LeaseConnection:
+    """A connection of its own that renews a job's lease and writes its progress.
+
+    Each sign of life is a transaction: what it writes is seen at once, while those of the work are open.
+    """
+
+    def __init__(self, database: Database, job: JobRow, lease_s: float) -> None:
+        self._database = database
+        self._values = job.holding(lease=lease_s)
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def beat(self, step: PhaseProgress | None) -> HeartbeatReply:
+        """Renew the lease. Raises ConnectionFailed if the server cannot be reached."""
+        with translated():
+            if self._connection is None or self._connection.closed:
+                self._connection = self._database.open_connection(autocommit=True)
+            with pinned(self._connection) as connection:
+                row = connection.execute(
+                    sql.SQL(
+                        "WITH alive AS (UPDATE {worker} SET seen_at = clock_timestamp() "
+                        "WHERE worker_id = %(worker)s) "
+                        "UPDATE {queue} SET lease_until = "
+                        "clock_timestamp() + %(lease)s * interval '1 second' "
+                        "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running' "
+                        "RETURNING cancel_asked_by IS NOT NULL"
+                    ).format(
+                        worker=private_name(self._database, "worker"),
+                        queue=private_name(self._database, "job_queue"),
+                    ),
+                    self._values,
+                ).fetchone()
+                if row is not None and step is not None:
+                    self._write(connection, step)
+        return HeartbeatReply(held=row is not None, cancelled=row is not None and bool(row[0]))
+
+    def _write(self, connection: psycopg.Connection[Any], step: PhaseProgress) -> None:
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {} AS p (job_id, phase, done, total, unit, phase_at, updated_at) "
+                "VALUES (%(job)s, %(phase)s, %(done)s, %(total)s, %(unit)s, "
+                "clock_timestamp() - %(seconds)s * interval '1 second', clock_timestamp()) "
+                "ON CONFLICT (job_id) DO UPDATE SET phase = excluded.phase, done = excluded.done, "
+                "total = excluded.total, unit = excluded.unit, phase_at = excluded.phase_at, "
+                "updated_at = excluded.updated_at"
+            ).format(private_name(self._database, "job_progress")),
+            {**self._values, **vars(step)},
+        )
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()

@@ -1,0 +1,825 @@
+"""Relations of the release schema and staged ones: whether they are there, and their rows as bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from functools import wraps
+from typing import Any, Concatenate, LiteralString, ParamSpec
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from psycopg import errors as driver_errors
+from psycopg import sql
+
+from freqdp_db.db.connection import Connection, Database, driver, translated
+from freqdp_db.db.copy import (
+    AREAS,
+    POINTS,
+    POSTGRES_EPOCH_US,
+    box_coordinates,
+    copy_bytes,
+    point_coordinates,
+    range_times,
+    read_records,
+)
+from freqdp_db.db.datasets import table
+from freqdp_db.db.locks import limit_waiting
+from freqdp_db.db.names import format_relation, postgis_schema
+from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.source import definition_of
+from freqdp_db.db.statements import (
+    as_written,
+    call,
+    column_list,
+    in_range,
+    one_value,
+    private_name,
+    rows_as,
+)
+from freqdp_db.errors import (
+    AlreadyExists,
+    BadInput,
+    Busy,
+    NotFound,
+    SchemaInUse,
+    VerificationFailed,
+)
+from freqdp_db.methods.registry import suffixes
+from freqdp_db.methods.relations import Relation
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+
+_OF_RELATION = (
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+)
+_IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
+
+
+def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
+    found = connection.execute(
+        sa.text(
+            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation"
+        ),
+        {"schema": schema, "relation": relation},
+    )
+    return found.scalar() is not None
+
+
+def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
+    """Whether this login may; of a relation that is not there, that is for others to say."""
+    found = connection.execute(
+        sa.text(
+            "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    ).scalar()
+    return found is None or bool(found)
+
+
+def gone(schema: str, name: str) -> str:
+    """What is said of a relation of a release that is not there any more."""
+    return f"{format_relation(schema, name)} is not there: it was dropped or renamed by hand"
+
+
+def require_there(connection: Connection, relation: tuple[str, str]) -> None:
+    """Refuse if a relation of a published release was dropped or renamed by hand."""
+    if not relation_exists(connection, *relation):
+        raise VerificationFailed(
+            gone(*relation),
+            remedy="rename it back, or withdraw the release",
+        )
+
+
+def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str, str]]:
+    """Views of anybody's that hang on a relation: what each is, its schema and its name."""
+    rows = connection.execute(
+        sa.text(
+            """
+            SELECT DISTINCT
+                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
+                n.nspname::text, v.relname::text
+            FROM pg_depend d
+            JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+            JOIN pg_class v ON v.oid = r.ev_class
+            JOIN pg_namespace n ON n.oid = v.relnamespace
+            JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
+            JOIN pg_namespace s ON s.oid = c.relnamespace
+            WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
+            ORDER BY 1, 2, 3
+            """
+        ),
+        {"schema": schema, "relation": relation},
+    )
+    return [(kind, schema, name) for kind, schema, name in rows]
+
+
+def missing_relations(connection: Connection, schema: str) -> list[str]:
+    """Relations of releases that the catalogue has and that are not there."""
+    rows = connection.execute(
+        sa.text(
+            sql.SQL(
+                "SELECT part FROM {} AS r, unnest(r.relations) AS part "
+                "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
+                "ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = part) "
+                "ORDER BY 1"
+            )
+            .format(sql.Identifier(schema, "catalog"))
+            .as_string(None)
+        ),
+        {"schema": schema},
+    )
+    return [str(name) for (name,) in rows]
+
+
+def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
+    """Names and types, in order; nothing if there is no such relation."""
+    rows = connection.execute(
+        sa.text(
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) "
+            + _OF_RELATION
+            + _IS_RELATION
+            + "ORDER BY a.attnum"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return {row.attname: row.format_type for row in rows}
+
+
+def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
+    require_there(connection, relation)
+    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*relation))
+    return int(one_value(connection, query))
+
+
+def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
+    """Whether it is a table, not a view."""
+    found = connection.execute(
+        sa.text(
+            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind = 'r'"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return found.scalar() is not None
+
+
+def key_of(connection: Connection, relation: tuple[str, str]) -> list[str]:
+    """The columns of the primary key of a table, in order."""
+    rows = connection.execute(
+        sa.text(
+            "SELECT a.attname::text "
+            + _OF_RELATION
+            + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+            "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
+            "ON k.number = a.attnum " + _IS_RELATION + "ORDER BY k.place"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return list(rows.scalars())
+
+
+def column_comments(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
+    """What its columns say of themselves."""
+    rows = connection.execute(
+        sa.text(
+            "SELECT a.attname::text, coalesce(col_description(c.oid, a.attnum), '') "
+            + _OF_RELATION
+            + _IS_RELATION
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def digest_of(connection: Connection, relation: tuple[str, str]) -> tuple[int, str]:
+    """How many rows a table has, and a digest of them, whatever their order: in one scan.
+
+    It finds what was changed by hand or by a fault. Nobody is kept from it who can also write down
+    another digest.
+    """
+    require_there(connection, relation)
+    columns = columns_of(connection, relation)
+    # geometries have no hash of 64 bits: their bytes do
+    hashed = [
+        sql.SQL("{}::bytea" if "geometry(" in kind else "{}").format(sql.Identifier(name))
+        for name, kind in columns.items()
+    ]
+    query = sql.SQL(
+        "SELECT count(*), coalesce(sum(hash_record_extended(ROW({}), 0)), 0)::text FROM {}"
+    ).format(sql.SQL(", ").join(hashed), sql.Identifier(*relation))
+    row = driver(connection).execute(query).fetchone()
+    assert row is not None
+    return int(row[0]), str(row[1])
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `check_release` found: a row of it."""
+
+    number: int
+    what: str
+    expected: int
+    found: int
+    ok: bool
+
+
+def check_release(database: Database, name: str) -> list[Check]:
+    """The checks of a published release that the server makes by itself."""
+    with database.begin(snapshot=True) as connection:
+        query = sql.SQL("SELECT * FROM {}(%s::text)").format(
+            private_name(database, "check_release")
+        )
+        return rows_as(Check, connection, query, [name])
+
+
+def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
+    """The SRID that the geometry columns of a relation declare; 0 if it has none."""
+    postgis = postgis_schema(connection)
+    query = sql.SQL(
+        "SELECT coalesce(max({}(atttypmod)), 0) FROM pg_attribute WHERE attrelid = %s::regclass "
+        "AND atttypid = {}::regtype AND attnum > 0 AND NOT attisdropped"
+    ).format(
+        sql.Identifier(postgis, "postgis_typmod_srid"),
+        sql.Literal(sql.Identifier(postgis, "geometry").as_string(None)),
+    )
+    return int(one_value(connection, query, [sql.Identifier(*relation).as_string(None)]))
+
+
+def table_bytes(
+    connection: Connection,
+    relation: tuple[str, str],
+    columns: list[str],
+    order: list[str],
+    ids: tuple[int | None, int | None] = (None, None),
+) -> Generator[NDArray[np.uint8], None, None]:
+    """The rows of a release's table as COPY sends them, in this order; none: as they were written.
+
+    ids: only those from this trajectory_id on, and before that one.
+    """
+    require_there(connection, relation)
+    as_written(connection)
+    query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
+        column_list(columns), sql.Identifier(*relation)
+    )
+    if limits := in_range("trajectory_id", ids):
+        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(limits)
+    if order:
+        query += sql.SQL(" ORDER BY ") + column_list(order)
+        # by the index of the key, whether or not there are statistics
+        connection.execute(
+            sa.text("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
+        )
+    return copy_bytes(driver(connection), query)
+
+
+# A published release as `release export` reads it: from the release schema alone.
+
+
+@dataclass(frozen=True)
+class ReadAreas:
+    """Of some rows of a release: where and when, in the SRID of the release."""
+
+    x_min: Metres
+    y_min: Metres
+    x_max: Metres
+    y_max: Metres
+    begin_us: Ints
+    end_us: Ints
+    """Microseconds since 1970-01-01 UTC; the end is not in the interval."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some rows of a release, as columns."""
+
+    trajectory_id: Ints
+    seq: Ints
+    at_us: Ints
+    """Microseconds since 1970-01-01 UTC."""
+    x: Metres
+    y: Metres
+    areas: ReadAreas | None = None
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What one look at the table tells: enough to write a file's header before its rows."""
+
+    rows: int
+    box: tuple[float, float, float, float] | None
+    """x_min, y_min, x_max, y_max, of the areas where there are some; None if there are no rows."""
+    whole_seconds: bool
+    """Whether no time has a fraction of a second."""
+
+
+def read_catalog(database: Database) -> list[dict[str, Any]]:
+    """The rows of the catalogue, oldest first."""
+    catalog = table(database, "catalog", released=True)
+    with database.begin() as connection:
+        rows = connection.execute(sa.select(catalog).order_by(catalog.c.published_at))
+        return [dict(row._mapping) for row in rows]
+
+
+_ROWS = 10_000
+
+
+class ReleaseReader:
+    """Reads one release inside one snapshot, in its own SRID or in another one."""
+
+    def __init__(
+        self, connection: Connection, database: Database, name: str, srid: int | None = None
+    ) -> None:
+        schema = database.settings.release_schema
+        self._connection = connection
+        self._postgis = postgis_schema(connection)
+        self._schema = schema
+        self._points = sql.Identifier(schema, name)
+        self._lines = sql.Identifier(schema, f"{name}_line")
+        catalog = table(database, "catalog", released=True)
+        row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
+        if row is None:
+            raise NotFound(
+                f"the catalogue has no release {name!r}",
+                remedy="`freqdp release list` shows what there is",
+            )
+        self.catalog: dict[str, Any] = dict(row._mapping)
+        relations: list[str] = self.catalog["relations"]
+        for relation in relations:
+            require_there(connection, (schema, relation))
+        self.tables = [r for r in relations if is_table(connection, (schema, r))]
+        self.has_trajectories = f"{name}_line" in relations
+        self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
+        own = max(srid_of(connection, (schema, table)) for table in self.tables)
+        self.srid = own if srid is None else srid
+        """0: it has no geometries."""
+        self._moved = self.srid != own
+
+    def _function(self, name: str) -> sql.Identifier:
+        return sql.Identifier(self._postgis, name)
+
+    def definition(self) -> str:
+        """A definition of the SRID that pyproj understands."""
+        return definition_of(self._connection, self.srid, "[[srid]]")
+
+    def _column(self, name: str) -> sql.Composable:
+        """A geometry in the SRID that is wanted."""
+        column = sql.Identifier(name)
+        if not self._moved:
+            return column
+        values = {"f": self._function("st_transform"), "srid": sql.Literal(self.srid)}
+        if name != "area":
+            return sql.SQL("{f}({c}, {srid})").format(c=column, **values)
+        # the sides of a box are curves there: the box around many points of them
+        return sql.SQL(
+            "{envelope}({f}({segmentize}({c}, greatest({perimeter}({c}) / 64, 1e-9)), {srid}))"
+        ).format(
+            c=column,
+            envelope=self._function("st_envelope"),
+            segmentize=self._function("st_segmentize"),
+            perimeter=self._function("st_perimeter"),
+            **values,
+        )
+
+    def columns(self, table: str) -> dict[str, str]:
+        """The columns of one of its tables, and their types."""
+        return columns_of(self._connection, (self._schema, table))
+
+    def comments(self, table: str) -> dict[str, str]:
+        """What the columns of one of its tables say of themselves."""
+        return column_comments(self._connection, (self._schema, table))
+
+    def rows(
+        self, table: str, shown: Callable[[str], LiteralString]
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        """The rows of one of its tables, in the order of its key, many at a time.
+
+        shown: what a column of a type is asked for as: `{}` is the column, `{wkb}` and `{text}` are the
+        functions that write a geometry.
+        """
+        asked = [
+            sql.SQL(shown(kind)).format(
+                self._column(name) if "geometry(" in kind else sql.Identifier(name),
+                text=self._function("st_astext"),
+                wkb=self._function("st_asbinary"),
+            )
+            for name, kind in self.columns(table).items()
+        ]
+        query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+            sql.SQL(", ").join(asked),
+            sql.Identifier(self._schema, table),
+            column_list(key_of(self._connection, (self._schema, table))),
+        )
+        with driver(self._connection).cursor("rows") as cursor:
+            cursor.execute(query)
+            while some := cursor.fetchmany(_ROWS):
+                yield some
+
+    def extent(self) -> Extent:
+        shown = "area" if self.has_areas else "geom"
+        row = (
+            driver(self._connection)
+            .execute(
+                sql.SQL(
+                    "SELECT count(*), min({x_min}({g})), min({y_min}({g})), max({x_max}({g})), "
+                    "max({y_max}({g})), coalesce(bool_and(whole), true) FROM "
+                    "(SELECT {shown}::{box} AS {g}, at = date_trunc('second', at) AS whole FROM {points}) s"
+                ).format(
+                    g=sql.Identifier(shown),
+                    shown=self._column(shown),
+                    box=self._function("box3d"),
+                    points=self._points,
+                    **{
+                        f"{axis}_{end}": self._function(f"st_{axis}{end}")
+                        for axis in "xy"
+                        for end in ("min", "max")
+                    },
+                )
+            )
+            .fetchone()
+        )
+        assert row is not None
+        rows, x_min, y_min, x_max, y_max, whole = row
+        return Extent(rows, (x_min, y_min, x_max, y_max) if rows else None, whole)
+
+    def samples(self) -> Generator[Samples, None, None]:
+        """All samples in order of (trajectory_id, seq), many rows at a time."""
+        if not self.has_trajectories:
+            raise BadInput(
+                f"release {self.catalog['name']!r} has no trajectories",
+                remedy="its tables: " + ", ".join(self.tables),
+            )
+        layout = AREAS if self.has_areas else POINTS
+        query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
+            sql.SQL(", ").join(
+                self._column(name) if name in ("geom", "area") else sql.Identifier(name)
+                for name in layout.names
+            ),
+            self._points,
+        )
+        for records in read_records(driver(self._connection), query, layout):
+            x, y = point_coordinates(records["geom"])
+            yield Samples(
+                trajectory_id=records["trajectory_id"].astype(np.int64),
+                seq=records["seq"].astype(np.int64),
+                at_us=records["at"].astype(np.int64) + POSTGRES_EPOCH_US,
+                x=x,
+                y=y,
+                areas=_read_areas(records) if self.has_areas else None,
+            )
+
+    def lines(self) -> Generator[tuple[int, date, bytes], None, None]:
+        """(trajectory_id, day, LineStringM as ISO WKB, little-endian) in order, one at a time."""
+        query = sql.SQL(
+            "COPY (SELECT trajectory_id, day, {}({}, 'NDR'::text) FROM {} ORDER BY 1, 2) "
+            "TO STDOUT (FORMAT binary)"
+        ).format(
+            self._function("st_asbinary"),
+            self._column("geom"),
+            self._lines,
+        )
+        with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
+            copy.set_types(["int8", "date", "bytea"])
+            yield from copy.rows()
+
+
+def _read_areas(records: NDArray[Any]) -> ReadAreas:
+    begin, end = range_times(records["during"])
+    west, south, east, north = box_coordinates(records["area"])
+    return ReadAreas(west, south, east, north, begin + POSTGRES_EPOCH_US, end + POSTGRES_EPOCH_US)
+
+
+# Locks on what analysts read: never waited for long, because whoever waits holds others up.
+
+
+P = ParamSpec("P")
+LOCK_TIMEOUT = "2s"
+_ATTEMPTS = 15
+_SECONDS_BETWEEN = 1.0
+
+
+def retry_on_lock_timeout(work: Callable[Concatenate[bool, P], None]) -> Callable[P, None]:
+    """Try a transaction that limits its waiting again, some times, while others are in the way.
+
+    Its first argument is whether to point the views of the newest release at it. In the end it is done
+    without: whoever reads one of these for hours keeps nothing else from being published.
+    """
+
+    @wraps(work)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                work(True, *args, **kwargs)
+                return
+            except Busy:
+                time.sleep(_SECONDS_BETWEEN)
+        work(False, *args, **kwargs)
+
+    return tried
+
+
+# `<dataset>_current`, `_current_line`, ...: views of the newest release that is granted.
+
+
+_SUFFIX = "_current"
+_MARK = "The newest release that analysts may read of dataset "
+"""What the comment of such a view begins with."""
+
+
+def current_names(dataset: str) -> dict[str, str]:
+    """The name of the view over each part of a release; without those that would be too long."""
+    names = {part: dataset + _SUFFIX + part for part in suffixes()}
+    return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
+
+
+def require_ours(connection: Connection, database: Database, dataset: str) -> None:
+    """Refuse, before anything is spent, if a relation that is not ours has the name of a view."""
+    found = connection.execute(
+        sa.text(
+            "SELECT c.relname, c.relkind = 'v' "
+            "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), :mark), false) "
+            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
+        ),
+        {
+            "schema": database.settings.release_schema,
+            "names": list(current_names(dataset).values()),
+            "mark": _MARK,
+        },
+    )
+    for name, ours in found:
+        if not ours:
+            raise AlreadyExists(
+                f"{database.settings.release_schema} has a relation {name!r} that is not a view of "
+                "the newest release",
+                remedy="rename or drop it: the name is reserved",
+            )
+
+
+def require_replaceable(
+    connection: Connection,
+    database: Database,
+    dataset: str,
+    relations: tuple[Relation, ...],
+    srid: int,
+) -> None:
+    """Refuse, before anything is spent, if views of others hang on one that gets other columns."""
+    schema = database.settings.release_schema
+    columns = {relation.suffix: relation.names for relation in relations}
+    for part, name in current_names(dataset).items():
+        before = list(columns_of(connection, (schema, name)))
+        same = before == columns.get(part, [])[: len(before)]
+        if before and not (same and srid_of(connection, (schema, name)) in (0, srid)):
+            _require_nothing_hangs(connection, schema, name)
+
+
+def _require_nothing_hangs(connection: Connection, schema: str, view: str) -> None:
+    hanging = [(kind, format_relation(*of)) for kind, *of in dependants(connection, schema, view)]
+    if hanging:
+        raise SchemaInUse(
+            f"{format_relation(schema, view)} has to be dropped, because its columns change or go, and "
+            f"these views hang on it: {', '.join(name for _, name in hanging)}",
+            remedy="drop them first, and make them anew afterwards: "
+            + "; ".join(f"DROP {kind} {name}" for kind, name in hanging),
+        )
+
+
+def next_version(connection: Connection, database: Database, dataset_id: int) -> int:
+    """The number of the next release; the dataset's row is locked, so that no two get the same."""
+    datasets, releases = table(database, "dataset"), table(database, "release")
+    connection.execute(
+        sa.select(datasets.c.dataset_id)
+        .where(datasets.c.dataset_id == dataset_id)
+        .with_for_update(key_share=True)
+    )
+    last = connection.execute(
+        sa.select(sa.func.max(releases.c.version)).where(releases.c.dataset_id == dataset_id)
+    ).scalar()
+    return (last or 0) + 1
+
+
+def show_newest(connection: Connection, database: Database, dataset_id: int) -> None:
+    """Point the views at the newest release that is granted, or drop them if there is none.
+
+    Inside the transaction that publishes or withdraws, and last in it: readers wait from here to
+    the commit. One at a time for a dataset: what another one withdraws is not shown again.
+    """
+    datasets = table(database, "dataset")
+    dataset = connection.execute(
+        sa.select(datasets.c.name)
+        .where(datasets.c.dataset_id == dataset_id)
+        .with_for_update(key_share=True)
+    ).scalar_one()
+    newest = _newest(connection, database, dataset_id)
+    for part, name in current_names(dataset).items():
+        if newest is None:
+            _drop(connection, database, dataset_id, part, name)
+        else:
+            _point_at(connection, database, dataset_id, newest, part, name)
+
+
+def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
+    """The newest release of a dataset that analysts may read: its number, name and version."""
+    releases = table(database, "release")
+    return connection.execute(
+        sa.select(releases.c.release_id, releases.c.name, releases.c.version, releases.c.relations)
+        .where(
+            releases.c.dataset_id == dataset_id,
+            releases.c.state == "published",
+            releases.c.grantable,
+            ~releases.c.held,
+        )
+        .order_by(releases.c.version.desc())
+    ).first()
+
+
+def show_late(database: Database) -> None:
+    """Point views at what was published while somebody was reading them; those still read wait on."""
+    datasets = table(database, "dataset")
+    with database.begin() as connection:
+        late = [
+            row.dataset_id
+            for row in connection.execute(sa.select(datasets.c.dataset_id, datasets.c.name))
+            if (newest := _newest(connection, database, row.dataset_id)) is not None
+            and not is_shown(connection, database, row.name, (newest.name, newest.version))
+        ]
+    for dataset_id in late:
+        with suppress(Busy, SchemaInUse), database.begin() as connection:
+            limit_waiting(connection, LOCK_TIMEOUT)
+            show_newest(connection, database, dataset_id)
+
+
+def is_shown(
+    connection: Connection, database: Database, dataset: str, newest: tuple[str, int] | None
+) -> bool:
+    """Whether the views say that they show this release; readers need not wait to hear it again."""
+    said = connection.execute(
+        sa.text(
+            "SELECT obj_description(c.oid, 'pg_class') FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
+        ),
+        {
+            "schema": database.settings.release_schema,
+            "names": list(current_names(dataset).values()),
+        },
+    ).scalars()
+    return set(said) == (set() if newest is None else {described(dataset, newest)})
+
+
+def described(dataset: str, newest: tuple[str, int]) -> str:
+    """The comment of the views over a release; `show_current` writes the same."""
+    return f"{_MARK}{dataset}: now {newest[0]}, version {newest[1]}. See catalog."
+
+
+def _point_at(
+    connection: Connection,
+    database: Database,
+    dataset_id: int,
+    release: Any,
+    part: str,
+    name: str,
+) -> None:
+    """Let a view show a part of this release; if it has none, there is no view."""
+    schema = database.settings.release_schema
+    before, now = (
+        list(columns_of(connection, (schema, r)).items()) for r in (name, release.name + part)
+    )
+    if part not in release.relations:
+        now = []
+    if not now or (before and before != now[: len(before)]):
+        # another SRID, or areas no longer: a view's columns can neither change their type nor go
+        _drop(connection, database, dataset_id, part, name)
+    if now:
+        call(connection, database, "show_current", release.release_id, part)
+
+
+def _drop(
+    connection: Connection, database: Database, dataset_id: int, part: str, name: str
+) -> None:
+    schema = database.settings.release_schema
+    _require_nothing_hangs(connection, schema, name)
+    try:
+        call(connection, database, "drop_current", dataset_id, part)
+    except driver_errors.DependentObjectsStillExist as error:
+        # names of relations only: the detail of this error never holds a row
+        raise SchemaInUse(
+            f"{format_relation(schema, name)} has to be dropped, but: {error.diag.message_detail}",
+            remedy="drop what hangs on it first",
+        ) from None
+
+
+# Who may read a published release: analysts, from when it is granted until it is withdrawn.
+#
+# A release is taken back first from its readers, then from the disk. The first step waits for nobody:
+# whoever reads the tables goes on until the end of that transaction, and nobody begins anew. The second
+# waits for readers and for views that hang on the tables, and is tried again.
+
+
+@retry_on_lock_timeout
+def approve_release(
+    show: bool,
+    database: Database,
+    release: ReleaseRow,
+    check: Callable[[Connection], None],
+) -> None:
+    """Grant a release that was held, say so in the catalogue, and show it as the newest: at once.
+
+    check: raises, in the same transaction, if it must not be granted.
+    """
+    catalog = table(database, "catalog", released=True)
+    with database.begin() as connection:
+        check(connection)
+        limit_waiting(connection, LOCK_TIMEOUT)
+        call(connection, database, "approve_release", release.release_id)
+        connection.execute(
+            sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
+        )
+        call(connection, database, "grant_release", release.release_id)
+        if show:
+            show_newest(connection, database, release.dataset_id)
+
+
+def revoke_release(database: Database, release: ReleaseRow) -> None:
+    """Let nobody read a release any more, and take it from the catalogue. The record stays."""
+    releases, catalog = table(database, "release"), table(database, "catalog", released=True)
+    with database.begin() as connection:
+        limit_waiting(connection, LOCK_TIMEOUT)
+        connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release.release_id)
+            .values(state="withdrawing", withdrawn_at=sa.func.now())
+        )
+        connection.execute(sa.delete(catalog).where(catalog.c.name == release.name))
+        call(connection, database, "revoke_release", release.release_id, "")
+        if _is_current(connection, database, release):
+            try:
+                with translated(database), connection.begin_nested():
+                    show_newest(connection, database, release.dataset_id)
+            except (Busy, SchemaInUse):
+                # the views show it with the rights of their owner
+                call(connection, database, "revoke_release", release.release_id, "_current")
+
+
+def drop_release(database: Database, release: ReleaseRow) -> None:
+    """Drop the tables of a release that nobody may read; or empty them, and say what hangs on them."""
+    releases = table(database, "release")
+    with database.begin() as connection:
+        limit_waiting(connection, LOCK_TIMEOUT)
+        if _is_current(connection, database, release):
+            show_newest(connection, database, release.dataset_id)
+        hanging = hanging_on(connection, database.settings.release_schema, release.relation_names)
+        call(connection, database, "drop_release", release.release_id, bool(hanging))
+        if not hanging:
+            connection.execute(
+                sa.update(releases)
+                .where(releases.c.release_id == release.release_id)
+                .values(state="withdrawn")
+            )
+    require_none(hanging)
+
+
+def hanging_on(
+    connection: Connection, schema: str, relations: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Views of others that read relations of a release, each with what it is."""
+    found = [view for relation in relations for view in dependants(connection, schema, relation)]
+    own = {(schema, relation) for relation in relations}
+    return [(kind, format_relation(*view)) for kind, *view in found if tuple(view) not in own]
+
+
+def require_none(hanging: list[tuple[str, str]]) -> None:
+    if hanging:
+        raise SchemaInUse(
+            "these views hang on it: " + ", ".join(view for _, view in hanging),
+            remedy="; ".join(f"DROP {kind} {view}" for kind, view in hanging),
+        )
+
+
+def _is_current(connection: Connection, database: Database, release: ReleaseRow) -> bool:
+    """Whether views of its dataset show the release."""
+    schema = database.settings.release_schema
+    datasets = table(database, "dataset")
+    dataset: str = connection.execute(
+        sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
+    ).scalar_one()
+    return bool(showing(connection, schema, release.relation_names, dataset))
+
+
+def showing(
+    connection: Connection, schema: str, relations: Sequence[str], dataset: str
+) -> list[str]:
+    """The views over the newest release of a dataset that read these relations."""
+    found = {tuple(v) for of in relations for _, *v in dependants(connection, schema, of)}
+    return [view for view in current_names(dataset).values() if (schema, view) in found]

@@ -1,0 +1,195 @@
+"""Rows of `schedule`: when workers ask for releases by themselves."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from freqdp_db.db.connection import Connection, Database, driver, translated
+from freqdp_db.db.exact_json import as_json, from_json
+from freqdp_db.db.jobs import request_release
+from freqdp_db.db.statements import call, one_value, private_name, rows_as
+from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
+
+_SELECT: LiteralString = (
+    "SELECT s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
+    "s.next_at, s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason "
+    "FROM {schedule} s JOIN {dataset} d USING (dataset_id) "
+)
+
+
+@dataclass(frozen=True)
+class ScheduleRow:
+    """A schedule and its dataset."""
+
+    schedule_id: int
+    dataset_id: int
+    dataset: str
+    request: dict[str, Any]
+    """What is asked for. Numbers are exact."""
+    cron: str
+    timezone: str
+    next_at: datetime
+    last_at: datetime | None
+    created_at: datetime
+    created_by: str
+    ended_at: datetime | None
+    ended_reason: str | None
+
+
+def _row(request: str, **columns: Any) -> ScheduleRow:
+    return ScheduleRow(request=from_json(request), **columns)
+
+
+def _names(database: Database) -> dict[str, sql.Composable]:
+    return {
+        "schedule": private_name(database, "schedule"),
+        "queue": private_name(database, "job_queue"),
+        "dataset": private_name(database, "dataset"),
+    }
+
+
+def _select(
+    connection: Connection, database: Database, condition: LiteralString, *values: Any
+) -> list[ScheduleRow]:
+    query = sql.SQL(_SELECT + condition).format(**_names(database))
+    return rows_as(_row, connection, query, values)
+
+
+def server_time(database: Database) -> datetime:
+    with database.begin() as connection:
+        return transaction_time(connection)
+
+
+def transaction_time(connection: Connection) -> datetime:
+    now: datetime = one_value(connection, "SELECT now()")
+    return now
+
+
+def insert_schedule(
+    database: Database,
+    dataset_id: int,
+    dataset: str,
+    document: dict[str, Any],
+    cron: str,
+    timezone: str,
+    next_at: datetime,
+) -> int:
+    """Record a schedule; a dataset has one at a time."""
+    options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
+    statement = sql.SQL(
+        "INSERT INTO {schedule} (dataset_id, request, cron, timezone, next_at) "
+        "VALUES (%s, {check}(%s, %s::numeric, %s::jsonb), %s, %s, %s) RETURNING schedule_id"
+    ).format(check=private_name(database, "request_document"), **_names(database))
+    values = [
+        dataset_id, document["method"], document.get("epsilon"), as_json(options), cron, timezone,
+        next_at,
+    ]  # fmt: skip
+    with database.begin() as connection:
+        try:
+            schedule_id = int(one_value(connection, statement, values))
+        except psycopg.errors.UniqueViolation:
+            raise AlreadyExists(
+                f"dataset {dataset!r} has a schedule already",
+                remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset)}",
+            ) from None
+        call(connection, database, "wake_workers")
+    return schedule_id
+
+
+def list_schedules(database: Database) -> list[ScheduleRow]:
+    with database.begin() as connection:
+        return _select(connection, database, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
+
+
+def due_schedule(connection: Connection, database: Database) -> ScheduleRow | None:
+    """A schedule that is due, locked; those that another worker looks after are left to it."""
+    found = _select(
+        connection,
+        database,
+        "WHERE s.ended_at IS NULL AND s.next_at <= now() ORDER BY s.next_at LIMIT 1 "
+        "FOR UPDATE OF s SKIP LOCKED",
+    )
+    return found[0] if found else None
+
+
+def has_open_job(connection: Connection, database: Database, schedule_id: int) -> bool:
+    query = sql.SQL(
+        "SELECT EXISTS (SELECT FROM {queue} WHERE schedule_id = %s AND state IN ('waiting', 'running'))"
+    ).format(**_names(database))
+    return bool(one_value(connection, query, [schedule_id]))
+
+
+def ask(connection: Connection, database: Database, schedule: ScheduleRow) -> int:
+    """Ask for the release of a schedule, or raise why not, leaving the transaction usable."""
+    with translated(), driver(connection).transaction():
+        return request_release(
+            connection, database, schedule.dataset, schedule.request, schedule.schedule_id
+        )
+
+
+def advance(
+    connection: Connection, database: Database, schedule_id: int, next_at: datetime
+) -> None:
+    driver(connection).execute(
+        sql.SQL(
+            "UPDATE {schedule} SET next_at = %s, last_at = now() WHERE schedule_id = %s"
+        ).format(**_names(database)),
+        [next_at, schedule_id],
+    )
+
+
+def end_schedule(connection: Connection, database: Database, schedule_id: int, reason: str) -> None:
+    """End it for good, with a reason that everybody can read."""
+    driver(connection).execute(
+        sql.SQL(
+            "UPDATE {schedule} SET ended_at = clock_timestamp(), ended_reason = %s "
+            "WHERE schedule_id = %s AND ended_at IS NULL"
+        ).format(**_names(database)),
+        [reason, schedule_id],
+    )
+
+
+def record_refusal(
+    connection: Connection, database: Database, schedule: ScheduleRow, error: FreqdpError
+) -> None:
+    """A refused job, so that the refusal stands where people look for jobs."""
+    names = _names(database)
+    insert = sql.SQL(
+        "INSERT INTO {queue} (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
+    ).format(**names)
+    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(schedule.request)])
+    driver(connection).execute(
+        sql.SQL(
+            "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
+            "error = %s WHERE job_id = %s"
+        ).format(**names),
+        [schedule.schedule_id, error.told, job_id],
+    )
+
+
+def drop_schedule(database: Database, which: str) -> ScheduleRow:
+    """End the schedule of a dataset, or else the one of this number; its record stays."""
+    with database.begin() as connection:
+        found = _select(
+            connection,
+            database,
+            "WHERE s.ended_at IS NULL AND (d.name = %s OR s.schedule_id::text = %s) "
+            "ORDER BY d.name = %s DESC FOR UPDATE OF s",
+            which,
+            which,
+            which,
+        )
+        if not found:
+            raise NotFound(
+                f"dataset {which!r} has no schedule that is active, nor is there one of that number",
+                remedy="`freqdp schedule list` shows what there is",
+            )
+        user = one_value(connection, "SELECT session_user")
+        end_schedule(connection, database, found[0].schedule_id, f"ended by {user}")
+    return found[0]

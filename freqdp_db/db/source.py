@@ -1,0 +1,376 @@
+"""A relation of the user's: what it looks like, and which of its columns hold what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from psycopg import sql
+
+from freqdp_db.db.connection import Connection, Database, driver, may_use
+from freqdp_db.db.names import format_name, format_relation, parse_relation, postgis_schema
+from freqdp_db.db.statements import private_name, rows_as
+from freqdp_db.errors import BadInput, NotFound, PermissionMissing
+
+INTEGERS = {"int2", "int4", "int8"}
+NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
+_TIMES = {"timestamptz", "timestamp", "date"}
+
+_DEGREES = ("[[lon]]", "[[lat]]"), "a number of degrees"
+
+_COLUMNS = sa.text(
+    """
+    SELECT a.attname, t.typname, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = CAST(:oid AS oid) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attnum
+    """
+)
+_RELATION = sa.text(
+    """
+    SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    """
+)
+
+_READABLE_BY = sa.text(
+    """
+    SELECT coalesce(
+        has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT')
+        AND (NOT c.relrowsecurity OR r.rolbypassrls OR r.rolsuper
+            OR (NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE')))
+        AND (r.rolsuper OR NOT EXISTS (SELECT FROM unnest(c.reloptions) AS o
+            WHERE o ~* '^security_invoker=(true|on|yes|1|t|y)$')),
+        false) AS readable
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    LEFT JOIN pg_roles r ON r.rolname = :login
+    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    """
+)
+
+_ALIKE = sa.text(
+    """
+    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE lower(n.nspname) = lower(:schema) AND lower(c.relname) = lower(:name)
+        AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    ORDER BY 1, 2
+    """
+)
+
+
+@dataclass(frozen=True)
+class RelationColumn:
+    name: str
+    type: str
+    shown: str
+    """The type as PostgreSQL writes it."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table or view of the user's."""
+
+    schema: str
+    name: str
+    columns: dict[str, RelationColumn]
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(self.schema, self.name)
+
+    def column(self, option: str, name: str) -> RelationColumn:
+        if name not in self.columns:
+            raise BadInput(
+                f"{option} {name!r}: {self.schema}.{self.name} has no such column",
+                remedy="its columns are: " + ", ".join(map(format_name, self.columns)),
+            )
+        return self.columns[name]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Which columns hold what; `lon` and `lat` hold x and y where the source's SRID is projected."""
+
+    object: str
+    time: str
+    geom: str | None
+    lon: str | None
+    lat: str | None
+    timezone: str
+    filter: str | None
+    time_unit: str | None = None
+    """What epoch numbers count: s, ms, us or ns, as the owner declared; None: it is guessed."""
+
+
+def read_name(connection: sa.Connection, text: str, option: str) -> tuple[str, str]:
+    """What relation is meant: as it was typed, if there is such, else as PostgreSQL would read it."""
+    typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
+    there = connection.execute(_RELATION, {"schema": typed[0], "name": typed[1]}).first()
+    return folded if there is None else typed
+
+
+def read_column(columns: Collection[str], text: str) -> str:
+    """What column is meant, by the same rule."""
+    if text in columns:
+        return text
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"')
+    return text.lower() if text.lower() in columns else text
+
+
+def named_relation(connection: sa.Connection, text: str) -> Relation:
+    """The relation that --from means."""
+    return find_relation(connection, *read_name(connection, text, "[[source]]"))
+
+
+def find_relation(
+    connection: sa.Connection, schema: str, name: str, *, option: str = "[[source]]"
+) -> Relation:
+    """Look the relation up and make sure that we may read it; `option` is where it was named."""
+    found = connection.execute(_RELATION, {"schema": schema, "name": name}).first()
+    if found is None:
+        raise NotFound(
+            f"{option}: there is no table or view {name!r} in schema {schema!r}",
+            remedy=_alike(connection, schema, name)
+            or f"check the name given with {option}; quote parts that hold capitals or dots",
+        )
+    may_read = (
+        may_use(connection, schema)
+        and connection.execute(
+            sa.text("SELECT has_table_privilege(CAST(:oid AS oid), 'SELECT')"), {"oid": found.oid}
+        ).scalar()
+    )
+    if not may_read:
+        user = connection.execute(sa.text("SELECT current_user")).scalar_one()
+        raise PermissionMissing(
+            f"{option}: you may not read {schema}.{name}",
+            remedy=sql.SQL(
+                "its owner can: GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}"
+            )
+            .format(sql.Identifier(schema), sql.Identifier(schema, name), u=sql.Identifier(user))
+            .as_string(),
+        )
+    columns = {
+        row[0]: RelationColumn(*row) for row in connection.execute(_COLUMNS, {"oid": found.oid})
+    }
+    return Relation(schema, name, columns)
+
+
+def require_readable_by(
+    connection: sa.Connection, relation: tuple[str, str], login: str, option: str
+) -> None:
+    """Refuse a relation that a login may not read: all of its rows, and with its own rights.
+
+    Rows that a policy hides from the login, and views that read with the rights of whoever asks
+    (security_invoker), would be read with the rights of this session.
+    """
+    schema, name = relation
+    found = connection.execute(
+        _READABLE_BY, {"schema": schema, "name": name, "login": login}
+    ).first()
+    if found is not None and not found.readable:
+        raise PermissionMissing(
+            f"{option}: {login} asked for this, and may not read {format_relation(schema, name)}",
+            remedy="its owner can: "
+            + sql.SQL("GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}")
+            .format(sql.Identifier(schema), sql.Identifier(*relation), u=sql.Identifier(login))
+            .as_string()
+            + "; views with security_invoker and tables with row security are refused",
+        )
+
+
+def _alike(connection: sa.Connection, schema: str, name: str) -> str | None:
+    """Relations of that name but for capitals, as they have to be typed."""
+    found = connection.execute(_ALIKE, {"schema": schema, "name": name}).all()
+    if not found:
+        return None
+    return "there is " + " and ".join(format_relation(*row) for row in found) + ": write it so"
+
+
+def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = False) -> None:
+    """Refuse columns that are missing or of a type that cannot hold what they are said to hold.
+
+    projected: `lon` and `lat` were given as x and y.
+    """
+    relation.column("[[object]]", mapping.object)
+    time = relation.column("[[time]]", mapping.time)
+    if time.type not in _TIMES | NUMBERS:
+        raise BadInput(
+            f"[[time]] {mapping.time!r} is of type {time.shown}",
+            remedy="it must be a timestamp (with or without time zone), a date or epoch numbers",
+        )
+    if mapping.geom is not None:
+        geom = relation.column("[[geom]]", mapping.geom)
+        if geom.type not in ("geometry", "geography"):
+            raise BadInput(
+                f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
+                remedy="it must be a PostGIS point; for two number columns use [[lon]] and [[lat]]",
+            )
+        kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper().rstrip("ZM")
+        if kind not in ("", "GEOMETRY", "POINT"):
+            raise BadInput(
+                f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
+                remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
+            )
+    options, unit = (("[[x]]", "[[y]]"), "a number") if projected else _DEGREES
+    for option, name in zip(options, (mapping.lon, mapping.lat), strict=True):
+        if name is not None and relation.column(option, name).type not in NUMBERS:
+            raise BadInput(
+                f"{option} {name!r} is of type {relation.columns[name].shown}",
+                remedy=f"it must be {unit}",
+            )
+
+
+def geometry_srid(column: RelationColumn) -> int | None:
+    """The SRID that the column's type declares."""
+    if "," in column.shown:
+        return int(column.shown.rpartition(",")[2].rstrip(")"))
+    return 4326 if column.type == "geography" else None
+
+
+# Reference systems, as the server knows them.
+
+
+def definition_of(connection: sa.Connection, srid: int, option: str) -> str:
+    """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
+    row = (
+        driver(connection)
+        .execute(
+            sql.SQL("SELECT auth_name, auth_srid, srtext FROM {} WHERE srid = %s").format(
+                sql.Identifier(postgis_schema(connection), "spatial_ref_sys")
+            ),
+            [srid],
+        )
+        .fetchone()
+    )
+    if row is None:
+        raise BadInput(
+            f"{option} {srid}: spatial_ref_sys has no such SRID",
+            remedy="use one that PostGIS knows, or add it to spatial_ref_sys",
+        )
+    authority, code, wkt = row
+    return f"EPSG:{code}" if authority == "EPSG" and code else str(wkt)
+
+
+# Time zones, as the server knows them.
+
+
+def require_timezone(connection: Connection, name: str) -> None:
+    """Refuse a zone that AT TIME ZONE would not take."""
+    known = connection.execute(
+        sa.text("SELECT EXISTS (SELECT FROM pg_timezone_names WHERE lower(name) = lower(:name))"),
+        {"name": name},
+    ).scalar()
+    if not known:
+        raise BadInput(
+            f"[[timezone]] {name!r} is not a time zone that the server knows",
+            remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
+        )
+
+
+# Where the rows of a relation come from: the tables behind views, and what partitions belong to.
+#
+# PostgreSQL records what a view reads. It does not record what a foreign table, a function or a copy
+# was made from: the first two are named, the last looks like any other table. The SQL function
+# `source_lineage` has the query; the ledger books by it.
+
+
+_LINEAGE = sql.SQL(
+    "SELECT database_key, relation_oid, source_schema, source_relation FROM {}(%s::text, %s::text)"
+)
+_UNTRACED = sql.SQL(
+    """
+    WITH behind AS (SELECT l.relation_oid::oid AS oid, l.* FROM {}(%s::text, %s::text) AS l)
+    SELECT 'the foreign table ' || oid::regclass AS what FROM behind WHERE relation_kind = 'f'
+      UNION
+    SELECT 'the function ' || p.oid::regprocedure
+    FROM behind
+    JOIN pg_rewrite w ON w.ev_class = behind.oid
+    JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+        AND d.refclassid = 'pg_proc'::regclass
+    JOIN pg_proc p ON p.oid = d.refobjid
+    WHERE p.pronamespace <> 'pg_catalog'::regnamespace
+        AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = 'pg_proc'::regclass
+            AND e.objid = p.oid AND e.deptype = 'e')
+    ORDER BY 1
+    """
+)
+
+_DEFINITIONS = sql.SQL(
+    """
+    SELECT w.ev_class::regclass::text, w.ev_action::text
+    FROM {}(%s::text, %s::text) AS l JOIN pg_rewrite w ON w.ev_class = l.relation_oid
+    WHERE l.relation_kind IN ('v', 'm') AND w.ev_type = '1'
+    ORDER BY 1
+    """
+)
+# As PostgreSQL writes the parse tree of a view, with those of its subqueries inside.
+_CHOOSING = {
+    "LIMIT": re.compile(r":limitCount \{|:limitOffset \{"),
+    "window functions": re.compile(r":hasWindowFuncs true"),
+    "aggregates": re.compile(r":hasAggs true"),
+    "DISTINCT ON": re.compile(r":hasDistinctOn true"),
+    "TABLESAMPLE": re.compile(r"\{TABLESAMPLECLAUSE "),
+}
+
+
+@dataclass(frozen=True)
+class SourceRelation:
+    """A relation that rows come from or through."""
+
+    database_key: str
+    relation_oid: int
+    source_schema: str
+    source_relation: str
+
+
+def lineage(
+    connection: Connection, database: Database, schema: str, name: str
+) -> list[SourceRelation]:
+    """All that is behind a relation, itself with it."""
+    query = _LINEAGE.format(private_name(database, "source_lineage"))
+    return rows_as(SourceRelation, connection, query, [schema, name])
+
+
+def require_not_from(
+    connection: Connection,
+    database: Database,
+    option: str,
+    relation: tuple[str, str],
+    source: tuple[str, str],
+) -> None:
+    """Refuse a public input that reads what the rows of a source come from."""
+    read = {found.relation_oid for found in lineage(connection, database, *relation)}
+    if read & {found.relation_oid for found in lineage(connection, database, *source)}:
+        raise BadInput(
+            f"{option} {format_relation(*relation)} reads the rows of {format_relation(*source)}: what is "
+            "made from the data is not public",
+            remedy="name a table that was made without the data, such as a map",
+        )
+
+
+def choosing(
+    connection: Connection, database: Database, schema: str, name: str, condition: str | None
+) -> list[str]:
+    """How a relation may choose rows by what other rows are, in words. Row by row choices are not named.
+
+    condition: of `--where`.
+    """
+    query = _DEFINITIONS.format(private_name(database, "source_lineage"))
+    found = driver(connection).execute(query, [schema, name]).fetchall()
+    said = [
+        f"the view {view} has {' and '.join(words)}"
+        for view, tree in found
+        if (words := [word for word, pattern in _CHOOSING.items() if pattern.search(tree)])
+    ]
+    if condition is not None and re.search(r"\bselect\b", condition, re.IGNORECASE):
+        said.append("--where has a subquery")
+    return said
+
+
+def untraced(connection: Connection, database: Database, schema: str, name: str) -> list[str]:
+    """What the relation reads that leads no further, in words."""
+    query = _UNTRACED.format(private_name(database, "source_lineage"))
+    return [what for (what,) in driver(connection).execute(query, [schema, name])]

@@ -1,0 +1,212 @@
+"""A release's tables: staged in the private schema, published by one short transaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.copy import create_notes, drop_notes, write_records, writing_once
+from freqdp_db.db.datasets import table
+from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
+from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
+from freqdp_db.db.statements import call, private_name
+from freqdp_db.errors import AlreadyExists, BadInput, Busy
+from freqdp_db.methods.relations import Blocks, Relation
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+
+_STAGING = re.compile(r"staging_(?P<number>\d+)(_[a-z_]+)?")
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The tables of a release that is being written: private, and of the owner's."""
+
+    database: Database
+    release_id: int
+    method: str
+    srid: int
+
+    def name_of(self, relation: Relation) -> tuple[str, str]:
+        """The schema and the name of a staged table."""
+        return self.database.settings.schema, f"staging_{self.release_id}{relation.suffix}"
+
+    def write(self, relation: Relation, blocks: Blocks, *, index: bool) -> None:
+        """Create a table and fill it. index: make its indexes, too; otherwise they follow."""
+        with self.database.begin() as connection:
+            # created and filled in one transaction: a server with wal_level = minimal need not log it
+            self._create(connection, relation)
+            self._fill(driver(connection), relation, blocks, created_here=True)
+            if index:
+                self._index(connection, relation)
+
+    def _create(self, connection: Connection, relation: Relation) -> None:
+        arguments = (self.release_id, self.method, relation.suffix, self.srid)
+        call(connection, self.database, "create_staging", *arguments)
+
+    def _fill(self, raw: Any, relation: Relation, blocks: Blocks, **how: bool) -> None:
+        name = sql.Identifier(*self.name_of(relation))
+        write_records(raw, name, relation.names, blocks, **how)
+
+    def _index(self, connection: Connection, relation: Relation) -> None:
+        for column in (None, *relation.indexes):
+            self._index_column(connection, relation, column)
+        call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
+
+    def _index_column(self, connection: Connection, relation: Relation, column: str | None) -> None:
+        """None: the key."""
+        arguments = (self.release_id, self.method, relation.suffix, column)
+        call(connection, self.database, "index_staging", *arguments)
+
+    def start_indexes(
+        self, relation: Relation, start: Callable[..., Future[None]]
+    ) -> tuple[Future[None], list[Future[None]]]:
+        """Index a table, one statement a call of `start`; the index of the key, and the others."""
+
+        def index(column: str | None) -> None:
+            with self.database.begin() as connection:
+                # the first takes longest and knows no workers: others leave it its processor
+                driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
+                self._index_column(connection, relation, column)
+
+        longest = [start(index, column) for column in relation.indexes[:1]]
+        key = start(index, None)
+        return key, [*longest, *(start(index, column) for column in relation.indexes[1:])]
+
+    def finish_indexes(self, relation: Relation) -> None:
+        """The unique index becomes the primary key."""
+        with self.database.begin() as connection:
+            call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
+
+    def create_for_parts(self, relations: list[Relation]) -> int:
+        """Empty tables that several sessions fill in parts; the number of the run that fills them."""
+        with self.database.begin() as connection:
+            for relation in relations:
+                self._create(connection, relation)
+            return create_notes(connection, self.database, "release", self.release_id)
+
+    def write_part(
+        self, run: int, part: int, tables: Mapping[Relation, Callable[[], Blocks]]
+    ) -> None:
+        """Write a part of some tables, unless that was done before."""
+        notes = private_name(self.database, f"staging_{self.release_id}_part")
+        with writing_once(self.database, notes, run, part) as raw:
+            if raw is not None:
+                for relation, blocks in tables.items():
+                    self._fill(raw, relation, blocks())
+
+    def index_parts(self, relation: Relation) -> None:
+        """Index a table that was filled in parts."""
+        with self.database.begin() as connection:
+            self._index(connection, relation)
+
+    def forget_parts(self) -> None:
+        """All parts are written."""
+        drop_notes(self.database, "release", self.release_id)
+
+
+def drop_staging(database: Database, release_id: int) -> None:
+    """For the holder of the release's lock."""
+    with database.begin() as connection:
+        # without a timeout: the server may still be at the last statement of a killed run
+        call(connection, database, "drop_staging", release_id)
+
+
+def sweep_staging(database: Database) -> None:
+    """Drop the staging tables of runs that no longer live."""
+    for release_id in numbers_left(database, _STAGING):
+        # what is busy is left to the next run
+        with suppress(Busy), database.begin() as connection:
+            if is_free(connection, database, "release", release_id):
+                limit_waiting(connection, LOCK_TIMEOUT)
+                call(connection, database, "drop_staging", release_id)
+
+
+def require_free_name(
+    connection: Connection, database: Database, name: str, relations: tuple[Relation, ...]
+) -> None:
+    """Refuse a name if a relation of the release schema has that of a relation or an index of it."""
+    wanted = []
+    for relation in relations:
+        named = name + relation.suffix
+        if len(named.encode()) > MAX_IDENTIFIER_BYTES:
+            raise BadInput(
+                f"{named!r} is too long for a name in PostgreSQL",
+                remedy="choose a shorter name for the release with [[name]]",
+            )
+        wanted.append(named)
+        if relation.view is None:
+            indexes = (f"_{column}_idx" for column in relation.indexes)
+            wanted += [_cut_off(named + suffix) for suffix in ("_pkey", *indexes)]
+    taken = connection.execute(
+        sa.text(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = ANY(:wanted)"
+        ),
+        {"schema": database.settings.release_schema, "wanted": wanted},
+    ).first()
+    if taken is not None:
+        raise AlreadyExists(
+            f"{database.settings.release_schema} has a relation {taken[0]!r} already",
+            remedy="choose another name with [[name]], or withdraw that release",
+        )
+
+
+def _cut_off(name: str) -> str:
+    """A name as PostgreSQL keeps it: up to its last whole character."""
+    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
+
+
+@retry_on_lock_timeout
+def publish(
+    show: bool,
+    database: Database,
+    release_id: int,
+    name: str,
+    dataset_id: int,
+    relations: tuple[Relation, ...],
+    comments: dict[str, dict[str, str]],
+    catalog: dict[str, Any],
+) -> None:
+    """Move the staged tables into the release schema: all or nothing, and never waiting for long.
+
+    show: as the newest of its dataset, too. comments: of each suffix; see `Relation.comments`.
+    """
+    releases = table(database, "release")
+    with database.begin() as connection:
+        limit_waiting(connection, LOCK_TIMEOUT)
+        require_free_name(connection, database, name, relations)
+        version = next_version(connection, database, dataset_id)
+        call(connection, database, "publish_tables", release_id, Jsonb(comments))
+        published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
+        connection.execute(
+            sa.insert(table(database, "catalog", released=True)).values(
+                name=name,
+                published_at=published_at,
+                version=version,
+                relations=[name + relation.suffix for relation in relations],
+                **catalog,
+            )
+        )
+        connection.execute(
+            sa.update(releases)
+            .where(releases.c.release_id == release_id)
+            .values(
+                state="published",
+                published_at=published_at,
+                rows=catalog["rows"],
+                version=version,
+            )
+        )
+        if catalog["granted"]:
+            call(connection, database, "grant_release", release_id)
+        if catalog["granted"] and show:
+            show_newest(connection, database, dataset_id)

@@ -1,1 +1,0 @@
-"""Intra- and inter-trajectory modification: which edits reach the targets at the least loss. Pure."""

@@ -1,1 +1,0 @@
-"""Point and trajectory frequencies, weights and signatures, as arrays. Pure."""

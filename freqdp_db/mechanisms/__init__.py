@@ -1,1 +1,0 @@
-"""The two randomized mechanisms and the noise they draw. Pure: randomness is an argument."""

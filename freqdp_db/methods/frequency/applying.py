@@ -1,0 +1,353 @@
+"""Carry edits out: used by the pipeline on what it planned and by `verify` on what is in the log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.engines.partitions import PerPartition, Range
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.methods.frequency.counts import Frequencies
+from freqdp_db.methods.frequency.partition import Partition
+from freqdp_db.model.arrays import Ids, Ints, offsets_from, owners
+from freqdp_db.model.edits import EditRuns, Edits, PfTargets
+from freqdp_db.model.kernels import stable_order, stream, uniform
+from freqdp_db.model.trajectories import Clock, Trajectories
+from freqdp_db.search.best import projection, to_mm
+
+# When inserted samples are, so that their times look like their neighbours' own.
+
+
+_DRIVING_M_PER_S = 15
+
+
+@njit(cache=True)
+def free_steps(a, b, step):  # type: ignore[no-untyped-def]
+    """How many multiples of the time step lie strictly between two times."""
+    return max((b - 1) // step - a // step, 0)
+
+
+@njit(cache=True)
+def detour(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """How long it takes to drive from a to b by way of p."""
+    # in whole millimetres, so that it is the same number wherever it is computed
+    way = to_mm((px - ax) ** 2 + (py - ay) ** 2) + to_mm((bx - px) ** 2 + (by - py) ** 2)
+    return way * 1000 // _DRIVING_M_PER_S
+
+
+@njit(cache=True)
+def own_gaps(at, lo, hi, usual):  # type: ignore[no-untyped-def]
+    """The times between a trajectory's samples, ascending; where it has none, the data's usual one."""
+    gaps = np.empty(max(hi - lo - 1, 1), np.int64)
+    n = 0
+    for i in range(lo, hi - 1):
+        if at[i + 1] > at[i]:
+            gaps[n] = at[i + 1] - at[i]
+            n += 1
+    if n == 0:
+        gaps[0] = usual
+        n = 1
+    return np.sort(gaps[:n])
+
+
+@njit(cache=True)
+def fill_times(out, a, b, ways, own, step, state):  # type: ignore[no-untyped-def]
+    """Times between a and b: gaps drawn from the trajectory's own, long enough for their ways."""
+    count, gap = len(out), b - a
+    # gaps that leave room for another one; in a short one, the shortest
+    fit = max(np.searchsorted(own, gap // 2, side="right"), 1)
+    wanted = np.empty(count + 1, np.float64)
+    total = 0.0
+    for j in range(count + 1):
+        drawn = float(own[int(uniform(state) * fit)])
+        wanted[j] = max(drawn, ways[j] * 1e6 / _DRIVING_M_PER_S)
+        total += wanted[j]
+    if total >= gap:
+        for j in range(count + 1):
+            wanted[j] *= gap / total
+    else:
+        wanted[int(uniform(state) * (count + 1))] += gap - total
+    first = (a // step + 1) * step
+    last = (b - 1) // step * step
+    free = free_steps(a, b, step)
+    since = 0.0
+    for j in range(count):
+        since += wanted[j]
+        exact = a + np.int64(math.floor(since + 0.5))
+        if free >= count:
+            low, high = first + j * step, last - (count - 1 - j) * step
+            if j > 0:
+                low = max(low, out[j - 1] + step)
+            out[j] = min(max((exact + step // 2) // step * step, low), high)
+        elif free > 0:
+            out[j] = min(max((exact + step // 2) // step * step, first), last)
+        else:
+            # finer than the step: a gap of one microsecond or none leaves no time between its ends
+            out[j] = min(max(exact, a + 1), max(b - 1, a))
+
+
+@njit(cache=True)
+def free_of(at, lo, hi, step):  # type: ignore[no-untyped-def]
+    """How many free time steps each segment of a trajectory has."""
+    free = np.zeros(max(hi - lo - 1, 1), np.int64)
+    for i in range(hi - lo - 1):
+        free[i] = free_steps(at[lo + i], at[lo + i + 1], step)
+    return free
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """A partition after a mechanism's deletions."""
+
+    partition: Partition
+    position: Ids
+    """Where each remaining sample stood in the mechanism's input."""
+    deletions: EditRuns
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A partition after a mechanism, and what the mechanism did to it."""
+
+    after: Partition
+    edits: Edits
+    """Of trajectories as they are numbered among all."""
+
+
+def split(rows: Any, ranges: list[Range]) -> PerPartition:
+    """What each partition gets of rows in order of trajectories, or of a column with a row for each."""
+    if isinstance(rows, np.ndarray):
+        return PerPartition([rows[first:last] for first, last in ranges])
+    return PerPartition([rows.between(first, last) for first, last in ranges])
+
+
+@njit(nogil=True, cache=True)
+def _delete_range(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, run_offsets, slots, position, out_offsets
+):
+    size = out_offsets[last] - out_offsets[first]
+    left_location, left_at = np.empty(size, np.int32), np.empty(size, np.int64)
+    left_position = np.empty(size, np.int32)
+    k = 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        gone = np.zeros(hi - lo, np.bool_)
+        for e in range(slots[run_offsets[t]], slots[run_offsets[t + 1]]):
+            gone[position[e]] = True
+        for i in range(hi - lo):
+            if not gone[i]:
+                left_location[k], left_at[k], left_position[k] = location[lo + i], at[lo + i], i
+                k += 1
+    return left_location, left_at, left_position
+
+
+def delete(partition: Partition, deletions: EditRuns) -> Thinned:
+    """Take the deleted samples out."""
+    before = partition.trajectories
+    run_offsets = deletions.by_trajectory(len(before))
+    offsets = offsets_from(before.lengths - np.diff(deletions.offsets[run_offsets]))
+    parts = map_ranges(
+        _delete_range, before.offsets, before.offsets, before.location, before.at,
+        run_offsets, deletions.offsets, deletions.position, offsets,
+    )  # fmt: skip
+    location, at, position = joined(parts)
+    left = Trajectories(offsets, location, at, before.start)
+    return Thinned(Partition(partition.first, left, partition.places), position, deletions)
+
+
+@njit(nogil=True, cache=True)
+def _insert_range(  # type: ignore[no-untyped-def]
+    first, last, offsets, location, at, start, kept, x, y, step, gap,
+    run_offsets, run_place, slots, position, key, numbered_from, out_offsets,
+):  # fmt: skip
+    size = out_offsets[last] - out_offsets[first]
+    out_location, out_at = np.empty(size, np.int32), np.empty(size, np.int64)
+    k = 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        r0, r1 = run_offsets[t], run_offsets[t + 1]
+        if r0 == r1:
+            for i in range(lo, hi):
+                out_location[k], out_at[k] = location[i], at[i]
+                k += 1
+            continue
+        new = slots[r1] - slots[r0]
+        place = np.empty(new, np.int32)
+        after = np.empty(new, np.int64)  # sample of the thinned trajectory it follows
+        share = np.empty(new, np.float64)
+        followed = np.empty(new, np.int64)
+        n = 0
+        for run in range(r0, r1):
+            for e in range(slots[run], slots[run + 1]):
+                place[n] = run_place[run]
+                if hi - lo == 0:
+                    after[n], share[n] = -1, 0.5
+                else:
+                    i = lo + np.searchsorted(kept[lo:hi], position[e])
+                    j = min(i + 1, hi - 1)
+                    after[n] = i - lo
+                    share[n] = projection(
+                        x[place[n]], y[place[n]],
+                        x[location[i]], y[location[i]], x[location[j]], y[location[j]],
+                    )  # fmt: skip
+                n += 1
+        # by (segment, projection, location); runs are in order of location already
+        by_share = stable_order(share)
+        for e in range(new):
+            followed[e] = after[by_share[e]]
+        order = stable_order(followed)
+        for e in range(new):
+            order[e] = by_share[order[e]]
+        e = 0
+        if hi - lo == 0:
+            for e in range(new):
+                out_location[k] = place[order[e]]
+                out_at[k] = start[t] + e * gap
+                k += 1
+            continue
+        own = own_gaps(at, lo, hi, gap)
+        for i in range(hi - lo):
+            out_location[k], out_at[k] = location[lo + i], at[lo + i]
+            k += 1
+            end = e
+            while end < new and after[order[end]] == i:
+                end += 1
+            count = end - e
+            for j in range(count):
+                out_location[k + j] = place[order[e + j]]
+            if hi - lo == 1:
+                for j in range(count):
+                    out_at[k + j] = at[lo] + (j + 1) * gap
+            elif count:
+                ways = np.empty(count + 1, np.float64)
+                a = location[lo + i]
+                for j in range(count + 1):
+                    b = out_location[k + j] if j < count else location[lo + i + 1]
+                    ways[j] = math.sqrt((x[b] - x[a]) ** 2 + (y[b] - y[a]) ** 2)
+                    a = b
+                fill_times(
+                    out_at[k : k + count], at[lo + i], at[lo + i + 1], ways, own, step,
+                    stream(key, ((numbered_from + t) << 32) + i),
+                )  # fmt: skip
+            k += count
+            e = end
+    return out_location, out_at
+
+
+def insert(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Partition:
+    """Put the inserted samples in, with times that the key draws."""
+    first, places = thinned.partition.first, thinned.partition.places
+    left = thinned.partition.trajectories
+    run_offsets = insertions.by_trajectory(len(left))
+    offsets = offsets_from(left.lengths + np.diff(insertions.offsets[run_offsets]))
+    parts = map_ranges(
+        _insert_range,
+        offsets,
+        left.offsets,
+        left.location,
+        left.at,
+        left.start,
+        thinned.position,
+        places.x,
+        places.y,
+        clock.step_us,
+        clock.median_gap_us,
+        run_offsets,
+        insertions.location,
+        insertions.offsets,
+        insertions.position,
+        key,
+        first,
+        offsets,
+    )
+    location, at = joined(parts)
+    after = Trajectories(offsets, location, at, _starts(offsets, at, left.start))
+    return Partition(first, after, places)
+
+
+def finish(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Edited:
+    """Put the inserted samples in, and note what was done."""
+    after = insert(thinned, insertions, clock, key)
+    return Edited(after, Edits(thinned.deletions, insertions).shifted(after.first))
+
+
+def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
+    filled = offsets[1:] > offsets[:-1]
+    start = before.copy()
+    start[filled] = at[offsets[:-1][filled]]
+    return start
+
+
+def apply_edits(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) -> Partition:
+    """The partition after one mechanism."""
+    return insert(delete(partition, edits.deletions), edits.insertions, clock, key)
+
+
+def coarsen_times(trajectories: Trajectories, step_us: int) -> Trajectories:
+    """Round every time down to a multiple of the step (`--time-step`)."""
+    return Trajectories(
+        trajectories.offsets,
+        trajectories.location,
+        trajectories.at // step_us * step_us,
+        trajectories.start // step_us * step_us,
+    )
+
+
+def coarsen(partition: Partition, step_us: int) -> Partition:
+    """The partition with every time rounded down."""
+    return replace(partition, trajectories=coarsen_times(partition.trajectories, step_us))
+
+
+# Whether stored targets and edits fit the trajectories that they are said to be of.
+
+
+def pf_of_targets(frequencies: Frequencies, targets: PfTargets) -> Ints:
+    """PF of each (trajectory, location) of the targets; 0 where it is absent."""
+    places = len(frequencies.tf)
+    known = owners(frequencies.offsets).astype(np.int64) * places + frequencies.location
+    wanted = targets.trajectory.astype(np.int64) * places + targets.location
+    if len(known) == 0:
+        return np.zeros(len(wanted), np.int64)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, frequencies.pf[at], 0).astype(np.int64)
+
+
+def require_possible(state: Trajectories, edits: Edits, places: int) -> None:
+    """Every deletion names a sample that is at its place; every insertion goes between samples.
+
+    The kernels that apply the edits take this for granted.
+    """
+    for runs in (edits.deletions, edits.insertions):
+        known = (runs.trajectory >= 0) & (runs.trajectory < len(state))
+        known &= (runs.location >= 0) & (runs.location < places)
+        if not known.all():
+            raise VerificationFailed("the log names trajectories or places of no build")
+    owner, place, position = _one_by_one(edits.deletions)
+    if not ((position >= 0) & (position < state.lengths[owner])).all():
+        raise VerificationFailed("the log deletes samples that do not exist")
+    at = state.offsets[owner] + position
+    keep = np.ones(state.samples + 1, np.bool_)
+    keep[at] = False
+    gone = len(keep) - np.count_nonzero(keep)
+    if not (state.location[at] == place).all() or gone != len(at):
+        raise VerificationFailed("the log deletes samples of other places, or twice")
+    left = state.lengths - np.bincount(owner, minlength=len(state))
+    # the last sample that is left ends no segment, unless it is the only one
+    last = np.flatnonzero(keep)[np.cumsum(left) - 1] - state.offsets[:-1]
+    owner, place, position = _one_by_one(edits.insertions)
+    inside = (position >= 0) & (position < state.lengths[owner])
+    survives = keep[np.where(inside, state.offsets[owner] + position, state.samples)]
+    follows = inside & survives & ((position != last[owner]) | (left[owner] == 1))
+    if not np.where(left[owner] == 0, position == -1, follows).all():
+        raise VerificationFailed("the log inserts after samples that are not there")
+
+
+def _one_by_one(runs: EditRuns) -> tuple[Ids, Ids, Ids]:
+    """Trajectory, location and position of each edit."""
+    counts = np.diff(runs.offsets)
+    return np.repeat(runs.trajectory, counts), np.repeat(runs.location, counts), runs.position

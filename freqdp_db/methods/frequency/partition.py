@@ -1,0 +1,93 @@
+"""Partitions of trajectories: the unit of work of the frequency methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from freqdp_db.engines.partitions import LocalPartitions, Partitions
+from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.trajectories import Locations, Trajectories
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The trajectories `first`, `first` + 1, ... of all; here they are numbered from 0."""
+
+    first: int
+    trajectories: Trajectories
+    places: Locations
+
+    @cached_property
+    def frequencies(self) -> Frequencies:
+        """PF; and TF among the trajectories of this partition."""
+        return count_frequencies(self.trajectories, len(self.places))
+
+
+class DistributedTrajectories(Trajectories):
+    """Trajectories that workers keep. A column is brought here when it is asked for.
+
+    What can work on `partitions` does, and asks for none.
+    """
+
+    partitions: Partitions[Partition]
+
+    def __init__(self, offsets: Ints, partitions: Partitions[Partition]) -> None:
+        object.__setattr__(self, "offsets", offsets)
+        object.__setattr__(self, "partitions", partitions)
+
+    @cached_property
+    def location(self) -> Ids:
+        return np.concatenate(list(self.partitions.map(_location_of)))
+
+    @cached_property
+    def at(self) -> Ints:
+        return np.concatenate(list(self.partitions.map(_at_of)))
+
+    @cached_property
+    def start(self) -> Ints:
+        return np.concatenate(list(self.partitions.map(_start_of)))
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} trajectories in {len(self.partitions.ranges)} partitions>"
+
+
+def partitions_of(trajectories: Trajectories, places: Locations) -> Partitions[Partition]:
+    """Trajectories where they are kept: by workers in ranges, or all of them here in one."""
+    if isinstance(trajectories, DistributedTrajectories):
+        return trajectories.partitions
+    whole = Partition(0, trajectories, places)
+    return LocalPartitions([(0, len(trajectories))], [whole])
+
+
+def trajectories_in(partitions: Partitions[Partition]) -> Trajectories:
+    """All trajectories of some partitions, which stay where they are."""
+    if partitions.remote:
+        lengths = np.concatenate(list(partitions.map(_lengths_of)))
+        return DistributedTrajectories(offsets_from(lengths), partitions)
+    (whole,) = partitions
+    return whole.trajectories
+
+
+def tf_of(partition: Partition) -> Ids:
+    """How many of these trajectories visit each place."""
+    return partition.frequencies.tf
+
+
+def _lengths_of(partition: Partition) -> Ints:
+    return partition.trajectories.lengths
+
+
+def _location_of(partition: Partition) -> Ids:
+    return partition.trajectories.location
+
+
+def _at_of(partition: Partition) -> Ints:
+    return partition.trajectories.at
+
+
+def _start_of(partition: Partition) -> Ints:
+    return partition.trajectories.start

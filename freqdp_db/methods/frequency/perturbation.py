@@ -1,0 +1,236 @@
+"""Global TF randomization (Alg. 1, lines 1-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.methods.frequency.counts import Frequencies, Signatures
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, owners, within
+from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.kernels import stable_order
+from freqdp_db.privacy.accounting import Mechanism
+from freqdp_db.privacy.noise import RandomSource, scale_for
+
+
+def tf_mechanism(epsilon: Fraction) -> Mechanism:
+    """The mechanism of `perturb_tf`. One incidence moves one component by 1."""
+    return Mechanism(
+        artefact="tf_vector",
+        input="TF of every candidate location",
+        unit="one (object, location) incidence",
+        assumes="the candidate locations and the number of objects are fixed",
+        whole_user="the number of candidates that the user visits",
+        sensitivity=1,
+        epsilon=epsilon,
+    )
+
+
+def perturb_tf(
+    tf: Ids, trajectories: int, candidates: Flags, epsilon: Fraction, source: RandomSource
+) -> TfTargets:
+    """Draw a target for the TF of every candidate: l* = clamp(l + noise(1/eps), 0, |D|).
+
+    Input: the TF vector over the candidates, which are taken as fixed.
+    Protected change: one (object, location) incidence added or removed.
+    Sensitivity: 1, in one component.
+    Guarantee: the vector of targets is eps-DP for that change; clamping is post-processing.
+    Paper: Algorithm 1, lines 1-6.
+    """
+    location = np.flatnonzero(candidates).astype(np.int32)
+    tf = tf[location]
+    noise = source.discrete_laplace(tf_mechanism(epsilon).scale, len(location))
+    target = np.clip(tf + noise, 0, trajectories).astype(np.int32)
+    return TfTargets(location, tf, target)
+
+
+# Local PF randomization (Alg. 2, lines 1-18): the point lists and their perturbed frequencies.
+
+
+def pf_mechanism(epsilon: Fraction, size: int) -> Mechanism:
+    """The mechanism of stage 2 of `perturb_pf`, on the lattice 1/m; stage 1 does not see the counts.
+
+    An occurrence in stage 2 moves one component by m steps of the lattice. One in stage 1 moves mu,
+    and with it at most m components, by one step each.
+    """
+    return Mechanism(
+        artefact="pf_vectors",
+        input="PF of the listed locations of every trajectory",
+        unit="one occurrence of a listed location in one trajectory",
+        assumes="the point lists are fixed and every listed count stays at least 1",
+        whole_user="the listed occurrences of the user, which is unbounded",
+        sensitivity=size,
+        epsilon=epsilon,
+    )
+
+
+@dataclass(frozen=True)
+class PointLists:
+    """The point lists of some trajectories, as far as they are not a matter of chance.
+
+    A list is the signature, then the next-ranked places that are in anybody's signature, then, as
+    long as it is short of 2m, uniform picks of the other places.
+    """
+
+    listed: Ints
+    """Places that each list is to have."""
+    sure: Ints
+    """So many of them are certain."""
+    place: Ids
+    pf: Ids
+    """Of those that are certain."""
+    others: Ints
+    """Places that the rest is picked from; 0 where no rest is missing."""
+    other_place: Ids
+    other_pf: Ids
+
+
+@njit(nogil=True, cache=True)
+def _split(first, last, offsets, order, place, pf, candidates, size):  # type: ignore[no-untyped-def]
+    """The columns of `PointLists`."""
+    listed, sure = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
+    others = np.zeros(last - first, np.int64)
+    certain, left = 0, 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        known = 0
+        for i in range(lo + size, hi):
+            if candidates[place[order[i]]]:
+                known += 1
+        listed[t - first] = min(hi - lo, 2 * size)
+        sure[t - first] = min(min(hi - lo, size) + known, 2 * size)
+        # more candidates than fit leave nothing to pick
+        if listed[t - first] > sure[t - first]:
+            others[t - first] = hi - lo - size - known
+        certain += sure[t - first]
+        left += others[t - first]
+    sure_place, sure_pf = np.empty(certain, np.int32), np.empty(certain, np.int32)
+    other_place, other_pf = np.empty(left, np.int32), np.empty(left, np.int32)
+    k, r = 0, 0
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        end = k + sure[t - first]
+        for i in range(lo, hi):
+            entry = order[i]
+            if i - lo < size or candidates[place[entry]]:
+                if k < end:
+                    sure_place[k], sure_pf[k] = place[entry], pf[entry]
+                    k += 1
+            elif others[t - first] > 0:
+                other_place[r], other_pf[r] = place[entry], pf[entry]
+                r += 1
+    return listed, sure, sure_place, sure_pf, others, other_place, other_pf
+
+
+def point_lists(frequencies: Frequencies, signatures: Signatures) -> PointLists:
+    """The point list of each trajectory."""
+    parts = map_ranges(
+        _split, frequencies.offsets, frequencies.offsets, signatures.order, frequencies.location,
+        frequencies.pf, signatures.candidates, signatures.size,
+    )  # fmt: skip
+    return PointLists(*joined(parts))
+
+
+@njit(nogil=True, cache=True)
+def _fill_lists(  # type: ignore[no-untyped-def]
+    first, last, offsets, sure_offsets, sure_place, sure_pf,
+    key_offsets, other_place, other_pf, keys,
+):  # fmt: skip
+    begin = offsets[first]
+    size = offsets[last] - begin
+    place, pf = np.empty(size, np.int32), np.empty(size, np.int32)
+    for t in range(first, last):
+        k, end = offsets[t] - begin, offsets[t + 1] - begin
+        for i in range(sure_offsets[t], sure_offsets[t + 1]):
+            place[k], pf[k] = sure_place[i], sure_pf[i]
+            k += 1
+        if k < end:
+            lo = key_offsets[t]
+            picked = stable_order(keys[lo : key_offsets[t + 1]])
+            for j in range(end - k):
+                place[k + j], pf[k + j] = other_place[lo + picked[j]], other_pf[lo + picked[j]]
+    return place, pf
+
+
+def _fill(lists: PointLists, source: RandomSource) -> tuple[Ints, Ids, Ids]:
+    """Pick what the lists lack: how many places each has, the places and their PF."""
+    key_offsets = offsets_from(lists.others)
+    keys = source.uniform_words(int(key_offsets[-1]))
+    offsets = offsets_from(lists.listed)
+    parts = map_ranges(
+        _fill_lists, offsets, offsets, offsets_from(lists.sure), lists.place, lists.pf,
+        key_offsets, lists.other_place, lists.other_pf, keys,
+    )  # fmt: skip
+    place, pf = joined(parts)
+    return lists.listed, place, pf
+
+
+def perturb_pf(
+    frequencies: Frequencies, signatures: Signatures, epsilon: Fraction, source: RandomSource
+) -> PfTargets:
+    """Choose each trajectory's 2m points and draw a target for the PF of each; see `perturb_lists`."""
+    lists = point_lists(frequencies, signatures)
+    return perturb_lists([lists], signatures.size, epsilon, source)
+
+
+def perturb_lists(
+    parts: Iterable[PointLists], size: int, epsilon: Fraction, source: RandomSource
+) -> PfTargets:
+    """Fill each trajectory's list of 2m points and draw a target for the PF of each.
+
+    parts: the lists of ranges of trajectories, one range after the other.
+
+    Stage 1 (the signature): f* = max(0, noise). Stage 2 (the rest): f* = max(0, round(f - mu +
+    noise)), with mu the mean of f* - f over stage 1, so that the length of the trajectory is kept.
+    f - mu lies on the lattice 1/m, the noise is drawn there, and only the sum is rounded: rounding
+    f - mu first would multiply the sensitivity.
+
+    Input: the PF vectors over the point lists, which are taken as fixed.
+    Protected change: one occurrence added or removed, every listed count staying at least 1.
+    Sensitivity: 1 (stage 1 does not see the counts; an occurrence there moves mu, and with it m
+    components, by 1/m each).
+    Guarantee: the vectors of targets are eps-DP for that change.
+    Paper: Algorithm 2, lines 1-18.
+    """
+    listed, place, pf = joined([_fill(lists, source) for lists in parts])
+    offsets = offsets_from(listed)
+    trajectory = owners(offsets)
+    rank = within(offsets) + 1
+    target = _draw(
+        pf.astype(np.int64), trajectory, rank <= size, len(listed), size, epsilon, source
+    )
+    return PfTargets(
+        trajectory=trajectory,
+        location=place,
+        stage=np.where(rank <= size, 1, 2).astype(np.int16),
+        rank=rank.astype(np.int16),
+        pf=pf,
+        target=target.astype(np.int32),
+    )
+
+
+def _draw(
+    pf: Ints,
+    trajectory: Ids,
+    first: np.typing.NDArray[np.bool_],
+    trajectories: int,
+    size: int,
+    epsilon: Fraction,
+    source: RandomSource,
+) -> Ints:
+    target = np.zeros(len(pf), np.int64)
+    noise = source.discrete_laplace(scale_for(1, epsilon), int(first.sum()))
+    target[first] = np.maximum(0, noise)
+    # A trajectory with points in stage 2 has all m of stage 1: m times mu is this sum.
+    change = np.zeros(trajectories, np.int64)
+    np.add.at(change, trajectory[first], target[first] - pf[first])
+    second = ~first
+    on_lattice = source.discrete_laplace(pf_mechanism(epsilon, size).scale, int(second.sum()))
+    units = size * pf[second] - change[trajectory[second]] + on_lattice
+    target[second] = np.maximum(0, (2 * units + size) // (2 * size))
+    return target

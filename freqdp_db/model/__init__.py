@@ -1,0 +1,1 @@
+"""What passes between rooms: arrays, trajectories, edits, areas, documents."""

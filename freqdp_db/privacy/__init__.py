@@ -1,0 +1,1 @@
+"""Exact noise, accounting, and what a guarantee says."""

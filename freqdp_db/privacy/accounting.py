@@ -1,0 +1,212 @@
+"""What noise costs one object: zero-concentrated differential privacy, in exact fractions.
+
+A release is rho-zCDP when its Renyi divergence of every order a above 1, between two neighbouring
+inputs, is at most a rho (Bun, Steinke 2016). Costs add up. Gaussian noise of variance sigma^2 on
+integers that move by at most d in L2 costs d^2 / (2 sigma^2); what is epsilon-DP costs at most
+epsilon^2 / 2. A rho is stated as (epsilon, delta) by the tight conversion of Canonne, Kamath and
+Steinke (2020, Proposition 12): for every a above 1
+
+    delta <= exp((a - 1)(a rho - epsilon)) / (a - 1) * (1 - 1/a)^a.
+
+Any a gives a valid bound. Floats look for a good one; the bound itself is then computed with fifty
+digits and rounded to the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+from freqdp_db.privacy.noise import privacy_loss, scale_for
+
+_DIGITS = 50
+_STEP = Decimal(10) ** -15
+"""Stated values are multiples of this."""
+_SLACK = Decimal(10) ** -30
+"""More than the rounding of some ten operations with fifty digits."""
+
+
+def gaussian_cost(bound2: int, sigma2: Fraction) -> Fraction:
+    """rho of discrete Gaussian noise on integers whose squared L2 change is at most `bound2`."""
+    return Fraction(bound2) / (2 * sigma2)
+
+
+def sigma2_for(bound2: int, rho: Fraction) -> Fraction:
+    """The variance that costs exactly rho."""
+    _above_zero("rho", rho)
+    return Fraction(bound2) / (2 * rho)
+
+
+def pure_cost(epsilon: Fraction) -> Fraction:
+    """rho of what is epsilon-DP."""
+    return epsilon * epsilon / 2
+
+
+@lru_cache
+def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest rho, to 15 digits and rounded down, that is (epsilon, delta)-DP."""
+    _above_zero("epsilon", epsilon)
+    _is_delta(delta)
+
+    def at(order: Decimal, e: Decimal, d: Decimal) -> Decimal:
+        return (e + (d.ln() + _rest(order)) / (order - 1)) / order
+
+    order = _best_order(
+        lambda a: -(float(epsilon) + (math.log(delta) + _rest_float(a)) / (a - 1)) / a
+    )
+    with localcontext() as context:
+        context.prec = _DIGITS
+        rho = at(Decimal(order), _decimal(epsilon), _decimal(delta)) - _SLACK
+        rho = max(rho, Decimal(0)).quantize(_STEP, rounding=ROUND_FLOOR)
+    return Fraction(rho)
+
+
+def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    """The smallest epsilon, to 15 digits and rounded up, for which rho gives (epsilon, delta)."""
+    _is_delta(delta)
+    if rho < 0:
+        raise ValueError("rho must not be below 0")
+    if rho == 0:
+        return Fraction(0)
+    order = _best_order(lambda a: a * float(rho) - (math.log(delta) + _rest_float(a)) / (a - 1))
+    with localcontext() as context:
+        context.prec = _DIGITS
+        a = Decimal(order)
+        epsilon = a * _decimal(rho) - (_decimal(delta).ln() + _rest(a)) / (a - 1) + _SLACK
+        epsilon = max(epsilon, Decimal(0)).quantize(_STEP, rounding=ROUND_CEILING)
+    return Fraction(epsilon)
+
+
+def best_guess(rho: Fraction) -> float:
+    """How often the best test for "was this object in it?" is right, against Gaussian noise.
+
+    The two worlds differ by at most sqrt(2 rho) standard deviations in the direction that tells them
+    apart best; half of that is the threshold. A coin is right half of the time. (The law is that of
+    continuous noise. At the widths in use, thousands of steps and more, the discrete one cannot be
+    told from it.)
+    """
+    from scipy.special import ndtr  # slow to import, as below
+
+    return float(ndtr(math.sqrt(float(rho) / 2)))
+
+
+def best_guess_any(rho: Fraction) -> Fraction:
+    """The same for whatever is rho-zCDP, by Pinsker's inequality: slightly more. Rounded up."""
+    if rho >= 2:
+        return Fraction(1)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return Fraction((1 + (_decimal(rho) / 2).sqrt()) / 2 + _SLACK)
+
+
+def best_guess_pure(epsilon: Fraction) -> Fraction:
+    """The same against what is epsilon-DP: e^epsilon / (1 + e^epsilon). Rounded up."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return min(Fraction(1), Fraction(1 / (1 + (-_decimal(epsilon)).exp()) + _SLACK))
+
+
+def cost_of_several(rho: Fraction, objects: int) -> Fraction:
+    """rho for whoever is so many objects at once: the Renyi divergences of a chain of neighbours.
+
+    Bun and Steinke (2016), Proposition 1.9. What is epsilon-DP is so many times epsilon then, which
+    is the same square.
+    """
+    return objects * objects * rho
+
+
+def cost_of_replacing(gaussian: Fraction, pure: Fraction = Fraction(0)) -> Fraction:
+    """rho for "was it A or B?": one object's data in the place of another's.
+
+    Two contributions of whole numbers, none below 0 and none longer than B in L2, differ by at most
+    sqrt(2) B, as the angle between them is at most a right one: Gaussian noise costs twice its rho.
+    In L1 they differ by up to 2 B: what is epsilon-DP costs four times its epsilon^2 / 2.
+    """
+    return 2 * gaussian + 4 * pure
+
+
+def rounded_up(value: Fraction | Decimal | float, decimals: int = 3) -> str:
+    """An upper bound as it is said: never smaller than it is, without zeros at the end."""
+    return _rounded(value, decimals, math.ceil)
+
+
+def rounded_down(value: Fraction | Decimal | float, decimals: int = 3) -> str:
+    """A lower bound as it is said: never larger than it is."""
+    return _rounded(value, decimals, math.floor)
+
+
+def percent_at_most(probability: Fraction) -> str:
+    """`60.5 %`: an upper bound of a probability, in words."""
+    return f"{rounded_up(100 * min(probability, Fraction(1)), 1)} %"
+
+
+def _rounded(value: Fraction | Decimal | float, decimals: int, whole: Callable[..., int]) -> str:
+    text = f"{Decimal(whole(Fraction(value) * 10**decimals)).scaleb(-decimals):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _rest(order: Decimal) -> Decimal:
+    """ln(a - 1) - a ln(1 - 1/a)."""
+    return (order - 1).ln() - order * (1 - 1 / order).ln()
+
+
+def _rest_float(order: float) -> float:
+    return math.log(order - 1) - order * math.log1p(-1 / order)
+
+
+def _best_order(loss: Callable[[float], float]) -> float:
+    """The order above 1 with the least loss; the search is over the log of a - 1."""
+    from scipy.optimize import minimize_scalar  # slow to import: most commands state nothing
+
+    found = minimize_scalar(
+        lambda log_a: loss(1 + math.exp(log_a)), bounds=(-12.0, 25.0), method="bounded",
+        options={"xatol": 1e-10},
+    )  # fmt: skip
+    return 1 + math.exp(float(found.x))
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / value.denominator
+
+
+def _above_zero(name: str, value: Fraction) -> None:
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0")
+
+
+def _is_delta(delta: Fraction) -> None:
+    if not 0 < delta < 1:
+        raise ValueError("delta must lie between 0 and 1")
+
+
+# A mechanism as a value: what it reads, what it protects, and what that costs.
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Discrete Laplace noise on a vector of counts."""
+
+    artefact: str
+    """What comes out, as the guarantee calls it."""
+    input: str
+    unit: str
+    """The protected change: neighbouring inputs differ by one of these, added or removed."""
+    assumes: str
+    whole_user: str
+    """What epsilon is multiplied with for all that one user contributes."""
+    sensitivity: int
+    """How far one unit moves the input: in L1, in steps of the lattice of the noise."""
+    epsilon: Fraction
+
+    @property
+    def scale(self) -> float:
+        """Scale of the noise, in steps of its lattice."""
+        return scale_for(self.sensitivity, self.epsilon)
+
+    def privacy_loss(self, units: int = 1) -> Fraction:
+        """The epsilon of so many units, at the scale that is really drawn."""
+        return privacy_loss(units * self.sensitivity, self.scale)

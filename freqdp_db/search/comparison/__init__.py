@@ -1,1 +1,0 @@
-"""Searches that exist to compare the default one with."""

@@ -1,1 +1,0 @@
-"""What benchmarks compare with, in SQL."""

@@ -1,1 +1,0 @@
-"""Connections, transactions, locks and names."""

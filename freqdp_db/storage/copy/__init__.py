@@ -1,1 +1,0 @@
-"""Bulk rows in and out by binary COPY."""

@@ -1,1 +1,0 @@
-"""Released tables: staged, published, read and withdrawn."""

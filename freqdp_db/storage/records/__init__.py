@@ -1,1 +1,0 @@
-"""The rows of our own tables, one module for each kind of record."""

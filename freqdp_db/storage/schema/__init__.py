@@ -1,1 +1,0 @@
-"""Our schemas: tables, upgrades, replaceable objects and rights."""

@@ -1,1 +1,0 @@
-"""Relations of the user's: looked at, read, and made by the loaders."""
