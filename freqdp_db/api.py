@@ -721,11 +721,10 @@ class Freqdp:
         verification.require_published(row, "verified")
         request = Request.of(row)
         with self._started(engine, workers) as (progress, running):
-            relations = verification.released_relations(database, name)
             require_partitioned(request.method, running)
             build = load_build(database, row.build_id, progress, running)
             world = make_world(database, build, request.method, request.values, release=name)
-            found = verification.verify(database, row, relations, world, progress)
+            found = verification.verify(database, row, world, progress)
         words = found.words(request)
         return Verification(name, True, **vars(found), seconds=progress.seconds, words=words)
 
@@ -752,9 +751,9 @@ class Freqdp:
                 remedy="`freqdp release list` shows which are running",
             )
         with self._started(engine, workers) as (progress, running):
-            verified = pipeline.run(database, row, progress, limit, engine=running)
-        done = get_release(database, row.release_id)
-        outcome = pipeline.Outcome(done, False, True, verified)
+            done = pipeline.run(database, row, progress, limit, engine=running)
+        verified = None if done is None else done[0]
+        outcome = pipeline.Outcome(get_release(database, row.release_id), False, True, verified)
         return Anonymized.by(database, outcome, progress)
 
     @command("release approve")

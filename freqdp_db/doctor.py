@@ -12,7 +12,7 @@ from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.login import Login, login_of, logins_of_analysts, may_use
 from freqdp_db.storage.connection.names import format_name
 from freqdp_db.storage.connection.postgis import find_postgis
-from freqdp_db.storage.published.relations import gone, missing_tables
+from freqdp_db.storage.published.relations import gone, missing_relations
 from freqdp_db.storage.schema.estimates import open_estimates
 from freqdp_db.storage.schema.grants import ROLES
 from freqdp_db.storage.schema.upgrade import (
@@ -166,7 +166,7 @@ def _released(connection: Connection, settings: Settings) -> list[Finding]:
             False,
             "rename it back, or withdraw its release: freqdp release withdraw NAME",
         )
-        for name in missing_tables(connection, settings.release_schema)
+        for name in missing_relations(connection, settings.release_schema)
     ]
 
 

@@ -89,6 +89,9 @@ class MethodShown(Document):
     reads: list[str]
     """Parameters that name a table or view."""
     parameters: dict[str, dict[str, Any]]
+    relations: list[dict[str, Any]]
+    """The tables and views that its releases consist of: suffix, columns, key, indexes, and for a view the
+    function that makes it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,8 +223,9 @@ def _released(row: object, column: str) -> object:
 @_shows("verify")
 def _verified(session: Session, found: results.Verification, given: Given) -> None:
     session.print(
-        f"{found.release}: {', '.join(found.words)}, {found.rows:,} rows of "
-        f"{found.trajectories:,} trajectories are what the log gives."
+        f"{found.release}: {', '.join(found.words)}, {found.rows:,} rows"
+        + (f" of {found.trajectories:,} trajectories" if found.trajectories else "")
+        + " are what the log gives."
     )
 
 

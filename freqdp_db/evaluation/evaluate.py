@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from freqdp_db.dataset.memory import load_build
@@ -12,10 +13,11 @@ from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure_piece, pieces_of, with_headlines
 from freqdp_db.evaluation.pair import Case
+from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import released_relations, replay, require_published
+from freqdp_db.release.verification import Replayed, released_state, require_published
 from freqdp_db.roads.network import Network
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build
@@ -49,18 +51,20 @@ def evaluate(
     seed: int = DEFAULT_SEED,
     roads: RoadTable | None = None,
     engine: Engine = LOCAL,
+    replayed: Replayed | None = None,
 ) -> dict[str, float]:
     """Measure a published release against the build it was made from, and store the numbers.
 
-    With roads, the recovery attack as well.
+    With roads, the recovery attack as well. replayed: what was verified of it just now.
     """
-    require_published(release, "measured")
+    require_measurable(release)
     asked = _ReleaseAsked(release.release_id, seed, roads)
     pieces = [*([] if roads is None else [_RECOVERY]), *pieces_of(release.kind)]
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for values in deal_out(engine, database, build, _read, asked, _measure, pieces, progress):
+        read = _reader(release, None if engine.remote else replayed)
+        for values in deal_out(engine, database, build, read, asked, _measure, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
@@ -68,6 +72,22 @@ def evaluate(
     values = with_headlines(found)
     store_metrics(database, release.release_id, values, PUBLISHABLE, seed)
     return values
+
+
+def _reader(
+    release: ReleaseRow, replayed: Replayed | None
+) -> Callable[[Database, _ReleaseAsked, Progress], _Read]:
+    """How the release is read: from the database, unless it is here already."""
+    if replayed is None:
+        return _read
+    case = Case.of(replayed.build, replayed.state, Request.of(release).values)
+
+    def here(database: Database, asked: _ReleaseAsked, progress: Progress) -> _Read:
+        roads, srid = asked.roads, replayed.build.srid
+        network = None if roads is None else roads.network(database, srid, progress)
+        return _Read(case, network, asked.seed)
+
+    return here
 
 
 def _read(database: Database, asked: _ReleaseAsked, progress: Progress) -> _Read:
@@ -88,6 +108,16 @@ def _measure(read: _Read, piece: str, progress: Progress) -> dict[str, float]:
     return recovery_attack(pair, read.network, progress)
 
 
+def require_measurable(release: ReleaseRow) -> None:
+    """Refuse what is not published, or has no trajectories."""
+    require_published(release, "measured")
+    if find_method(release.method).publishes:
+        raise BadInput(
+            f"release {release.name!r} has no trajectories: there is nothing to measure them by",
+            remedy="evaluate a release by another method",
+        )
+
+
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise BadInput(
@@ -97,11 +127,10 @@ def check_seed(seed: int) -> None:
 
 
 def load_case(database: Database, release: ReleaseRow, progress: Progress) -> Case:
-    """D as built, and D* as it stands in the released table: replayed, and compared row by row."""
-    require_published(release, "measured")
+    """D as built, and D* as it stands in the released table, which is what was verified."""
+    require_measurable(release)
     build = load_build(database, release.build_id, progress)
-    relations = released_relations(database, release.name)
     request = Request.of(release)
     world = make_world(database, build, request.method, request.values, release=release.name)
-    _, state = replay(database, release, relations, world, progress)
+    state = released_state(database, release, world, progress)
     return Case.of(build, state, request.values)

@@ -10,6 +10,7 @@ from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import Exposure, approve, require_held
+from freqdp_db.release.verification import Replayed
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.datasets import get_dataset
 from freqdp_db.storage.records.metrics import load_metrics
@@ -36,13 +37,17 @@ def approve_within_limit(
     progress: Progress,
     replaces: Collection[str] = (),
     engine: Engine = LOCAL,
+    replayed: Replayed | None = None,
 ) -> tuple[ReleaseRow, Exposure | None]:
     """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
 
-    replaces: releases that the caller withdraws as soon as this one is granted.
+    replaces: releases that the caller withdraws as soon as this one is granted. replayed: what was verified
+    of it just now, if it was made here.
     """
     require_held(release)
     measured = measured_exposure(database, release)
     if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
-        measured = exposure_in(evaluate(database, release, progress, engine=engine))
+        measured = exposure_in(
+            evaluate(database, release, progress, engine=engine, replayed=replayed)
+        )
     return approve(database, release, measured, replaces), measured

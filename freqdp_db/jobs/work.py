@@ -13,7 +13,8 @@ from freqdp_db.errors import Busy, FreqdpError, NotFound, TooExposed
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import require_readable
-from freqdp_db.release.pipeline import anonymize, run
+from freqdp_db.release.pipeline import Outcome, anonymize, run
+from freqdp_db.release.verification import Replayed
 from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.records import jobs
@@ -22,10 +23,13 @@ from freqdp_db.storage.records.jobs import JobRow
 from freqdp_db.storage.records.releases import ReleaseRow, get_release
 
 _SECONDS_FOR_LOCKS = 10.0
-Gate: TypeAlias = Callable[[Database, ReleaseRow, Progress, Collection[str], Engine], object]
+Gate: TypeAlias = Callable[
+    [Database, ReleaseRow, Progress, Collection[str], Engine, Replayed | None], object
+]
 """Grants a release that is held because its dataset has a limit, or raises why not.
 
-The collection: the releases that are withdrawn as soon as it is granted.
+The collection: the releases that are withdrawn as soon as it is granted. Last: what was verified of it
+just now.
 """
 
 
@@ -45,39 +49,38 @@ def perform(
     asked = parse(job.wanted)
     require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is not None:
-        begun = get_release(database, job.release_id)
-        release, resumed = _go_on(database, begun, progress, engine), True
+        made = _go_on(database, get_release(database, job.release_id), progress, engine)
     else:
-        release, resumed = _begin(database, job, asked, progress, engine)
+        made = _begin(database, job, asked, progress, engine)
+    release = made.release
     try:
         if release.held and not asked.hold:
             replaced = _replaced(database, release.dataset_id, asked.keep)
-            gate(database, release, progress, replaced, engine)
+            gate(database, release, progress, replaced, engine, made.replayed)
     except TooExposed:
         if asked.keep is not None:
             _retire(database, release.dataset_id, asked.keep)
         raise
     note = None if asked.keep is None else _retire(database, release.dataset_id, asked.keep)
-    return Done(get_release(database, release.release_id), resumed, note)
+    return Done(get_release(database, release.release_id), made.resumed, note)
 
 
-def _go_on(
-    database: Database, release: ReleaseRow, progress: Progress, engine: Engine
-) -> ReleaseRow:
+def _go_on(database: Database, release: ReleaseRow, progress: Progress, engine: Engine) -> Outcome:
+    done = None
     if release.state == "running":
-        run(database, release, progress, engine=engine)
+        done = run(database, release, progress, engine=engine)
         release = get_release(database, release.release_id)
     if release.state != "published":
         raise NotFound(
             f"release {release.name!r} was taken back while the job was under way",
             remedy="ask for a new one",
         )
-    return release
+    return Outcome(release, False, True, *(done or (None, None)))
 
 
 def _begin(
     database: Database, job: JobRow, asked: JobRequest, progress: Progress, engine: Engine
-) -> tuple[ReleaseRow, bool]:
+) -> Outcome:
     dataset = _dataset(database, job.dataset_id)
     if asked.rebuild and job.build_id is None:
         made = build(database, dataset, progress, engine)
@@ -87,7 +90,7 @@ def _begin(
     def recorded(connection: Connection, release: ReleaseRow) -> None:
         jobs.record_release(connection, database, job, release.release_id)
 
-    outcome = anonymize(
+    return anonymize(
         database,
         dataset,
         asked.request,
@@ -99,7 +102,6 @@ def _begin(
         replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
         engine=engine,
     )
-    return outcome.release, outcome.resumed
 
 
 def _dataset(database: Database, dataset_id: int) -> DatasetRow:

@@ -29,6 +29,7 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.mechanisms.noise import RandomSource
 from freqdp_db.methods.guarantee import Declare
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
+from freqdp_db.methods.relations import AREAS, TRAJECTORIES, Relation
 from freqdp_db.progress import Told, nobody
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class State:
     """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
     pieces: bool = False
     """Whether trajectories are pieces that go on under other ids."""
+    made: Columns | None = None
+    """What a method with relations of its own publishes, and that is no trajectories."""
 
     def owners(self) -> Ids:
         """The object of each sample."""
@@ -297,6 +300,8 @@ class Method:
     """Relations that it reads besides the build."""
     books: Spend | None = None
     """None: the sum of the shares of its totals."""
+    publishes: tuple[Relation, ...] = ()
+    """Relations of its own; none: it publishes trajectories."""
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -323,9 +328,14 @@ class Method:
         return any(step.makes_areas for step in self.steps)
 
     @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The tables and views that its releases consist of."""
+        return self.publishes or (AREAS if self.makes_areas else TRAJECTORIES)
+
+    @property
     def partitioned(self) -> bool:
         """Whether workers can do all of its steps, each on its own trajectories."""
-        return all(step.partitioned for step in self.steps)
+        return all(step.partitioned for step in self.steps) and not self.publishes
 
     @property
     def for_analysts(self) -> str:

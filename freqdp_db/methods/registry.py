@@ -81,6 +81,7 @@ def _join(first: Method, then: Method) -> Method:
         explains=None if then.explains is None else _before(first) + then.explains,
         needs=first.needs + then.needs,
         books=first.books or then.books,
+        publishes=then.publishes,
     )
 
 
@@ -102,6 +103,12 @@ def require_partitioned(method: Method, engine: Engine) -> None:
         )
 
 
+def suffixes() -> list[str]:
+    """What follows the name of a release in those of its relations, of whatever method."""
+    found = (relation.suffix for method in METHODS.values() for relation in method.relations)
+    return list(dict.fromkeys(found))
+
+
 def declarations() -> dict[str, Any]:
     """All methods with their parameters: what SQL checks requests by."""
     return {
@@ -113,6 +120,7 @@ def declarations() -> dict[str, Any]:
             "spends": [p.name for p in method.parameters if p.share_of is not None and method.unit],
             "reads": [need.parameter for need in method.needs],
             "parameters": {p.name: p.declaration() for p in method.parameters},
+            "relations": [relation.declaration() for relation in method.relations],
         }
         for method in METHODS.values()
     }

@@ -33,6 +33,7 @@ class Published(Document):
     granted: bool
     rows: int
     ledger_head: str
+    relations: list[str]
     schema: str = aside()
 
     def lines(self) -> list[str]:
@@ -50,6 +51,9 @@ class Published(Document):
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
             f"Guarantee: {self.guarantee['plain']}",
+            "Tables and views: "
+            + ", ".join(format_relation(self.schema, relation) for relation in self.relations)
+            + ".",
         ]
 
 

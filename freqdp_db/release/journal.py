@@ -144,6 +144,8 @@ class ReplayJournal:
     """All of it is read in one snapshot."""
     database: Database
     release_id: int
+    checks: bool = True
+    """False: what the steps promise was checked before."""
     checked: dict[str, int] = field(default_factory=dict)
     _steps: dict[int, StepRow] = field(default_factory=dict)
 
@@ -163,6 +165,8 @@ class ReplayJournal:
         if number not in self._steps:
             raise VerificationFailed(f"step {number} was never drawn")
         drawn = self._load(number, "draw", step.draws)
+        if not self.checks:
+            return drawn
         try:
             step.require_drawn_from(world, state, drawn)
         except VerificationFailed as error:
@@ -182,6 +186,8 @@ class ReplayJournal:
         recorded = self._steps[number]
         try:
             after: State = step.replay(world, state, drawn, logged, options)
+            if not self.checks:
+                return after
             found = step.check(world, state, drawn, logged, after, options)
         except VerificationFailed as error:
             raise VerificationFailed(f"step {number}: {error.message}") from None
@@ -246,6 +252,9 @@ def digest(state: State) -> str:
         whole.update(hashes)
     if state.members is not None:
         whole.update(state.members.tobytes())
+    if state.made is not None:
+        for made in fields(state.made):
+            whole.update(np.ascontiguousarray(getattr(state.made, made.name)).tobytes())
     return _BY_TRAJECTORY + whole.hexdigest()
 
 

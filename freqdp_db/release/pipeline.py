@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
@@ -19,21 +19,25 @@ from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.registry import require_partitioned
+from freqdp_db.methods.relations import Relation
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
-from freqdp_db.release.inputs import make_world, read_inputs
+from freqdp_db.release.inputs import (
+    make_world,
+    notes_for_persons,
+    read_inputs,
+    require_public_inputs,
+)
 from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
-from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request, check_release_name
-from freqdp_db.release.spreading import DistributedTable, table_of
-from freqdp_db.release.table import ReleasedTable, comments
+from freqdp_db.release.table import AnyRows, Stored, rows_to_release, tables_of
 from freqdp_db.release.verification import (
+    Compared,
     Replayed,
     Verified,
     compare_rows,
     replay_steps,
-    staged_relations,
 )
 from freqdp_db.release.withdrawing import finish_late
 from freqdp_db.storage.connection.engine import Connection, Database
@@ -60,6 +64,8 @@ class Outcome:
     existed: bool
     resumed: bool
     verified: Verified | None
+    replayed: Replayed | None = None
+    """What was verified, for who measures it right away."""
 
 
 def anonymize(
@@ -91,12 +97,13 @@ def anonymize(
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
-    verified = run(database, release, progress, memory, join=True, engine=engine)
+    done = run(database, release, progress, memory, join=True, engine=engine)
     return Outcome(
         releases.get_release(database, release.release_id),
-        existed=verified is None,
-        resumed=verified is not None and not fresh,
-        verified=verified,
+        existed=done is None,
+        resumed=done is not None and not fresh,
+        verified=None if done is None else done[0],
+        replayed=None if done is None else done[1],
     )
 
 
@@ -140,11 +147,12 @@ def _ask(
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset)
-        staging.require_free_name(connection, database, name)
+        staging.require_free_name(connection, database, name, request.method.relations)
         require_ours(connection, database, dataset.name)
         if request.grantable and not held:
-            columns = staging.columns_to_come(areas=request.method.makes_areas)
-            require_replaceable(connection, database, dataset.name, columns, build.source_srid)
+            require_replaceable(
+                connection, database, dataset.name, request.method.relations, build.source_srid
+            )
         release = requests.record_release(
             connection,
             database,
@@ -165,7 +173,8 @@ def _ask(
 def _require_not_lost(connection: Connection, database: Database, known: ReleaseRow) -> None:
     """Refuse to answer with a release whose table was dropped by hand."""
     schema = database.settings.release_schema
-    for name in (known.name, f"{known.name}_line"):
+    for relation in tables_of(Request.of(known).method):
+        name = known.name + relation.suffix
         if known.state == "published" and not relation_exists(connection, schema, name):
             raise NotFound(
                 f"release {known.name!r} answers this request, but {gone(schema, name)}",
@@ -197,8 +206,8 @@ def run(
     *,
     join: bool = False,
     engine: Engine = LOCAL,
-) -> Verified | None:
-    """Carry a recorded release to its end, from wherever it stands.
+) -> tuple[Verified, Replayed] | None:
+    """Carry a recorded release to its end, from wherever it stands; what was verified.
 
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
     join: if another session is at work on it, wait. None: that one has published it meanwhile.
@@ -214,15 +223,15 @@ def run(
                 f"release {release.name!r} was finished by another session",
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
-        verified = _carry_out(database, release, progress, memory, engine)
+        done = _carry_out(database, release, progress, memory, engine)
     finish_late(database)
     sweep_builds(database)
-    return verified
+    return done
 
 
 def _carry_out(
     database: Database, release: ReleaseRow, progress: Progress, memory: int, engine: Engine
-) -> Verified:
+) -> tuple[Verified, Replayed]:
     """For the holder of the release's lock."""
     # what the ledger has booked is compared with what SQL knows of the method
     require_declared(database)
@@ -243,84 +252,93 @@ def _carry_out(
             database, release, request.seed, progress, lambda *work: logs.append(start(*work))
         )
         state = run_steps(request.method, request.values, world, journal, progress)
-        table = table_of(state, build)
-        written = start(_write_points, database, release, table, progress)
+        rows = rows_to_release(request.method, state, world)
+        tables = tables_of(request.method)
+        staged = staging.Staging(
+            database, release.release_id, request.method.name, build.source_srid
+        )
+        written = start(_write_first, staged, tables, rows, progress)
         for log in logs:
             log.result()
         replayed = replay_steps(database, release, world, progress)
         written.result()
-        verified = _index_and_compare(database, release, table, replayed, progress, start)
+        compared = _index_and_compare(staged, tables, rows, replayed, progress, start)
     with progress.stage("publish"):
         releases.update_release(
-            database, release.release_id, user_level=journal.user_level, timings=progress.seconds
+            database,
+            release.release_id,
+            user_level=journal.user_level,
+            timings=progress.seconds,
+            digests=compared.digests,
         )
         try:
-            _publish(database, release, request, table)
+            _publish(database, release, request, compared.verified.rows, build.timezone)
         except SchemaInUse as error:
             raise SchemaInUse(
                 f"release {release.name!r} is made, but not published: {error.text}",
                 remedy=f"it is not lost: {error.remedy_text}; then go on with it, which spends nothing: "
                 f"freqdp release resume {shlex.quote(release.name)}",
             ) from None
-    return verified
+    return compared.verified, replayed
 
 
-def _write_points(
-    database: Database,
-    release: ReleaseRow,
-    table: ReleasedTable | DistributedTable,
-    progress: Progress,
+def _write_first(
+    staged: staging.Staging, tables: list[Relation], rows: AnyRows, progress: Progress
 ) -> None:
-    with progress.stage("write release", table.rows) as stage:
-        table.write_points(database, release.release_id, stage)
+    with progress.stage("write release", rows.rows) as stage:
+        rows.write_first(staged, tables, stage)
 
 
 def _index_and_compare(
-    database: Database,
-    release: ReleaseRow,
-    table: ReleasedTable | DistributedTable,
+    staged: staging.Staging,
+    tables: list[Relation],
+    rows: AnyRows,
     replayed: Replayed,
     progress: Progress,
     start: Callable[..., Future[None]],
-) -> Verified:
-    """Compare what was written with what was replayed, while lines are written and indexes made."""
-    number = release.release_id
-    lines = start(table.write_lines, database, number)
-    key, others = staging.start_indexes(database, number, table.layout, start)
-    if not table.in_order:
+) -> Compared:
+    """Compare what was written with what was replayed.
+
+    Meanwhile the other tables are written and indexed, and the first one is indexed.
+    """
+    first, *others = tables
+    waiting = {relation: start(rows.write_other, staged, relation) for relation in others}
+    key, indexes = staged.start_indexes(first, start)
+    if not rows.in_order:
         with progress.stage("index the key"):
             key.result()
-    staged = staged_relations(database, number, lines.result)
-    verified = compare_rows(database, replayed, staged, progress)
+    stored = {r: Stored(*staged.name_of(r), in_order=rows.in_order) for r in tables}
+    compared = compare_rows(
+        staged.database,
+        replayed,
+        stored,
+        progress,
+        lambda relation: waiting[relation].result() if relation in waiting else None,
+    )
     with progress.stage("finish indexes"):
-        for index in (key, *others):
+        for index in (key, *indexes):
             index.result()
-        staging.finish_indexes(database, number)
-    return verified
+        staged.finish_indexes(first)
+    return compared
 
 
 def _publish(
-    database: Database,
-    release: ReleaseRow,
-    request: Request,
-    table: ReleasedTable | DistributedTable,
+    database: Database, release: ReleaseRow, request: Request, rows: int, timezone: str
 ) -> None:
     origin = requests.provenance(database, release)
     with database.begin() as connection:
         steps = releases.list_steps(connection, database, release.release_id)
     errors = request.remarks([step.counts for step in steps]).errors
+    for_analysts = " ".join([request.method.for_analysts, *errors])
+    said = said_of(release.name, release.guarantee, for_analysts)
+    relations = request.method.relations
     staging.publish(
         database,
         release.release_id,
         release.name,
         release.dataset_id,
-        comments(
-            release.name,
-            release.guarantee,
-            " ".join([request.method.for_analysts, *errors]),
-            timezone=table.timezone,
-            areas=table.areas is not None,
-        ),
+        relations,
+        {relation.suffix: relation.comments(said, timezone) for relation in relations},
         {
             "dataset": origin.dataset,
             "method": release.method,
@@ -328,7 +346,21 @@ def _publish(
             "parameters": request.published(),
             "guarantee": release.guarantee | ({"errors": errors} if errors else {}),
             "granted": release.granted,
-            "rows": table.rows,
+            "rows": rows,
             "ledger_head": origin.ledger_head,
         },
     )
+
+
+def said_of(name: str, guarantee: dict[str, Any], for_analysts: str) -> str:
+    """What the comment of every relation of a release begins with."""
+    said = (
+        f"Release {name}, anonymized by freqdp with method {guarantee['method']}. "
+        f"{for_analysts} {guarantee['plain']}"
+    )
+    users = "; ".join(
+        f"{artefact.replace('_', ' ')}, epsilon {found['whole_user']}"
+        for artefact, found in guarantee["artefacts"].items()
+        if "whole_user" in found
+    )
+    return f"{said} For a whole user: {users}." if users else said

@@ -14,9 +14,8 @@ from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
-from freqdp_db.release.inputs import make_world
+from freqdp_db.release.inputs import make_world, notes_for_persons, require_public_inputs
 from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
-from freqdp_db.release.public_inputs import notes_for_persons, require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
 from freqdp_db.storage.connection.engine import Database

@@ -15,7 +15,7 @@ from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.protected_unit import ProtectedUnit
-from freqdp_db.methods.registry import find_method, require_named
+from freqdp_db.methods.registry import find_method, require_named, suffixes
 from freqdp_db.storage.records.builds import BuildRow
 from freqdp_db.storage.records.datasets import DatasetRow
 from freqdp_db.storage.records.ledger import CURRENCIES, per_unit
@@ -198,11 +198,13 @@ def _readable(value: Any) -> Any:
 
 
 def check_release_name(name: str) -> str:
-    """A name that leaves room for `_line` and `_trip` and is not one of ours."""
+    """A name that leaves room for the suffixes of relations and is not one of ours."""
     check_name("[[name]]", name, MAX_NAME_BYTES)
-    if name == "catalog" or name.endswith(("_line", "_trip", "_current")):
+    *endings, last = (*filter(None, suffixes()), "_current")
+    if name == "catalog" or name.endswith((*endings, last)):
         raise BadInput(
             f"[[name]] {name!r} is reserved",
-            remedy="choose a name that is not `catalog` and does not end in _line, _trip or _current",
+            remedy="choose a name that is not `catalog` and does not end in "
+            f"{', '.join(endings)} or {last}",
         )
     return name

@@ -38,7 +38,7 @@ class Release(ReleaseRow, Document):
     spend: Decimal
     unit: str | None
     table: str
-    line_table: str
+    """The first of its relations."""
     readers: str
     """Who may read it: analysts, or curators only."""
     exposure: float | None
@@ -59,8 +59,7 @@ class Release(ReleaseRow, Document):
             **vars(release),
             spend=request.spend,
             unit=request.method.unit,
-            table=f"{schema}.{release.name}",
-            line_table=f"{schema}.{release.name}_line",
+            table=f"{schema}.{release.name}{request.method.relations[0].suffix}",
             readers=_readers(release),
             exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
@@ -76,6 +75,7 @@ class Release(ReleaseRow, Document):
         request = Request.of(self)
         return super().document() | {
             "parameters": request.readable(),
+            "relations": [f"{self.schema}.{name}" for name in self.relation_names],
             "warnings": request.remarks([recorded.counts for recorded in self.steps]).warnings,
         }
 
@@ -179,8 +179,9 @@ class Anonymized(Release):
         if self.verified is not None:
             checked = self.verified.words(Request.of(self))
             lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
-        as_lines = format_relation(self.schema, f"{self.name}_line")
-        lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;  (as lines: {as_lines})")
+        first, *others = (format_relation(self.schema, name) for name in self.relation_names)
+        also = f"  (as lines: {others[0]})" if "_line" in (self.relations or ()) else ""
+        lines.append(f"Look at it: SELECT * FROM {first} LIMIT 10;{also}")
         lines += not_protected_lines(self.not_covered)
         return [*lines, *way_out(Request.of(self).method, self.dataset), *self._next()]
 
@@ -194,7 +195,10 @@ class Anonymized(Release):
     def _shown(self) -> str:
         if self.verified is None:
             return super()._shown()
-        return f"{self.rows:,} rows of {self.verified.trajectories:,} trajectories"
+        of = (
+            f" of {self.verified.trajectories:,} trajectories" if self.verified.trajectories else ""
+        )
+        return f"{self.rows:,} rows{of}"
 
     def _left(self, method: Method) -> list[str]:
         objects, lines = self.build.trajectories, super()._left(method)

@@ -1,27 +1,40 @@
-"""The released table: what its rows are, in which order, and how it explains itself."""
+"""The rows of a release: what they are, in which order they are written, and how they are compared.
+
+Where workers keep the trajectories, they write the tables and compare them in parts. A part is a range of
+released ids, not of objects: the physical order of a table must say nothing but the ids. So the workers
+exchange trajectories first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from itertools import pairwise
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.columns.areas import Areas
 from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.columns.build import Build
 from freqdp_db.columns.days import local_days
-from freqdp_db.columns.ragged import rows_of
-from freqdp_db.columns.trajectories import Trajectories
+from freqdp_db.columns.ragged import offsets_from, rows_of
+from freqdp_db.columns.trajectories import Locations, Trajectories
 from freqdp_db.dataset.projection import to_source
 from freqdp_db.dataset.shown import InSource
-from freqdp_db.methods.contract import State
-from freqdp_db.progress import Stage
-from freqdp_db.release.comparing import Relations, compare_tables
+from freqdp_db.engines.partitions import Partitions, PerPartition, Range
+from freqdp_db.engines.ranges import cut
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.frequency.partition import Partition
+from freqdp_db.methods.contract import Method, State, World
+from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
+from freqdp_db.progress import Progress, Stage
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.connection.reach import Reach
 from freqdp_db.storage.copy.layout import (
+    AREAS,
+    POINTS,
     POSTGRES_EPOCH_US,
     Layout,
     box_bytes,
@@ -29,16 +42,63 @@ from freqdp_db.storage.copy.layout import (
     range_bytes,
 )
 from freqdp_db.storage.copy.wire import encode_lines
-from freqdp_db.storage.published import staging
-from freqdp_db.storage.published.staging import AREAS, POINTS
+from freqdp_db.storage.published.relations import table_bytes
+from freqdp_db.storage.published.staging import Staging
+
+Ids: TypeAlias = tuple[int | None, int | None]
+"""Released ids from one on, and before another; None: no limit."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where the rows of a relation are: staged, or published."""
+
+    schema: str
+    name: str
+    in_order: bool = False
+    """Whether the rows lie in the order of the key: written once, and never changed."""
+
 
 _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17
 
 
+def tables_of(method: Method) -> list[Relation]:
+    """The relations of a release that have rows of their own, the largest first."""
+    return [relation for relation in method.relations if relation.view is None]
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a release by a method with relations of its own."""
+
+    state: State
+    world: World
+    in_order: ClassVar[bool] = True
+    shown: ClassVar[int] = 0
+
+    @property
+    def rows(self) -> int:
+        """What there is to do, for who waits."""
+        return 0 if self.state.made is None else len(self.state.made)
+
+    def blocks(self, relation: Relation) -> Blocks:
+        assert relation.rows is not None, "a method makes the rows of its relations"
+        return relation.rows(self.state, self.world)
+
+    def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
+        staging.write(tables[0], self.blocks(tables[0]), index=False)
+
+    def write_other(self, staging: Staging, relation: Relation) -> None:
+        staging.write(relation, self.blocks(relation), index=True)
+
+    def compare(self, database: Database, relation: Relation, stored: Stored, stage: Stage) -> None:
+        compare_table(database, relation, stored, self.blocks(relation))
+
+
 @dataclass(frozen=True)
 class ReleasedTable:
-    """The rows of a release, in order of the released ids: physical order says nothing else."""
+    """Released trajectories, in order of their ids: physical order says nothing else."""
 
     trajectories: Trajectories
     order: Ints
@@ -56,7 +116,8 @@ class ReleasedTable:
     """Whether rows can be compared as they were written, before there is an index."""
 
     @classmethod
-    def of(cls, state: State, build: Build) -> ReleasedTable:
+    def of(cls, state: State, world: World) -> ReleasedTable:
+        build = world.build
         order = np.argsort(state.key)
         order = order[state.trajectories.lengths[order] > 0]
         if state.places.source_x is not None:
@@ -81,18 +142,30 @@ class ReleasedTable:
     def layout(self) -> Layout:
         return POINTS if self.areas is None else AREAS
 
-    def write_points(self, database: Database, release_id: int, stage: Stage) -> None:
-        """Fill the staged table of samples."""
-        points = _counted(self.points(), stage)
-        staging.write_points(database, release_id, self.srid, self.layout, points)
+    def blocks(self, relation: Relation) -> Blocks:
+        """The rows of a table: of lines, or of samples."""
+        return self.lines() if relation.suffix == "_line" else self.points()
 
-    def write_lines(self, database: Database, release_id: int) -> None:
-        """Fill the staged table of lines, and index it."""
-        staging.write_lines(database, release_id, self.srid, self.lines())
+    def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
+        """Write the first table; its indexes follow."""
+        staging.write(tables[0], _counted(self.points(), stage), index=False)
 
-    def compare(self, database: Database, relations: Relations, stage: Stage) -> None:
-        """Compare with stored tables; raises VerificationFailed."""
-        compare_tables(database, relations, self, stage)
+    def write_other(self, staging: Staging, relation: Relation) -> None:
+        """Write another table, and index it."""
+        staging.write(relation, self.blocks(relation), index=True)
+
+    def compare(
+        self,
+        database: Database,
+        relation: Relation,
+        stored: Stored,
+        stage: Stage,
+        ids: Ids = (None, None),
+    ) -> None:
+        """Compare with a stored table; raises VerificationFailed."""
+        samples = relation.suffix == ""
+        blocks = _counted(self.points(), stage) if samples else self.blocks(relation)
+        compare_table(database, relation, stored, blocks, ids)
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -128,10 +201,10 @@ class ReleasedTable:
         """Rows (trajectory_id, day, LineStringM) of the days with at least two samples."""
         seconds = (self.trajectories.at + POSTGRES_EPOCH_US) / 1e6
         for batch in self._batches(_LINE_ROWS):
-            owner, days, first, count = self._days(batch)
+            whose, days, first, count = self._days(batch)
             whole = count >= 2
             yield encode_lines(
-                self.key[owner[whole]],
+                self.key[whose[whole]],
                 days[whole],
                 first[whole],
                 count[whole],
@@ -160,42 +233,187 @@ def _counted(chunks: Iterator[NDArray[Any]], stage: Stage) -> Iterator[NDArray[A
         stage.advance(len(chunk))
 
 
-def comments(
-    name: str,
-    guarantee: dict[str, Any],
-    for_analysts: str,
-    *,
-    timezone: str = "UTC",
-    areas: bool = False,
-) -> dict[str, str]:
-    """COMMENT ON for the two tables and their columns; `areas`: whether samples have some."""
-    what = (
-        f"Release {name}, anonymized by freqdp with method {guarantee['method']}. {for_analysts} "
-        f"{guarantee['plain']}"
+@dataclass(frozen=True)
+class Piece:
+    """Some trajectories and their released ids, which are in order."""
+
+    key: Ints
+    trajectories: Trajectories
+
+    @property
+    def rows(self) -> int:
+        return self.trajectories.samples
+
+
+@dataclass(frozen=True)
+class DistributedTable:
+    """A released table whose rows are with the workers."""
+
+    pieces: Partitions[Piece]
+    ids: list[Ids]
+    """The released ids of each piece. The first and the last have no limit: a row too many shows."""
+    places: Partitions[Locations]
+    """The build's, as workers have them: the same for every piece."""
+    srid: int
+    timezone: str
+    rows: int
+    shown: int
+    """How many trajectories it has."""
+    in_order: ClassVar[bool] = False
+    """Pages of several writers are mixed: rows are compared by their index."""
+
+    @classmethod
+    def of(cls, state: State, world: World) -> DistributedTable:
+        partitions, lengths = state.partitions, state.trajectories.lengths
+        order = np.argsort(state.key)
+        order = order[lengths[order] > 0]
+        ranges = cut(offsets_from(lengths[order]), len(partitions.ranges))
+        wanted = [
+            [_of_range(order[begin:end], own, state.key) for own in partitions.ranges]
+            for begin, end in ranges
+        ]
+        limits = [None, *(int(state.key[order[begin]]) for begin, _ in ranges[1:]), None]
+        return cls(
+            partitions.shuffle(_take, wanted, _join, ranges),
+            list(pairwise(limits)),
+            partitions.map(_places_of),
+            world.build.source_srid,
+            world.build.timezone,
+            state.samples,
+            len(order),
+        )
+
+    def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
+        """Each worker writes its pieces of all tables."""
+        run = staging.create_for_parts(tables)
+        numbers = PerPartition(range(len(self.ids)))
+        reach, about = Reach.of(staging.database), (staging.release_id, staging.method)
+        written = self.pieces.map(
+            _write, self.places, self.srid, self.timezone, reach, about, run, numbers
+        )
+        for rows in written:
+            stage.advance(rows)
+        staging.forget_parts()
+
+    def write_other(self, staging: Staging, relation: Relation) -> None:
+        """It is written; index it."""
+        staging.index_parts(relation)
+
+    def compare(self, database: Database, relation: Relation, stored: Stored, stage: Stage) -> None:
+        """Each worker compares its pieces with the stored table."""
+        reach, ids = Reach.of(database), PerPartition(self.ids)
+        compared = self.pieces.map(
+            _compare, self.places, self.srid, self.timezone, reach, relation.suffix, stored, ids
+        )
+        for rows in compared:
+            stage.advance(0 if relation.suffix else rows)
+
+
+def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
+    """Which trajectories of a range are wanted, by their numbers there, and their released ids."""
+    mine = chosen[(chosen >= own[0]) & (chosen < own[1])]
+    return mine - own[0], key[mine]
+
+
+def _places_of(partition: Partition) -> Locations:
+    return partition.places
+
+
+def _take(partition: Partition, wanted: tuple[Ints, Ints]) -> Piece:
+    chosen, key = wanted
+    return Piece(key, partition.trajectories.take(chosen))
+
+
+def _join(pieces: list[Piece]) -> Piece:
+    key = np.concatenate([p.key for p in pieces])
+    lengths = np.concatenate([p.trajectories.lengths for p in pieces])
+    whole = Trajectories(
+        offsets_from(lengths),
+        *(
+            np.concatenate([getattr(p.trajectories, column) for p in pieces])
+            for column in ("location", "at", "start")
+        ),
     )
-    users = "; ".join(
-        f"{artefact.replace('_', ' ')}, epsilon {found['whole_user']}"
-        for artefact, found in guarantee["artefacts"].items()
-        if "whole_user" in found
-    )
-    if users:
-        what += f" For a whole user: {users}."
-    point = "The location's point, in the SRID of the source."
-    if areas:
-        point = "The middle of the area, in the SRID of the source: not a position."
-    return {
-        "points": what + " See catalog for the full guarantee.",
-        "points.trajectory_id": "An id of this release alone; says nothing about any object.",
-        "points.seq": "Position in the trajectory, from 1, in time order.",
-        "points.at": "Begin of the interval." if areas else "Time of the sample.",
-        "points.geom": point,
-        "points.area": "Where samples of the group lie, of some or all of its objects; in the SRID of "
-        "the source.",
-        "points.during": "When: the times of samples in the area lie in this interval.",
-        "trip": what,
-        "line": what
-        + f" One line for each day ({timezone}) of a trajectory with at least 2 samples.",
-        "line.trajectory_id": "The same id as in the table of samples.",
-        "line.day": f"The day, in the time zone {timezone}.",
-        "line.geom": "LineStringM: M is the time in epoch seconds.",
-    }
+    order = np.argsort(key)
+    return Piece(key[order], whole.take(order))
+
+
+def _table(piece: Piece, places: Locations, srid: int, timezone: str) -> ReleasedTable:
+    order = np.arange(len(piece.key))
+    x, y = places.in_source()
+    return ReleasedTable(piece.trajectories, order, piece.key, x, y, None, srid, timezone)
+
+
+def _write(
+    piece: Piece,
+    places: Locations,
+    srid: int,
+    timezone: str,
+    reach: Reach,
+    about: tuple[int, str],
+    run: int,
+    number: int,
+) -> int:
+    """For a worker: its part of the staged tables. about: the release's number and method."""
+    table = _table(piece, places, srid, timezone)
+    staging = Staging(reach.database(), *about, srid)
+    tables = [relation for relation in TRAJECTORIES if relation.view is None]
+    staging.write_part(run, number, {r: partial(table.blocks, r) for r in tables})
+    return piece.rows
+
+
+def _compare(
+    piece: Piece,
+    places: Locations,
+    srid: int,
+    timezone: str,
+    reach: Reach,
+    suffix: str,
+    stored: Stored,
+    ids: Ids,
+) -> int:
+    """For a worker: its part of a stored table."""
+    table = _table(piece, places, srid, timezone)
+    relation = next(relation for relation in TRAJECTORIES if relation.suffix == suffix)
+    with Progress().stage("compare") as stage:
+        table.compare(reach.database(), relation, stored, stage, ids)
+    return piece.rows
+
+
+AnyRows: TypeAlias = ReleasedTable | DistributedTable | OwnRows
+
+
+def rows_to_release(method: Method, state: State, world: World) -> AnyRows:
+    """The rows that a state is released as."""
+    if method.publishes:
+        return OwnRows(state, world)
+    of = DistributedTable.of if state.partitions.remote else ReleasedTable.of
+    return of(state, world)
+
+
+def compare_table(
+    database: Database,
+    relation: Relation,
+    stored: Stored,
+    expected: Blocks,
+    ids: Ids = (None, None),
+) -> None:
+    """Compare a table with the bytes that COPY would send for the expected rows."""
+    order = [] if stored.in_order else list(relation.key)
+    blocks = (np.frombuffer(block, np.uint8) for block in expected)
+    with database.begin(snapshot=True) as connection:
+        found = table_bytes(connection, (stored.schema, stored.name), relation.names, order, ids)
+        left = right = np.zeros(0, np.uint8)
+        while True:
+            left = left if len(left) else next(found, left)
+            right = right if len(right) else next(blocks, right)
+            size = min(len(left), len(right))
+            if size == 0 and len(left) == len(right):
+                return
+            if size == 0 or not np.array_equal(left[:size], right[:size]):
+                found.close()
+                raise VerificationFailed(
+                    f"{stored.schema}.{stored.name} does not hold the rows that its edit log gives",
+                    remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+                )
+            left, right = left[size:], right[size:]

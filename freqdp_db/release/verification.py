@@ -1,25 +1,30 @@
-"""Verify a release: replay its steps on the build and compare with the table, row by row."""
+"""Verify a release: replay its steps on the build and compare with its tables, row by row.
+
+What was verified is kept with the release: a digest of each table, and one of the originals and of the
+replayed state. While these are what they were, whoever needs the state replays it without the checks.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import freqdp_db
+from freqdp_db.columns.build import Build
 from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
 from freqdp_db.methods.contract import State, World
 from freqdp_db.methods.loop import run_steps
+from freqdp_db.methods.relations import Relation
 from freqdp_db.progress import Progress, Within
-from freqdp_db.release.comparing import Relations
-from freqdp_db.release.journal import ReplayJournal
+from freqdp_db.release.journal import ReplayJournal, digest
 from freqdp_db.release.request import Request
-from freqdp_db.release.spreading import DistributedTable, table_of
-from freqdp_db.release.table import ReleasedTable
+from freqdp_db.release.table import AnyRows, Stored, rows_to_release, tables_of
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.published.relations import count_rows
-from freqdp_db.storage.published.staging import staging_names
-from freqdp_db.storage.records.releases import ReleaseRow, list_steps
+from freqdp_db.storage.published.relations import check_release, count_rows, digest_of
+from freqdp_db.storage.records.releases import ReleaseRow, list_steps, update_release
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,25 @@ class Verified:
         return [f"{count:,} {names[name]}" for name, count in self.checked.items()]
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """What the stored draws and logs give."""
+
+    build: Build
+    state: State
+    rows: AnyRows
+    checked: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Tables that hold the replayed rows."""
+
+    verified: Verified
+    digests: dict[str, Any]
+    """What is kept of it in `release.digests`."""
+
+
 def require_published(release: ReleaseRow, verb: str) -> None:
     if release.state != "published":
         raise BadInput(
@@ -46,42 +70,25 @@ def require_published(release: ReleaseRow, verb: str) -> None:
         )
 
 
-def released_relations(database: Database, name: str) -> Relations:
-    schema = database.settings.release_schema
-    return Relations((schema, name), (schema, f"{name}_line"))
+def verify(database: Database, release: ReleaseRow, world: World, progress: Progress) -> Verified:
+    """Verify a published release, and keep with it what was verified; raises VerificationFailed."""
+    return _verify(database, release, world, progress)[0]
 
 
-def staged_relations(database: Database, release_id: int, lines: Callable[[], Any]) -> Relations:
-    """Of a release that is being made; its indexes may be in the making, too."""
-    schema = database.settings.schema
-    points, line_name, _ = staging_names(release_id)
-    return Relations((schema, points), (schema, line_name), lines, in_order=True)
-
-
-def verify(
-    database: Database,
-    release: ReleaseRow,
-    relations: Relations,
-    world: World,
-    progress: Progress,
-) -> Verified:
-    return replay(database, release, relations, world, progress)[0]
-
-
-def replay(
-    database: Database,
-    release: ReleaseRow,
-    relations: Relations,
-    world: World,
-    progress: Progress,
+def _verify(
+    database: Database, release: ReleaseRow, world: World, progress: Progress
 ) -> tuple[Verified, State]:
-    """Verify, and return what was released: with whose each sample is."""
-    _require_replayable(database, release, relations)
+    _require_replayable(database, release)
     replayed = replay_steps(database, release, world, progress)
-    return compare_rows(database, replayed, relations, progress), replayed.state
+    tables = _published_tables(database, release)
+    compared = compare_rows(database, replayed, tables, progress)
+    with progress.stage("check by SQL"):
+        require_checked(database, release)
+    update_release(database, release.release_id, digests=compared.digests)
+    return compared.verified, replayed.state
 
 
-def _require_replayable(database: Database, release: ReleaseRow, relations: Relations) -> None:
+def _require_replayable(database: Database, release: ReleaseRow) -> None:
     """Refuse a release of an earlier version that this one cannot replay; count its rows at least."""
     steps = Request.of(release).method.steps
     with database.begin(snapshot=True) as connection:
@@ -89,7 +96,7 @@ def _require_replayable(database: Database, release: ReleaseRow, relations: Rela
         earlier = sorted(drawn_by & {v for step in steps for v in step.not_replayable})
         if not earlier:
             return
-        rows = count_rows(connection, relations.points)
+        rows = count_rows(connection, (database.settings.release_schema, release.name))
     if rows != release.rows:
         raise VerificationFailed(
             f"release {release.name!r} has {rows:,} rows, and {release.rows or 0:,} are on record",
@@ -104,36 +111,104 @@ def _require_replayable(database: Database, release: ReleaseRow, relations: Rela
     )
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What the stored draws and logs give, each step checked on the way."""
+def released_state(
+    database: Database, release: ReleaseRow, world: World, progress: Progress
+) -> State:
+    """What was released, with whose each sample is; verified first, unless that was done before.
 
-    state: State
-    table: ReleasedTable | DistributedTable
-    checked: dict[str, int]
+    It was if the tables and the replayed state are those that were verified last.
+    """
+    with progress.stage("look for changes"):
+        unchanged = _tables_unchanged(database, release)
+    if unchanged:
+        replayed = replay_steps(database, release, world, progress, checks=False)
+        if _state_digest(replayed) == (release.digests or {})["state"]:
+            return replayed.state
+    return _verify(database, release, world, progress)[1]
+
+
+def _state_digest(replayed: Replayed) -> str:
+    """Of the originals, of what was made of them, and of the released ids."""
+    build, made = replayed.build, replayed.state
+    originals = State(build.trajectories, build.locations, made.key)
+    found = hashlib.sha256((digest(originals) + digest(made)).encode())
+    found.update(made.key.tobytes())
+    return found.hexdigest()
+
+
+def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:
+    schema = database.settings.release_schema
+    tables = tables_of(Request.of(release).method)
+    return {relation: Stored(schema, release.name + relation.suffix) for relation in tables}
+
+
+def _tables_unchanged(database: Database, release: ReleaseRow) -> bool:
+    """Whether the tables are those that were verified last."""
+    if release.digests is None:
+        return False
+    with database.begin(snapshot=True) as connection:
+        found = {
+            relation.suffix: list(digest_of(connection, (stored.schema, stored.name)))
+            for relation, stored in _published_tables(database, release).items()
+        }
+    return bool(found == release.digests["tables"])
 
 
 def replay_steps(
-    database: Database, release: ReleaseRow, world: World, progress: Progress
+    database: Database,
+    release: ReleaseRow,
+    world: World,
+    progress: Progress,
+    *,
+    checks: bool = True,
 ) -> Replayed:
-    """After each step what it promises holds."""
+    """The state that the stored draws and logs give. checks: after each step what it promises holds."""
     request = Request.of(release)
     samples = world.build.trajectories.samples
     with (
         progress.stage("replay steps", samples) as stage,
         database.begin(snapshot=True) as connection,
     ):
-        journal = ReplayJournal(connection, database, release.release_id)
+        journal = ReplayJournal(connection, database, release.release_id, checks)
         shown = Within(stage, samples, 2 * len(request.method.steps))
         state = run_steps(request.method, request.values, world, journal, shown)
-    return Replayed(state, table_of(state, world.build), journal.checked)
+    rows = rows_to_release(request.method, state, world)
+    return Replayed(world.build, state, rows, journal.checked)
 
 
 def compare_rows(
-    database: Database, replayed: Replayed, relations: Relations, progress: Progress
-) -> Verified:
-    """The last state is the table."""
-    table = replayed.table
-    with progress.stage("compare rows", table.rows) as stage:
-        table.compare(database, relations, stage)
-    return Verified(table.rows, table.shown, replayed.checked)
+    database: Database,
+    replayed: Replayed,
+    tables: Mapping[Relation, Stored],
+    progress: Progress,
+    written: Callable[[Relation], object] = lambda relation: None,
+) -> Compared:
+    """Compare the tables with the rows of the last state. written: waits until a table is there."""
+    rows = replayed.rows
+    found: dict[str, list[Any]] = {}
+    with progress.stage("compare rows", rows.rows) as stage:
+        for relation, stored in tables.items():
+            written(relation)
+            # digested first: what is changed afterwards is not what was verified
+            with database.begin(snapshot=True) as connection:
+                found[relation.suffix] = list(digest_of(connection, (stored.schema, stored.name)))
+            rows.compare(database, relation, stored, stage)
+    first = next(iter(found.values()))
+    return Compared(
+        Verified(first[0], rows.shown, replayed.checked),
+        {
+            "tables": found,
+            "state": _state_digest(replayed),
+            "software": freqdp_db.__version__,
+        },
+    )
+
+
+def require_checked(database: Database, release: ReleaseRow) -> None:
+    """The server's own check: the frequencies in the published table; raises VerificationFailed."""
+    for found in check_release(database, release.name):
+        if not found.ok:
+            raise VerificationFailed(
+                f"check_release: {found.what}: expected {found.expected:,}, found {found.found:,}",
+                remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+            )

@@ -7,7 +7,7 @@ from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.connection.locks import hold
 from freqdp_db.storage.published import staging
 from freqdp_db.storage.published.current import show_late
-from freqdp_db.storage.published.withdrawing import drop_release, revoke_release
+from freqdp_db.storage.published.granting import drop_release, revoke_release
 from freqdp_db.storage.records import releases, requests
 from freqdp_db.storage.records.builds import sweep_builds
 from freqdp_db.storage.records.releases import ReleaseRow
@@ -22,9 +22,10 @@ def withdraw(database: Database, release: ReleaseRow) -> str | None:
     left = None
     with hold(database, "release", release.release_id, f"release {release.name!r}"):
         # looked at again under the lock: somebody may have finished it or taken it back
-        state = releases.get_release(database, release.release_id).state
+        release = releases.get_release(database, release.release_id)
+        state = release.state
         if state == "published":
-            revoke_release(database, release.release_id, release.name)
+            revoke_release(database, release)
         if state in ("published", "withdrawing"):
             left = _drop(database, release)
         elif state == "running":
@@ -53,7 +54,7 @@ def finish_late(database: Database) -> None:
 
 def _drop(database: Database, release: ReleaseRow) -> str | None:
     try:
-        drop_release(database, release.release_id, release.name)
+        drop_release(database, release)
     except SchemaInUse as error:
         return f"{error.message} ({error.remedy})"
     except Busy:

@@ -1,7 +1,7 @@
 -- identity: FUNCTION ${private}.is_release_name(text)
 CREATE FUNCTION ${private}.is_release_name(name text)
 RETURNS boolean
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
@@ -19,7 +19,11 @@ BEGIN
     -- and a file can be called so
     RETURN name = translate(name, controls || '/\', '') AND NOT starts_with(name, '.')
         AND btrim(name, blanks) <> '' AND octet_length(convert_to(name, 'UTF8')) <= 55
-        AND name <> 'catalog' AND name NOT LIKE '%\_line' AND name NOT LIKE '%\_trip' AND name NOT LIKE '%\_current';
+        AND name <> 'catalog' AND name NOT LIKE '%\_current'
+        AND NOT EXISTS (
+            SELECT FROM ${private}.method AS m, jsonb_array_elements(m.declaration -> 'relations') AS r
+            WHERE r ->> 'suffix' <> '' AND right(is_release_name.name, length(r ->> 'suffix')) = r ->> 'suffix'
+        );
 END;
 $body$;
 

@@ -30,7 +30,8 @@ BEGIN
                 'unit', coalesce(chosen ->> 'unit', next ->> 'unit'),
                 'spends', (chosen -> 'spends') || (next -> 'spends'),
                 'reads', (chosen -> 'reads') || (next -> 'reads'),
-                'parameters', (next -> 'parameters') || (chosen -> 'parameters')
+                'parameters', (next -> 'parameters') || (chosen -> 'parameters'),
+                'relations', next -> 'relations'
             );
         END IF;
     END LOOP;
@@ -43,5 +44,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.find_method(text) IS
-'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, what is spent, which parameters name relations, and parameters.';
+'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, what is spent, which parameters name relations that are read, parameters, and the relations of its releases.';
 REVOKE ALL ON FUNCTION ${private}.find_method(text) FROM PUBLIC;

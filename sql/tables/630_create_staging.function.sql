@@ -1,5 +1,5 @@
--- identity: FUNCTION ${private}.create_staging(int, text, int)
-CREATE FUNCTION ${private}.create_staging(release int, kind text, srid int)
+-- identity: FUNCTION ${private}.create_staging(int, text, text, int)
+CREATE FUNCTION ${private}.create_staging(release int, method text, suffix text, srid int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: whoever writes a release fills tables of the owner's, and makes none
@@ -7,38 +7,34 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    made text := 'staging_' || create_staging.release || CASE create_staging.kind WHEN 'lines' THEN '_line' ELSE '' END;
+    relation jsonb := ${private}.find_relation(create_staging.method::text, create_staging.suffix::text);
+    made text := 'staging_' || create_staging.release || create_staging.suffix;
+    item record;
 BEGIN
-    IF create_staging.kind = 'points' THEN
-        EXECUTE format(
-            'CREATE TABLE %I.%I (trajectory_id bigint NOT NULL, seq int NOT NULL, at timestamptz NOT NULL, '
-            'geom %I.geometry(Point, %L) NOT NULL)',
-            ${private:name}, made, ${postgis:name}, create_staging.srid
-        );
-    ELSIF create_staging.kind = 'areas' THEN
-        EXECUTE format(
-            'CREATE TABLE %1$I.%2$I (trajectory_id bigint NOT NULL, seq int NOT NULL, at timestamptz NOT NULL, '
-            'geom %3$I.geometry(Point, %4$L) NOT NULL, area %3$I.geometry(Polygon, %4$L) NOT NULL, '
-            'during tstzrange NOT NULL)',
-            ${private:name}, made, ${postgis:name}, create_staging.srid
-        );
-        EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN area SET STATISTICS 0', ${private:name}, made);
-    ELSIF create_staging.kind = 'lines' THEN
-        EXECUTE format(
-            'CREATE TABLE %I.%I (trajectory_id bigint NOT NULL, day date NOT NULL, '
-            'geom %I.geometry(LineStringM, %L) NOT NULL)',
-            ${private:name}, made, ${postgis:name}, create_staging.srid
-        );
-        EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN geom SET STORAGE EXTERNAL', ${private:name}, made);
-    ELSE
-        RAISE EXCEPTION 'a release has no table of %', quote_nullable(create_staging.kind) USING ERRCODE = 'QF001';
-    END IF;
-    -- PostGIS tells everybody what the statistics of a geometry say: they are made when it is granted
-    EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN geom SET STATISTICS 0', ${private:name}, made);
+    EXECUTE format('CREATE TABLE %I.%I ()', ${private:name}, made);
+    FOR item IN
+        SELECT c.value ->> 0 AS name, c.value ->> 1 AS kind, substring(c.value ->> 1 FROM '^geometry[(](.*)[)]$') AS shape
+        FROM jsonb_array_elements(relation -> 'columns') WITH ORDINALITY AS c (value, place) ORDER BY c.place
+    LOOP
+        IF item.shape IS NULL THEN
+            EXECUTE format(
+                'ALTER TABLE %I.%I ADD COLUMN %I pg_catalog.%I NOT NULL', ${private:name}, made, item.name, item.kind
+            );
+        ELSE
+            EXECUTE format(
+                'ALTER TABLE %I.%I ADD COLUMN %I %I.geometry(%L, %L) NOT NULL',
+                ${private:name}, made, item.name, ${postgis:name}, item.shape, create_staging.srid
+            );
+            -- PostGIS tells everybody what the statistics of a geometry say: they are made when it is granted
+            EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN %I SET STATISTICS 0', ${private:name}, made, item.name);
+            -- to compress them takes longer than to write them
+            EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN %I SET STORAGE EXTERNAL', ${private:name}, made, item.name);
+        END IF;
+    END LOOP;
     PERFORM ${private}.let_runners_fill(made::text);
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.create_staging(int, text, int) IS
-'Makes an empty table for a release that is being written: points (samples), areas (samples with areas) or lines; runners may read and fill it.';
-REVOKE ALL ON FUNCTION ${private}.create_staging(int, text, int) FROM PUBLIC;
+COMMENT ON FUNCTION ${private}.create_staging(int, text, text, int) IS
+'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it.';
+REVOKE ALL ON FUNCTION ${private}.create_staging(int, text, text, int) FROM PUBLIC;

@@ -1,5 +1,5 @@
--- identity: FUNCTION ${private}.index_staging(int, text)
-CREATE FUNCTION ${private}.index_staging(release int, what text)
+-- identity: FUNCTION ${private}.index_staging(int, text, text, text)
+CREATE FUNCTION ${private}.index_staging(release int, method text, suffix text, attribute text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: an index needs the owner
@@ -7,24 +7,31 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    made text := 'staging_' || index_staging.release;
+    relation jsonb := ${private}.find_relation(index_staging.method::text, index_staging.suffix::text);
+    made text := 'staging_' || index_staging.release || index_staging.suffix;
+    key text[] := ARRAY(SELECT jsonb_array_elements_text(relation -> 'key'));
+    kind text := (
+        SELECT c ->> 1 FROM jsonb_array_elements(relation -> 'columns') AS c
+        WHERE c ->> 0 = index_staging.attribute AND relation -> 'indexes' ? index_staging.attribute
+    );
 BEGIN
-    IF index_staging.what = 'key' THEN
-        EXECUTE format('CREATE UNIQUE INDEX ON %I.%I (trajectory_id, seq)', ${private:name}, made);
-    ELSIF index_staging.what = 'at' THEN
-        EXECUTE format('CREATE INDEX ON %I.%I (at)', ${private:name}, made);
-    ELSIF index_staging.what IN ('geom', 'area', 'during') THEN
-        EXECUTE format('CREATE INDEX ON %I.%I USING gist (%I)', ${private:name}, made, index_staging.what);
-    ELSIF index_staging.what = 'lines' THEN
-        EXECUTE format('ALTER TABLE %I.%I ADD PRIMARY KEY (trajectory_id, day)', ${private:name}, made || '_line');
-        EXECUTE format('CREATE INDEX ON %I.%I USING gist (geom)', ${private:name}, made || '_line');
-        EXECUTE format('ANALYZE %I.%I', ${private:name}, made || '_line');
+    IF index_staging.attribute IS NULL AND cardinality(key) = 1 THEN
+        EXECUTE format('CREATE UNIQUE INDEX ON %I.%I (%I)', ${private:name}, made, key[1]);
+    ELSIF index_staging.attribute IS NULL AND cardinality(key) = 2 THEN
+        EXECUTE format('CREATE UNIQUE INDEX ON %I.%I (%I, %I)', ${private:name}, made, key[1], key[2]);
+    ELSIF index_staging.attribute IS NULL AND cardinality(key) = 3 THEN
+        EXECUTE format('CREATE UNIQUE INDEX ON %I.%I (%I, %I, %I)', ${private:name}, made, key[1], key[2], key[3]);
+    ELSIF kind LIKE 'geometry%' OR kind LIKE '%range' THEN
+        EXECUTE format('CREATE INDEX ON %I.%I USING gist (%I)', ${private:name}, made, index_staging.attribute);
+    ELSIF kind IS NOT NULL THEN
+        EXECUTE format('CREATE INDEX ON %I.%I (%I)', ${private:name}, made, index_staging.attribute);
     ELSE
-        RAISE EXCEPTION 'a release has no index of %', quote_nullable(index_staging.what) USING ERRCODE = 'QF001';
+        RAISE EXCEPTION 'table % of a release has no index of %', quote_nullable(index_staging.suffix), quote_nullable(index_staging.attribute)
+        USING ERRCODE = 'QF001';
     END IF;
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.index_staging(int, text) IS
-'Makes an index of a release that is being written: key, at, geom, area or during of its samples, or all that its lines need.';
-REVOKE ALL ON FUNCTION ${private}.index_staging(int, text) FROM PUBLIC;
+COMMENT ON FUNCTION ${private}.index_staging(int, text, text, text) IS
+'Makes an index of a release that is being written, as its method declares it: of an attribute, or without one of the key, of one to three columns.';
+REVOKE ALL ON FUNCTION ${private}.index_staging(int, text, text, text) FROM PUBLIC;

@@ -1,5 +1,5 @@
--- identity: FUNCTION ${private}.finish_staging(int)
-CREATE FUNCTION ${private}.finish_staging(release int)
+-- identity: FUNCTION ${private}.finish_staging(int, text)
+CREATE FUNCTION ${private}.finish_staging(release int, suffix text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: a key needs the owner
@@ -7,7 +7,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    made text := 'staging_' || finish_staging.release;
+    made text := 'staging_' || finish_staging.release || finish_staging.suffix;
     key name;
 BEGIN
     SELECT c.relname INTO STRICT key
@@ -18,6 +18,6 @@ BEGIN
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.finish_staging(int) IS
-'Makes the unique index of a release that is being written its primary key.';
-REVOKE ALL ON FUNCTION ${private}.finish_staging(int) FROM PUBLIC;
+COMMENT ON FUNCTION ${private}.finish_staging(int, text) IS
+'Makes the unique index of a table of a release that is being written its primary key.';
+REVOKE ALL ON FUNCTION ${private}.finish_staging(int, text) FROM PUBLIC;

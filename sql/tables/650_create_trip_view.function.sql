@@ -1,11 +1,9 @@
--- identity: FUNCTION ${private}.create_trip_view(text, int, int, text)
-CREATE FUNCTION ${private}.create_trip_view(name text, srid int, metric_srid int, what text)
+-- identity: FUNCTION ${private}.create_trip_view(text, int, int)
+CREATE FUNCTION ${private}.create_trip_view(name text, srid int, metric_srid int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
-DECLARE
-    item record;
 BEGIN
     -- The rule of freqdp_db/trips.py, with its numbers. `whole`: the samples of a trajectory as arrays, x and y in
     -- metres, so that a condition on the trajectory reaches the table. `near`: from sample number i on, all up to
@@ -69,28 +67,9 @@ CROSS JOIN LATERAL (
 ) AS trip
 $view$, ${release:name}, create_trip_view.name || '_trip', create_trip_view.name, ${postgis:name},
         create_trip_view.srid, create_trip_view.metric_srid);
-    EXECUTE format(
-        'COMMENT ON VIEW %I.%I IS %L', ${release:name}, create_trip_view.name || '_trip',
-        create_trip_view.what || ' A line for each trip, between stays (20 minutes within 150 m) or gaps (30 minutes).'
-    );
-    FOR item IN SELECT c.key, c.value FROM jsonb_each_text('{
-        "trajectory_id": "The same id as in the table of samples.",
-        "trip": "Number of the trip in its trajectory, from 1.",
-        "start_at": "Time of its first sample: the last of the stay before it.",
-        "end_at": "Time of its last sample: the first of the stay after it.",
-        "length_m": "Metres along the line, on the ellipsoid.",
-        "places": "How many places it passes, its ends included.",
-        "start_geom": "Where it begins.",
-        "end_geom": "Where it ends.",
-        "geom": "The line through its places, without the time."
-    }'::jsonb) AS c LOOP
-        EXECUTE format(
-            'COMMENT ON COLUMN %I.%I.%I IS %L', ${release:name}, create_trip_view.name || '_trip', item.key, item.value
-        );
-    END LOOP;
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.create_trip_view(text, int, int, text) IS
+COMMENT ON FUNCTION ${private}.create_trip_view(text, int, int) IS
 'Makes the view of a release''s trips: between two stays, or between gaps. A stay is a run of samples within 150 m of its first one that lasts 20 minutes or longer; a gap is more than 30 minutes without a sample outside of a stay. A trip runs from the last sample of a stay to the first sample of the next. metric_srid: the reference system whose metres count. Internal: called by publish_tables.';
-REVOKE ALL ON FUNCTION ${private}.create_trip_view(text, int, int, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ${private}.create_trip_view(text, int, int) FROM PUBLIC;

@@ -7,69 +7,68 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    name text;
-    part text;
+    asked record;
+    part record;
     item record;
-    points regclass;
-    srid int;
-    metric_srid int;
+    named text;
+    published text[] := '{}';
+    runner boolean := EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name});
 BEGIN
     -- the name that was asked for, and no other
-    SELECT r.name, b.srid INTO name, metric_srid
+    SELECT r.name, r.method, b.source_srid, b.srid AS metric_srid INTO asked
     FROM ${private}.release AS r JOIN ${private}.build AS b ON b.build_id = r.build_id
     WHERE r.release_id = publish_tables.release AND r.state = 'running';
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no release number % to publish', publish_tables.release USING ERRCODE = 'QF002';
     END IF;
-    FOREACH part IN ARRAY ARRAY['', '_line'] LOOP
-        EXECUTE format(
-            'ALTER TABLE %I.%I SET SCHEMA %I', ${private:name}, 'staging_' || publish_tables.release || part, ${release:name}
-        );
-        EXECUTE format(
-            'ALTER TABLE %I.%I RENAME TO %I', ${release:name}, 'staging_' || publish_tables.release || part, name || part
-        );
-        -- the names that the indexes would have had if the table had never been staged, cut off as PostgreSQL does
-        FOR item IN
-            SELECT c.relname, (name || part || CASE WHEN i.indisprimary THEN '_pkey' ELSE '_' || a.attname || '_idx' END)::name AS final
-            FROM pg_catalog.pg_index AS i
-            JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
-            JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-            WHERE i.indrelid = to_regclass(format('%I.%I', ${release:name}, name || part))
-        LOOP
-            EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', ${release:name}, item.relname, item.final);
-        END LOOP;
-        IF EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name}) THEN
-            EXECUTE format('REVOKE INSERT ON %I.%I FROM %I', ${release:name}, name || part, ${runner:name});
-        END IF;
-    END LOOP;
-    points := to_regclass(format('%I.%I', ${release:name}, name));
-    -- the points of areas are only their middles: no way leads there
-    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = points AND a.attname = 'area') THEN
-        SELECT ${postgis}.postgis_typmod_srid(a.atttypmod::int) INTO srid
-        FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = points AND a.attname = 'geom';
-        PERFORM ${private}.create_trip_view(name::text, srid::int, metric_srid::int, (publish_tables.comments ->> 'trip')::text);
-        IF EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name}) THEN
-            EXECUTE format('GRANT SELECT ON %I.%I TO %I', ${release:name}, name || '_trip', ${runner:name});
-        END IF;
-    END IF;
-    FOR item IN
-        SELECT name || CASE WHEN split_part(c.key, '.', 1) = 'points' THEN '' ELSE '_line' END AS relation,
-            nullif(split_part(c.key, '.', 2), '') AS attribute, c.value
-        FROM jsonb_each_text(publish_tables.comments) AS c
-        WHERE c.key <> 'trip'
+    FOR part IN
+        SELECT e.value ->> 'suffix' AS suffix, e.value ->> 'view' AS view, 'staging_' || publish_tables.release || (e.value ->> 'suffix') AS staged
+        FROM jsonb_array_elements(${private}.find_method(asked.method::text) -> 'relations') WITH ORDINALITY AS e (value, place)
+        ORDER BY e.place
     LOOP
-        IF item.attribute IS NULL THEN
-            EXECUTE format('COMMENT ON TABLE %I.%I IS %L', ${release:name}, item.relation, item.value);
-        ELSIF EXISTS (
-            SELECT FROM pg_catalog.pg_attribute AS a
-            WHERE a.attrelid = to_regclass(format('%I.%I', ${release:name}, item.relation)) AND a.attname = item.attribute
-        ) THEN
-            EXECUTE format('COMMENT ON COLUMN %I.%I.%I IS %L', ${release:name}, item.relation, item.attribute, item.value);
+        named := asked.name || part.suffix;
+        IF part.view IS NOT NULL THEN
+            EXECUTE format(
+                'SELECT %I.%I(%L::text, %L::int, %L::int)',
+                ${private:name}, part.view, asked.name, asked.source_srid, asked.metric_srid
+            );
+            IF runner THEN
+                EXECUTE format('GRANT SELECT ON %I.%I TO %I', ${release:name}, named, ${runner:name});
+            END IF;
+        ELSE
+            EXECUTE format('ALTER TABLE %I.%I SET SCHEMA %I', ${private:name}, part.staged, ${release:name});
+            EXECUTE format('ALTER TABLE %I.%I RENAME TO %I', ${release:name}, part.staged, named);
+            -- the names that the indexes would have had if the table had never been staged, cut off as PostgreSQL does
+            FOR item IN
+                SELECT c.relname, (named || CASE WHEN i.indisprimary THEN '_pkey' ELSE '_' || a.attname || '_idx' END)::name AS final
+                FROM pg_catalog.pg_index AS i
+                JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
+                JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+                WHERE i.indrelid = to_regclass(format('%I.%I', ${release:name}, named))
+            LOOP
+                EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', ${release:name}, item.relname, item.final);
+            END LOOP;
+            IF runner THEN
+                EXECUTE format('REVOKE INSERT ON %I.%I FROM %I', ${release:name}, named, ${runner:name});
+            END IF;
         END IF;
+        published := published || part.suffix;
+        FOR item IN
+            SELECT c.key, c.value FROM jsonb_each_text(publish_tables.comments -> part.suffix) AS c
+        LOOP
+            IF item.key <> '' THEN
+                EXECUTE format('COMMENT ON COLUMN %I.%I.%I IS %L', ${release:name}, named, item.key, item.value);
+            ELSIF part.view IS NULL THEN
+                EXECUTE format('COMMENT ON TABLE %I.%I IS %L', ${release:name}, named, item.value);
+            ELSE
+                EXECUTE format('COMMENT ON VIEW %I.%I IS %L', ${release:name}, named, item.value);
+            END IF;
+        END LOOP;
     END LOOP;
+    UPDATE ${private}.release AS r SET relations = published WHERE r.release_id = publish_tables.release;
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.publish_tables(int, jsonb) IS
-'Moves the staged tables of a running release into the release schema under its name, with the view of its trips and these comments (points, points.COLUMN, line, line.COLUMN, trip). Granted to nobody yet.';
+'Moves the staged tables of a running release into the release schema under its name, and makes its views, as its method declares them. Comments: of each suffix, of the relation (no name) and of its columns. Granted to nobody yet.';
 REVOKE ALL ON FUNCTION ${private}.publish_tables(int, jsonb) FROM PUBLIC;

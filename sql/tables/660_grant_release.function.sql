@@ -7,10 +7,10 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    name text;
+    asked record;
     item record;
 BEGIN
-    SELECT r.name INTO name FROM ${private}.release AS r
+    SELECT r.name, r.relations INTO asked FROM ${private}.release AS r
     WHERE r.release_id = grant_release.release AND r.state = 'published' AND r.grantable AND NOT r.held;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'release number % is not for analysts: not published, held, or never to be granted', grant_release.release
@@ -20,9 +20,7 @@ BEGIN
         FOR item IN
             SELECT c.relname FROM pg_catalog.pg_class AS c
             WHERE c.oid IN (
-                to_regclass(format('%I.%I', ${release:name}, name)),
-                to_regclass(format('%I.%I', ${release:name}, name || '_line')),
-                to_regclass(format('%I.%I', ${release:name}, name || '_trip'))
+                SELECT to_regclass(format('%I.%I', ${release:name}, asked.name || part)) FROM unnest(asked.relations) AS part
             )
         LOOP
             EXECUTE format('GRANT SELECT ON %I.%I TO %I', ${release:name}, item.relname, ${analyst:name});
@@ -33,10 +31,9 @@ BEGIN
         SELECT c.relname, a.attname
         FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid
         WHERE c.oid IN (
-                to_regclass(format('%I.%I', ${release:name}, name)),
-                to_regclass(format('%I.%I', ${release:name}, name || '_line'))
+                SELECT to_regclass(format('%I.%I', ${release:name}, asked.name || part)) FROM unnest(asked.relations) AS part
             )
-            AND a.attname IN ('geom', 'area') AND a.attnum > 0
+            AND c.relkind = 'r' AND a.attnum > 0 AND a.attstattarget = 0
     LOOP
         EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN %I SET STATISTICS -1', ${release:name}, item.relname, item.attname);
         EXECUTE format('ANALYZE %I.%I (%I)', ${release:name}, item.relname, item.attname);

@@ -15,7 +15,7 @@ BEGIN
     SELECT r.name || show_current.part AS relation, r.name, r.version, d.name AS dataset INTO newest
     FROM ${private}.release AS r JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
     WHERE r.release_id = show_current.release AND r.state = 'published' AND r.grantable AND NOT r.held
-        AND show_current.part IN ('', '_line', '_trip');
+        AND show_current.part = ANY (r.relations);
     shown := newest.dataset || '_current' || show_current.part;
     IF shown IS NULL OR octet_length(shown) > 63 THEN
         RAISE EXCEPTION 'release number % cannot be shown as the newest', show_current.release USING ERRCODE = 'QF001';
@@ -47,5 +47,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.show_current(int, text) IS
-'Points a _current view of a dataset at a part (nothing, _line, _trip) of a release that is granted.';
+'Points a _current view of a dataset at a part of a release (_line, for example) that is granted.';
 REVOKE ALL ON FUNCTION ${private}.show_current(int, text) FROM PUBLIC;

@@ -9,7 +9,10 @@ AS $body$
 DECLARE
     shown text := (
         SELECT d.name || '_current' || drop_current.part FROM ${private}.dataset AS d
-        WHERE d.dataset_id = drop_current.dataset AND drop_current.part IN ('', '_line', '_trip')
+        WHERE d.dataset_id = drop_current.dataset AND EXISTS (
+            SELECT FROM ${private}.method AS m, jsonb_array_elements(m.declaration -> 'relations') AS e
+            WHERE e ->> 'suffix' = drop_current.part
+        )
     );
 BEGIN
     IF shown IS NULL OR octet_length(shown) > 63 THEN
@@ -20,5 +23,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.drop_current(int, text) IS
-'Drops a _current view of a dataset: of a part (nothing, _line, _trip). Publishing makes it anew.';
+'Drops a _current view of a dataset: of a part of its releases (_line, for example). Publishing makes it anew.';
 REVOKE ALL ON FUNCTION ${private}.drop_current(int, text) FROM PUBLIC;

@@ -13,7 +13,7 @@ BEGIN
         SELECT DISTINCT c.relname, a.rolname
         FROM ${private}.release AS r
         JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
-        CROSS JOIN unnest(ARRAY['', '_line', '_trip']) AS p (part)
+        CROSS JOIN unnest(r.relations) AS p (part)
         JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(format(
             '%I.%I', ${release:name},
             CASE revoke_release.kind WHEN '' THEN r.name WHEN '_current' THEN d.name || '_current' END || p.part

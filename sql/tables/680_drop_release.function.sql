@@ -7,25 +7,31 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    name text;
-    relation text;
+    item record;
 BEGIN
-    SELECT r.name INTO name FROM ${private}.release AS r
-    WHERE r.release_id = drop_release.release AND r.state = 'withdrawing';
-    IF NOT FOUND THEN
+    IF NOT EXISTS (
+        SELECT FROM ${private}.release AS r WHERE r.release_id = drop_release.release AND r.state = 'withdrawing'
+    ) THEN
         RAISE EXCEPTION 'release number % is not being withdrawn', drop_release.release USING ERRCODE = 'QF001';
     END IF;
-    -- what was dropped or renamed by hand is not there: what is left of the release still goes
-    FOREACH relation IN ARRAY ARRAY[name, name || '_line'] LOOP
-        IF to_regclass(format('%I.%I', ${release:name}, relation)) IS NOT NULL THEN
-            EXECUTE format('TRUNCATE %I.%I', ${release:name}, relation);
+    -- views before the tables that they show. What was dropped or renamed by hand is not there: what is left still goes
+    FOR item IN
+        SELECT c.relname, c.relkind
+        FROM ${private}.release AS r
+        CROSS JOIN unnest(r.relations) AS part
+        JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(format('%I.%I', ${release:name}, r.name || part))
+        WHERE r.release_id = drop_release.release
+        ORDER BY c.relkind DESC, c.relname
+    LOOP
+        IF item.relkind = 'r' THEN
+            EXECUTE format('TRUNCATE %I.%I', ${release:name}, item.relname);
+        END IF;
+        IF NOT drop_release.only_empty AND item.relkind = 'r' THEN
+            EXECUTE format('DROP TABLE %I.%I', ${release:name}, item.relname);
+        ELSIF NOT drop_release.only_empty THEN
+            EXECUTE format('DROP VIEW %I.%I', ${release:name}, item.relname);
         END IF;
     END LOOP;
-    IF NOT drop_release.only_empty THEN
-        EXECUTE format('DROP VIEW IF EXISTS %I.%I', ${release:name}, name || '_trip');
-        EXECUTE format('DROP TABLE IF EXISTS %I.%I', ${release:name}, name);
-        EXECUTE format('DROP TABLE IF EXISTS %I.%I', ${release:name}, name || '_line');
-    END IF;
 END;
 $body$;
 

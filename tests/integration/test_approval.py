@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,9 +13,11 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query, value
 
+from freqdp_db.dataset import memory
 from freqdp_db.errors import TooExposed
 from freqdp_db.evaluation.gate import approve_within_limit
 from freqdp_db.jobs.worker import Served, Worker
+from freqdp_db.release import pipeline, verification
 from freqdp_db.release.approving import Exposure
 
 LITTLE = ("--epsilon", "0.5", "--signature", "3")
@@ -159,7 +162,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     much = {"exposure": 0.9}
-    monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of: much)
+    monkeypatch.setattr("freqdp_db.evaluation.gate.evaluate", lambda *of, **options: much)
     freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     _ask(city, '{"keep": 1}')
     assert _serve(city).refused == 1
@@ -177,6 +180,31 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     assert _readable(city, "quiet")
     states = query(city, "SELECT name, state, held FROM freqdp.release ORDER BY release_id")
     assert states == [("city_1", "published", True), ("quiet", "published", False)]
+
+
+def test_a_job_measures_what_it_has_just_verified(
+    city: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build is read once, and the method runs twice: when it is made, and when it is verified."""
+    calls: list[str] = []
+
+    def counted(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def counting(*arguments: Any, **more: Any) -> Any:
+            calls.append(name)
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(module, name, counting)
+
+    counted(memory, "load_trajectories")
+    counted(pipeline, "run_steps")
+    counted(verification, "run_steps")
+    freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
+    _ask(city)
+    assert _serve(city).done == 1
+    assert _readable(city, "city_1") and value(city, "SELECT count(*) FROM freqdp.metric") > 0
+    assert sorted(calls) == ["load_trajectories", "run_steps", "run_steps"]
 
 
 def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:

@@ -32,16 +32,16 @@ from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.evaluate import evaluate
+from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.planning import make_plan
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import Verified, released_relations, verify
+from freqdp_db.release.verification import Verified, verify
 from freqdp_db.storage.connection.engine import Database
-from freqdp_db.storage.published import staged_parts
-from freqdp_db.storage.published.staging import drop_staging
+from freqdp_db.storage.published.staging import Staging, drop_staging
 from freqdp_db.storage.records.builds import find_build
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.records.releases import ReleaseRow, find_release
@@ -145,10 +145,10 @@ def test_rows_lie_by_released_id(city: str, cluster: Cluster) -> None:
 
 def _verify(database: Database, name: str, engine: Engine) -> Verified:
     release = find_release(database, name)
-    request, relations = Request.of(release), released_relations(database, name)
+    request = Request.of(release)
     build = load_build(database, release.build_id, Progress(), engine)
     world = make_world(database, build, request.method, request.values)
-    return verify(database, release, relations, world, Progress())
+    return verify(database, release, world, Progress())
 
 
 def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
@@ -201,15 +201,16 @@ def test_a_worker_is_killed(city: str, cluster: Cluster, stage: str) -> None:
 
 def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
     """It may come late, when the next run has made tables of the same names."""
-    first = staged_parts.create_staging(db, 7, 4326)
+    staged, samples = Staging(db, 7, "lg", 4326), TRAJECTORIES[0]
+    first = staged.create_for_parts([samples])
     drop_staging(db, 7)
-    second = staged_parts.create_staging(db, 7, 4326)
+    second = staged.create_for_parts([samples])
     with pytest.raises(FreqdpError):
-        staged_parts.write_part(db, 7, first, 0, [], list)
-    staged_parts.write_part(db, 7, second, 0, [], list)
-    staged_parts.write_part(db, 7, second, 0, _never(), list)
+        staged.write_part(first, 0, {samples: list})
+    staged.write_part(second, 0, {samples: list})
+    staged.write_part(second, 0, {samples: _never})
     with pytest.raises(AssertionError, match="written twice"):
-        staged_parts.write_part(db, 7, second, 1, _never(), list)
+        staged.write_part(second, 1, {samples: _never})
 
 
 def _never() -> Iterator[bytes]:
@@ -436,7 +437,7 @@ def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
             ("plan", "city", "--method", "lg", "--engine", "tls://h:1", "--workers", "1"),
             "is for --engine dask",
         ),
-        (("evaluate", "gl_dask", "--workers", "2"), "--workers 2 is for --engine dask"),
+        (("experiment", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
         (("experiment", "city", "--engine", "spark"), "--engine spark is not an engine"),
     ],
 )

@@ -41,8 +41,8 @@ from freqdp_db.release.export.exporting import FORMATS, export_release
 from freqdp_db.release.withdrawing import withdraw
 from freqdp_db.settings import Settings
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.copy.layout import POINTS
 from freqdp_db.storage.published.reading import ReleaseReader
-from freqdp_db.storage.published.staging import POINTS
 
 Row = tuple[int, int, datetime, float, float]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

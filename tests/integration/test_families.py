@@ -244,14 +244,16 @@ def test_of_two_conflicting_requests_at_once_one_is_refused(
     def second() -> None:
         arrived.wait(60)
         try:
-            freqdp_db.anonymize(url, "city", "cut", name="second")
+            with freqdp_db.connect(url) as db:
+                db.anonymize("city", "cut", name="second")
         except FreqdpError as error:
             refusals.append(error)
         ended.set()
 
     other = threading.Thread(target=second)
     other.start()
-    freqdp_db.anonymize(url, "city", "lg+swap+cut", name="first")
+    with freqdp_db.connect(url) as db:
+        db.anonymize("city", "lg+swap+cut", name="first")
     other.join()
     assert "true samples of the same times join both" in refusals[0].message
     assert query(url, "SELECT name, state FROM freqdp.release") == [("first", "published")]

@@ -9,18 +9,25 @@ from typing import Any
 
 import psycopg
 import pytest
+from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import city_template, fingerprint, freqdp, query, same_rows, value
 
 import freqdp_db
-from freqdp_db.release import paging
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.evaluation.evaluate import load_case
+from freqdp_db.methods.frequency.local import LocalStep
+from freqdp_db.progress import Progress
+from freqdp_db.release import paging, verification
+from freqdp_db.release.table import ReleasedTable
 from freqdp_db.search import stored
-from freqdp_db.storage.published import withdrawing
+from freqdp_db.storage.published import granting
+from freqdp_db.storage.records.releases import find_release
 
 CATALOG = [
     "name", "dataset", "method", "parameters", "published_at", "version", "guarantee", "granted",
-    "rows", "ledger_head", "kind",
+    "rows", "ledger_head", "kind", "relations",
 ]  # fmt: skip
 
 
@@ -317,6 +324,105 @@ def test_verify_sees_tampering(released: str, tampering: str) -> None:
     assert value(released, "SELECT txid_current()") > before
 
 
+def _checks(url: str, name: str = "r") -> list[Any]:
+    return query(url, "SELECT what, expected, found, ok FROM freqdp.check_release(%s)", name)
+
+
+def test_the_server_checks_by_itself(released: str) -> None:
+    """Frequencies after each step, by SQL alone; an auditor may ask for it, an analyst may not."""
+    checks = _checks(released)
+    assert len(checks) == 7 and all(ok for *_, ok in checks)
+    targets = value(
+        released,
+        "SELECT (SELECT count(*) FROM freqdp.tf_target) + (SELECT count(*) FROM freqdp.pf_target)",
+    )
+    assert sum(found for what, _, found, _ in checks if what.endswith("are the targets")) == targets
+    for role, may in (("auditor", True), ("runner", True), ("analyst", False)):
+        with psycopg.connect(make_conninfo(released, options=f"-c role=freqdp_{role}")) as session:
+            if may:
+                assert session.execute(
+                    "SELECT bool_and(ok) FROM freqdp.check_release('r')"
+                ).fetchone()
+            else:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    session.execute("SELECT * FROM freqdp.check_release('r')")
+    with pytest.raises(psycopg.Error) as unknown:
+        _checks(released, "nobody")
+    assert unknown.value.sqlstate == "QF002"
+
+
+@pytest.mark.parametrize(
+    ("tampering", "failing"),
+    [
+        ("DELETE FROM {r} WHERE ctid = '(0,7)'", "rows of r"),
+        ("UPDATE {r} SET geom = ST_Translate(geom, 1e-9, 0) WHERE ctid = '(0,7)'", "rows of ids"),
+        ("UPDATE {r} SET trajectory_id = trajectory_id + 1 WHERE ctid = '(0,7)'", "rows of ids"),
+        ("UPDATE {r} SET geom = (SELECT geom FROM {r} ORDER BY geom LIMIT 1) WHERE seq = 3",
+         "edits are undone"),
+        ("UPDATE {p}.tf_target SET target = target + 1", "frequencies that are the targets"),
+        ("UPDATE {p}.pf_target SET pf = pf + 1", "targets were drawn from"),
+        ("DELETE FROM {p}.edit_run WHERE ctid = '(0,1)'", "edits are undone"),
+    ],
+)  # fmt: skip
+def test_the_server_sees_tampering(released: str, tampering: str, failing: str) -> None:
+    query(released, tampering.format(r="freqdp_release.r", p="freqdp"))
+    assert any(failing in what for what, _, _, ok in _checks(released) if not ok)
+
+
+def test_verify_asks_the_server(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only SQL sees fails, too: here the comparison in Python sees nothing."""
+    query(released, "UPDATE freqdp_release.r SET geom = ST_Translate(geom, 1e-9, 0) WHERE seq = 3")
+    monkeypatch.setattr(ReleasedTable, "compare", lambda *arguments: None)
+    answer = freqdp(released, "release", "verify", "r")
+    assert answer.code == 3 and "check_release" in answer.err
+
+
+def _released_case(url: str) -> Any:
+    with opened(url) as database:
+        return load_case(database, find_release(database, "r"), Progress())
+
+
+def test_what_was_verified_is_not_verified_again(
+    released: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: Any, **more: Any) -> None:
+        raise AssertionError("verified again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(verification, "compare_rows", never)
+        patched.setattr(LocalStep, "check", never)
+        assert len(_released_case(released)) > 0
+        # nor is a release of an earlier version taken for one that was verified
+        query(released, "UPDATE freqdp.release SET digests = NULL")
+        with pytest.raises(AssertionError, match="verified again"):
+            _released_case(released)
+    _released_case(released)
+    assert value(
+        released, "SELECT digests -> 'tables' -> '' ->> 0 = rows::text FROM freqdp.release"
+    )
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE {r} SET at = at + interval '1 us' WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET geom = ST_Translate(geom, 1e-9, 0) WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET seq = 1000000 WHERE ctid = '(0,7)'",
+        "DELETE FROM {r} WHERE ctid = '(0,7)'",
+        "UPDATE {r}_line SET geom = ST_Reverse(geom) WHERE ctid = '(0,1)'",
+        "UPDATE {p}.edit_run SET seq[1] = seq[1] + 1 WHERE (release_id, step, operation) = (1, 1, 'd')"
+        " AND trajectory_id = 5",
+        "UPDATE {p}.tf_target SET target = target + 1 WHERE ctid = '(0,3)'",
+        "UPDATE {p}.release_key SET released_id = 17 WHERE trajectory_id = 3",
+        "UPDATE {p}.sample SET location_id = 0 WHERE (trajectory_id, seq) = (3, 2)",
+    ],
+)
+def test_what_has_changed_is_verified_again(released: str, tampering: str) -> None:
+    query(released, tampering.format(r="freqdp_release.r", p="freqdp"))
+    with pytest.raises(VerificationFailed):
+        _released_case(released)
+
+
 def test_verify_says_what_it_has_checked(
     released: str, released_template: tuple[str, dict[str, Any]]
 ) -> None:
@@ -382,7 +488,7 @@ def test_an_analyst_cannot_keep_a_release(
     released: str, monkeypatch: pytest.MonkeyPatch, how: str, table: str
 ) -> None:
     """Whatever one of them has open, all of them lose it at once; it is dropped when that is closed."""
-    monkeypatch.setattr(withdrawing, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(granting, "LOCK_TIMEOUT", "100ms")
     read = f"SELECT * FROM freqdp_release.{table} LIMIT 1".encode()
     with _analyst(released) as keeper, _analyst(released) as other:
         other.execute(read)
@@ -416,7 +522,7 @@ def test_an_analyst_cannot_keep_a_release(
 
 
 def test_a_worker_drops_what_was_left(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(withdrawing, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(granting, "LOCK_TIMEOUT", "100ms")
     with _analyst(released) as keeper:
         keeper.execute("BEGIN")
         keeper.execute("SELECT * FROM freqdp_release.r LIMIT 1")
@@ -431,7 +537,7 @@ def test_the_newest_is_shown_again_after_a_withdrawal(
     released: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rights that were given on the view of the newest stay, if nobody is in the way."""
-    monkeypatch.setattr(withdrawing, "LOCK_TIMEOUT", "100ms")
+    monkeypatch.setattr(granting, "LOCK_TIMEOUT", "100ms")
     freqdp(
         released, "anonymize", "city", "--method", "lg", "--signature", "4", "--as", "s"
     ).succeeded()

@@ -5,14 +5,18 @@ The toy moves every sample by a drawn whole number of seconds, the same for a wh
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow.parquet as pq
+import pyogrio
 import pytest
 from library import build_points, make_points, opened
+from servers import SharedServer, cloned
 from world import freqdp, query
 
 from freqdp_db.cli.request import declared
@@ -27,10 +31,12 @@ from freqdp_db.methods.guarantee import Guarantee
 from freqdp_db.methods.kinds import Duration
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.protected_unit import ProtectedUnit
+from freqdp_db.methods.relations import Column, Relation
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
+from freqdp_db.storage.copy.layout import Layout, point_bytes
 from freqdp_db.storage.records.datasets import find_dataset
 from freqdp_db.storage.schema import upgrade
 
@@ -154,14 +160,14 @@ def test_resumed_after_its_draw(url: str, monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline.staging, "write_points", fail)
+        broken.setattr(pipeline.staging, "write_records", fail)
         freqdp(url, "anonymize", "d", "--method", "shift")
-    drawn = query(url, "SELECT data FROM freqdp.step_column")
-    assert len(drawn) == 1
+    stored = "SELECT name, place, value FROM freqdp.step_value ORDER BY place"
+    drawn = query(url, stored)
     freqdp(url, "release", "resume", "d_1").succeeded()
-    assert query(url, "SELECT data FROM freqdp.step_column") == drawn
-    stored = np.frombuffer(drawn[0][0], np.int64)
-    assert len(stored) == 6 and (stored >= 1).all() and (stored <= 60).all()
+    assert query(url, stored) == drawn
+    assert [(name, place) for name, place, _ in drawn] == [("seconds", n) for n in range(1, 7)]
+    assert all(1 <= seconds <= 60 for *_, seconds in drawn)
 
 
 def test_a_table_that_was_changed_is_found(url: str) -> None:
@@ -181,3 +187,210 @@ def test_a_draw_that_is_not_there_is_said(url: str, damage: str) -> None:
         f"step 1: its draw is not stored as this version keeps it (these differ: {differ})"
         in answer.err
     )
+
+
+# A method that publishes another table than trajectories: how many samples there are in each hour.
+
+
+@dataclass(frozen=True)
+class HourOptions:
+    most: int = parameter(Duration("30s"), "Not used.", 60 * _US)
+
+
+@dataclass(frozen=True)
+class HourNoise:
+    value: Ints
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+
+@dataclass(frozen=True)
+class Hours:
+    """What is published: a value for each hour of the day, and where it was counted."""
+
+    hour: Ints
+    value: Ints
+
+    def __len__(self) -> int:
+        return len(self.hour)
+
+
+class HourStep(Step[HourOptions, HourNoise, Nothing]):
+    name = "hour"
+    words = "how many samples there are in each hour"
+    options = HourOptions
+    draws = HourNoise
+    logs = Nothing
+    checked: ClassVar[dict[str, str]] = {"hours": "hours are the counts with their noise"}
+
+    def draw(
+        self, world: World, state: State, options: HourOptions, source: RandomSource
+    ) -> HourNoise:
+        return HourNoise((source.uniform_words(24) % 5).astype(np.int64))
+
+    def carry_out(
+        self, world: World, state: State, drawn: HourNoise, options: HourOptions
+    ) -> tuple[Nothing, State]:
+        hour = state.trajectories.at // (3600 * _US) % 24
+        counts = np.bincount(hour, minlength=24) + drawn.value
+        return Nothing(), replace(state, made=Hours(np.arange(24), counts))
+
+    def check(
+        self,
+        world: World,
+        before: State,
+        drawn: HourNoise,
+        logged: Nothing,
+        after: State,
+        options: HourOptions,
+    ) -> dict[str, int]:
+        assert isinstance(after.made, Hours)
+        if after.made.value.sum() != before.samples + drawn.value.sum():
+            raise VerificationFailed("the hours do not add up")
+        return {"hours": len(after.made)}
+
+
+_HOUR_LAYOUT = Layout([("hour", "int4"), ("value", "int8")])
+_MARK_LAYOUT = Layout([("place", "int4"), ("geom", "point")])
+
+
+def _hour_rows(state: State, world: World) -> Iterator[Any]:
+    assert isinstance(state.made, Hours)
+    yield _HOUR_LAYOUT.pack(hour=state.made.hour, value=state.made.value)
+
+
+def _place_rows(state: State, world: World) -> Iterator[Any]:
+    x, y = world.locations.in_source()
+    geometry = point_bytes(x[:1], y[:1], world.build.source_srid)
+    yield _MARK_LAYOUT.pack(place=np.ones(1, np.int64), geom=geometry)
+
+
+HOURS = Method(
+    "hours", "counts samples by hour", (HourStep(),), kind="synthetic", guarantee=_nothing,
+    explains="How many samples there are in each hour.",
+    publishes=(
+        Relation(
+            "_hour",
+            (Column("hour", "int4", "Hour of the day."), Column("value", "int8", "Samples, {timezone}.")),
+            "A row for each hour.", key=("hour",), indexes=("value",), rows=_hour_rows,
+        ),
+        Relation(
+            "_place",
+            (Column("place", "int4", "Its number."), Column("geom", "geometry(Point)", "Where it is.")),
+            key=("place",), indexes=("geom",), rows=_place_rows,
+        ),
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def counted(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The dataset, with a release by the method that publishes counts."""
+    monkeypatch.setitem(registry.METHODS, HOURS.name, HOURS)
+    registry.find_method.cache_clear()
+    with opened(url) as database:
+        upgrade.upgrade(database)
+    made = freqdp(url, "anonymize", "d", "--method", "hours").succeeded()
+    assert made["table"] == "freqdp_release.d_1_hour"
+    assert made["relations"] == ["freqdp_release.d_1_hour", "freqdp_release.d_1_place"]
+    assert made["verified"]["checked"] == {"hours": 24} and made["rows"] == 24
+    return url
+
+
+def _relations(url: str) -> list[str]:
+    rows = query(
+        url, "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
+        "AND relkind IN ('r', 'v') AND relname <> 'catalog' ORDER BY 1",
+    )  # fmt: skip
+    return [name for (name,) in rows]
+
+
+def test_another_table_is_published(counted: str) -> None:
+    rows = query(counted, "SELECT hour, value FROM freqdp_release.d_1_hour ORDER BY hour")
+    assert [hour for hour, _ in rows] == list(range(24))
+    drawn = query(counted, "SELECT value FROM freqdp.step_value")
+    assert sum(n for _, n in rows) == len(POINTS) + sum(n for (n,) in drawn)
+    assert _relations(counted) == ["d_1_hour", "d_1_place", "d_current_hour", "d_current_place"]
+    assert query(counted, "SELECT relations FROM freqdp_release.catalog") == [
+        (["d_1_hour", "d_1_place"],)
+    ]
+    about = query(
+        counted,
+        "SELECT obj_description('freqdp_release.d_1_hour'::regclass), "
+        "col_description('freqdp_release.d_1_hour'::regclass, 2), "
+        "has_table_privilege('freqdp_analyst', 'freqdp_release.d_1_hour', 'SELECT'), "
+        "has_table_privilege('freqdp_runner', 'freqdp_release.d_1_hour', 'INSERT')",
+    )
+    comment, column, readable, writable = about[0]
+    assert "Nothing is guaranteed." in comment and comment.endswith("A row for each hour.")
+    assert column == "Samples, UTC." and readable and not writable
+    indexes = query(
+        counted, "SELECT indexname FROM pg_indexes WHERE tablename LIKE 'd_1_%' ORDER BY 1"
+    )
+    assert [name for (name,) in indexes] == [
+        "d_1_hour_pkey", "d_1_hour_value_idx", "d_1_place_geom_idx", "d_1_place_pkey",
+    ]  # fmt: skip
+    shown = freqdp(counted, "release", "show", "d_1").succeeded()
+    assert shown["relations"] == ["freqdp_release.d_1_hour", "freqdp_release.d_1_place"]
+    freqdp(counted, "evaluate", "d_1").refused("no trajectories")
+    freqdp(counted, "release", "report", "d_1").refused("no trajectories")
+    freqdp(counted, "release", "report", "d_1", "--public").refused("no trajectories")
+
+
+@pytest.mark.parametrize("suffix", ["hour", "place"])
+def test_another_table_is_verified(counted: str, suffix: str) -> None:
+    assert freqdp(counted, "release", "verify", "d_1").succeeded()["checked"] == {"hours": 24}
+    changes = {"hour": "UPDATE {} SET value = value + 1 WHERE hour = 7", "place": "DELETE FROM {}"}
+    query(counted, changes[suffix].format(f"freqdp_release.d_1_{suffix}"))
+    answer = freqdp(counted, "release", "verify", "d_1")
+    assert answer.code == 3 and f"d_1_{suffix} does not hold the rows" in answer.err
+
+
+@pytest.mark.parametrize("form", ["csv", "geoparquet", "gpkg"])
+def test_another_table_is_exported(counted: str, form: str, tmp_path: Path) -> None:
+    ending = {"csv": "csv", "geoparquet": "parquet", "gpkg": "gpkg"}[form]
+    out = tmp_path / f"r.{ending}"
+    freqdp(
+        counted, "release", "export", "d_1", "--format", form, "--out", str(out), "--srid", "4326"
+    ).succeeded()
+    hours, places = tmp_path / f"r_hour.{ending}", tmp_path / f"r_place.{ending}"
+    stored = query(counted, "SELECT hour, value FROM freqdp_release.d_1_hour ORDER BY hour")
+    if form == "csv":
+        lines = hours.read_text().splitlines()
+        assert lines[0] == '"hour","value"'
+        assert [tuple(map(int, line.split(","))) for line in lines[1:]] == stored
+        assert "POINT(" in places.read_text()
+    elif form == "geoparquet":
+        table = pq.read_table(hours)
+        assert list(zip(*(c.to_pylist() for c in table.columns), strict=True)) == stored
+        assert b"geo" not in table.schema.metadata and b"geo" in pq.read_schema(places).metadata
+    else:
+        assert len(pyogrio.read_arrow(hours)[1]) == 24 and len(pyogrio.read_arrow(places)[1]) == 1
+    notice = Path(f"{hours}.README.txt").read_text()
+    assert "24 rows" in notice and "- hour: Hour of the day." in notice
+    assert json.loads(Path(f"{places}.guarantee.json").read_text())["file"]["columns"] == [
+        "place", "geom",
+    ]  # fmt: skip
+
+
+def test_another_table_is_copied_and_withdrawn(counted: str, shared_server: SharedServer) -> None:
+    with cloned(shared_server.get(), shared_server.template(schema=False)) as other:
+        copy = ("release", "publish", "--to", other, "--all")
+        assert freqdp(counted, *copy).succeeded()["copied"] == ["d_1"]
+        rows = "SELECT * FROM freqdp_release.d_current_hour ORDER BY 1"
+        assert query(other, rows) == query(counted, rows)
+        assert _relations(other) == _relations(counted)
+        freqdp(counted, "release", "withdraw", "d_1").succeeded()
+        assert _relations(counted) == []
+        assert freqdp(counted, *copy).succeeded()["removed"] == ["d_1"]
+        assert _relations(other) == []
+
+
+def test_the_newest_may_have_other_relations(counted: str) -> None:
+    """Views of what the newest release does not have go; names with a suffix are reserved."""
+    freqdp(counted, "anonymize", "d", "--method", "shift").succeeded()
+    assert [name for name in _relations(counted) if name.startswith("d_current")] == [
+        "d_current", "d_current_line", "d_current_trip",
+    ]  # fmt: skip
+    freqdp(counted, "anonymize", "d", "--method", "hours", "--as", "x_hour").refused("reserved")

@@ -27,8 +27,7 @@ from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.journal import digest
-from freqdp_db.release.spreading import DistributedTable, _table
-from freqdp_db.release.table import ReleasedTable
+from freqdp_db.release.table import DistributedTable, ReleasedTable, _table
 
 few = settings(quick, max_examples=40)
 PARTITIONED = [name for name, method in METHODS.items() if method.partitioned]
@@ -113,9 +112,9 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     noted = Noted(lambda step: SeededSource(3, step))
     state = run_steps(found, values, World(build), noted, Progress())
     if parts is None:
-        tables = [ReleasedTable.of(state, build)]
+        tables = [ReleasedTable.of(state, World(build))]
     else:
-        table = DistributedTable.of(state, build)
+        table = DistributedTable.of(state, World(build))
         assert table.rows == state.samples
         tables = [_table(piece, places, table.srid, table.timezone) for piece in table.pieces]
         # nothing brought the samples here

@@ -140,4 +140,4 @@ def _view(url: str, worlds: list[list[Sample]]) -> None:
                 [(t, n, *s) for t, samples in enumerate(worlds) for n, s in enumerate(samples, 1)],
             )
     with opened(url) as database, database.begin() as connection:
-        call(connection, database, "create_trip_view", "r", 32631, 32631, "A release.")
+        call(connection, database, "create_trip_view", "r", 32631, 32631)

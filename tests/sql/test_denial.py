@@ -12,7 +12,7 @@ from denial import GOLDEN, POINTS, make_world, matrix
 from psycopg import sql
 from servers import SharedServer, cloned
 
-from freqdp_db.storage.published.relations import PARTS
+from freqdp_db.methods.registry import suffixes
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,10 @@ def test_golden_matrix_denies() -> None:
         kind, name = line.split()[:2]
         rights = dict(word.split("=", 1) for word in line.split(": ", 1)[1].split())
         assert rights["PUBLIC"] == "-", line
-        readable = ("catalog", *(f"{of}{part}" for of in ("d_1", "d_current") for part in PARTS))
+        readable = (
+            "catalog",
+            *(f"{of}{part}" for of in ("d_1", "d_current") for part in suffixes()),
+        )
         may = dict.fromkeys(readable, "SELECT")
         schema, _, relation = name.rstrip(":").partition(".")
         if kind == "schema":
@@ -71,8 +74,9 @@ def test_definers_are_few_and_pinned(world: str) -> None:
             "('freqdp'::regnamespace, 'freqdp_release'::regnamespace) ORDER BY 1"
         ).fetchall()
     names = [
-        "approve_release", "attach_build", "cancel_job", "claim_population", "create_build_table",
-        "create_notes", "create_staging", "drop_build", "drop_current", "drop_notes", "drop_release",
+        "approve_release", "attach_build", "cancel_job", "check_release", "claim_population",
+        "create_build_table", "create_notes", "create_staging", "drop_build", "drop_current",
+        "drop_notes", "drop_release",
         "drop_staging", "finish_build_table", "finish_staging", "grant_budget", "grant_release",
         "index_staging", "name_population", "open_account", "publish_tables", "record_release",
         "revoke_release", "show_current", "trace_source",

@@ -79,7 +79,7 @@ PLANTED = [
     "INSERT INTO freqdp.sample_1 SELECT * FROM freqdp.sample_1",
     "CREATE OR REPLACE VIEW freqdp_release.d_current AS SELECT 1 AS x",
     # functions that only ours may call
-    "SELECT freqdp.create_trip_view('d_1', 32631, 32631, 'x')",
+    "SELECT freqdp.create_trip_view('d_1', 32631, 32631)",
     "SELECT freqdp.let_runners_fill('spend')",
 ]
 
@@ -87,7 +87,7 @@ PLANTED = [
 def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None:
     """Among these the attacks that forged a grant of 777,777 and ran as the curator and administrator."""
     freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
-    runner.execute("SELECT freqdp.create_staging(1, 'points', 4326)")
+    runner.execute("SELECT freqdp.create_staging(1, 'lg', '', 4326)")
     runner.execute(
         "INSERT INTO freqdp.staging_1 SELECT 1, 1, now(), 'SRID=4326;POINT(1 2)'::public.geometry"
     )
@@ -121,8 +121,10 @@ def test_a_runner_makes_and_drops_only_what_is_due(world: str, runner: psycopg.C
         "SELECT freqdp.publish_tables(1, '{}')",
         "SELECT freqdp.create_notes('spend', 1)",
         "SELECT freqdp.drop_notes('spend', 1)",
-        "SELECT freqdp.create_staging(1, 'spend', 4326)",
-        "SELECT freqdp.index_staging(1, 'spend')",
+        "SELECT freqdp.create_staging(1, 'lg', '_spend', 4326)",
+        "SELECT freqdp.create_staging(1, 'lg', '_trip', 4326)",
+        "SELECT freqdp.index_staging(1, 'lg', '', 'spend')",
+        "SELECT freqdp.index_staging(1, 'lg', '_spend', NULL)",
     ):
         with pytest.raises(psycopg.Error) as refused:
             runner.execute(statement.encode())

@@ -278,7 +278,7 @@ def test_catalogue_columns(released: str) -> None:
     )
     assert [name for (name,) in columns] == [
         "name", "dataset", "method", "parameters", "published_at", "version", "guarantee",
-        "granted", "rows", "ledger_head", "kind",
+        "granted", "rows", "ledger_head", "kind", "relations",
     ]  # fmt: skip
 
 

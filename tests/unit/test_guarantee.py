@@ -26,11 +26,12 @@ from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.guarantee import SAME_DATABASE
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.registry import METHODS
+from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.release.export.notice import readme
 from freqdp_db.release.persons import in_words
+from freqdp_db.release.pipeline import said_of
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
-from freqdp_db.release.table import comments
 
 BIKE = ProtectedUnit("bike", "fleet.ride")
 SHARES = {"epsilon_global": "0.25", "epsilon_local": "0.75"}
@@ -70,15 +71,18 @@ def test_areas_are_not_said_to_hold_everybody(name: str) -> None:
 
 def test_the_notice_does_not_take_back_what_it_says() -> None:
     request = Request.parse("glove", k=3)
+    columns = {"area": "", "during_begin": ""}
     said = " ".join(
         readme(
             {
                 "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1,
                 "method": "glove", "granted": True, "parameters": {}, "guarantee": request.guarantee(BIKE),
-                "file": {"name": "r.csv", "format": "csv", "columns": ["area", "during_begin"],
+                "file": {"name": "r.csv", "format": "csv", "columns": list(columns),
                          "srid": 4326,
                          "reference_system": "WGS 84", "software": "freqdp", "sha256": "0"},
-            }
+            },
+            1,
+            columns,
         ).split()
     )  # fmt: skip
     assert "stands for at least 3 objects" in said
@@ -133,7 +137,8 @@ def test_words(name: str) -> None:
     assert ("incidence" in plain) == ("global" in steps)
     assert ("occurrence" in plain) == ("local" in steps)
     assert not re.search(r"(epsilon|ε|\d)-(DP|differential)", json.dumps(document))
-    table = comments("r", document, KINDS["edited"])["points"]
+    said = said_of("r", document, KINDS["edited"])
+    table = TRAJECTORIES[0].comments(said, "UTC")[""]
     assert "whole user: ." not in table
     assert plain in table
     for artefact in document["artefacts"].values():

@@ -26,7 +26,7 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.protected_unit import ProtectedUnit
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.progress import Progress
-from freqdp_db.release.public_inputs import require_public_inputs
+from freqdp_db.release.inputs import require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import find_build

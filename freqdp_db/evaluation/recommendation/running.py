@@ -33,8 +33,7 @@ from freqdp_db.evaluation.utility.losses import information_loss
 from freqdp_db.evaluation.utility.usefulness import usefulness
 from freqdp_db.methods.contract import World
 from freqdp_db.progress import Progress
-from freqdp_db.release.inputs import make_world
-from freqdp_db.release.public_inputs import require_public_inputs
+from freqdp_db.release.inputs import make_world, require_public_inputs
 from freqdp_db.release.request import Request
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.records.builds import BuildRow

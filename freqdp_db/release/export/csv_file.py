@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.progress import Progress
-from freqdp_db.release.export.moments import iso_times
 from freqdp_db.storage.published.reading import Extent, ReleaseReader
+
+_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 def csv_columns(system: ReferenceSystem, areas: bool) -> list[str]:
@@ -51,3 +55,10 @@ def write_csv(
                 rows += len(samples)
                 stage.advance(len(samples))
     return rows
+
+
+def iso_times(at_us: NDArray[np.int64], unit: Literal["s", "ms", "us"]) -> Any:
+    """ISO 8601 in UTC as an Arrow array, all of one length, rounded down to the unit."""
+    at = pa.array(at_us // _MICROSECONDS[unit]).view(pa.timestamp(unit))
+    text = pc.utf8_replace_slice(at.cast(pa.string()), 10, 11, "T")
+    return pc.binary_join_element_wise(text, "Z", "")

@@ -26,6 +26,7 @@ from freqdp_db.release.export.csv_file import csv_columns, write_csv
 from freqdp_db.release.export.geopackage import geopackage_columns, write_geopackage
 from freqdp_db.release.export.geoparquet import geoparquet_columns, write_geoparquet
 from freqdp_db.release.export.notice import guarantee_document, readme, why_not_granted
+from freqdp_db.release.export.tables import write_table
 from freqdp_db.storage.connection.engine import Database
 from freqdp_db.storage.published.reading import Extent, ReleaseReader
 
@@ -62,31 +63,58 @@ def export_release(
     srid: the reference system of the file; None: that of the release.
     """
     chosen = _find_format(format_name)
-    target = _target(name, chosen, out)
-    files = (
-        target,
-        target.with_name(f"{target.name}.guarantee.json"),
-        target.with_name(f"{target.name}.README.txt"),
+    require_readable(database, name)
+    tables = _tables_to_write(database, name)
+    targets = [_target(name, suffix, chosen, out) for suffix in tables]
+    files = tuple(
+        target.with_name(target.name + kind)
+        for target in targets
+        for kind in ("", ".guarantee.json", ".README.txt")
     )
     _require_writable(files, overwrite)
-    require_readable(database, name)
-    with _writing(files) as (data, guarantee, notice):
-        with database.begin(snapshot=True) as connection:
-            reader = ReleaseReader(connection, database, name, srid)
-            system = ReferenceSystem.parse(reader.srid, reader.definition())
-            if not reader.catalog["granted"]:
-                reason = why_not_granted(reader.catalog["guarantee"])
-                progress.note(f"Warning: NOT for handing out. {reason}")
-            with progress.stage("measure"):
-                extent = reader.extent()
-            _require_rows(reader, extent.rows)
-            rows = chosen.write(data, reader, extent, system, progress)
-        _require_rows(reader, rows)
-        columns = chosen.columns(system, reader.has_areas)
-        document = guarantee_document(reader.catalog, target, data, format_name, system, columns)
-        guarantee.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        notice.write_text(readme(document), "utf-8")
-    return Exported(name, files, rows)
+    written = 0
+    with _writing(files) as drafts, database.begin(snapshot=True) as connection:
+        reader = ReleaseReader(connection, database, name, srid)
+        system = ReferenceSystem.parse(reader.srid, reader.definition()) if reader.srid else None
+        if not reader.catalog["granted"]:
+            reason = why_not_granted(reader.catalog["guarantee"])
+            progress.note(f"Warning: NOT for handing out. {reason}")
+        for number, (suffix, target) in enumerate(zip(tables, targets, strict=True)):
+            data, guarantee, notice = drafts[3 * number : 3 * number + 3]
+            if reader.has_trajectories and system is not None:
+                rows = _write_trajectories(chosen, data, reader, system, progress)
+                columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
+            else:
+                with progress.stage(f"export {name}{suffix}", unit="rows") as stage:
+                    rows = write_table(format_name, data, reader, name + suffix, system, stage)
+                columns = reader.comments(name + suffix)
+            if number == 0:
+                _require_rows(reader, rows)
+            written += rows
+            document = guarantee_document(
+                reader.catalog, target, data, format_name, system, list(columns)
+            )
+            guarantee.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            notice.write_text(readme(document, rows, columns), "utf-8")
+    return Exported(name, files, written)
+
+
+def _tables_to_write(database: Database, name: str) -> list[str]:
+    """Each is a file, by what follows the release's name; trajectories are one file."""
+    with database.begin(snapshot=True) as connection:
+        reader = ReleaseReader(connection, database, name)
+    if reader.has_trajectories:
+        return [""]
+    return [table.removeprefix(name) for table in reader.tables]
+
+
+def _write_trajectories(
+    chosen: _Format, data: Path, reader: ReleaseReader, system: ReferenceSystem, progress: Progress
+) -> int:
+    with progress.stage("measure"):
+        extent = reader.extent()
+    _require_rows(reader, extent.rows)
+    return chosen.write(data, reader, extent, system, progress)
 
 
 def _find_format(name: str) -> _Format:
@@ -97,15 +125,15 @@ def _find_format(name: str) -> _Format:
     return FORMATS[name]
 
 
-def _target(name: str, chosen: _Format, out: Path | None) -> Path:
+def _target(name: str, suffix: str, chosen: _Format, out: Path | None) -> Path:
     if out is not None:
         if out.is_dir():
             raise BadInput(
                 f"[[out]] {out} is a directory",
                 remedy=f"name a file: [[out]] {out / f'release{chosen.suffix}'}",
             )
-        return out
-    return file_called(name, chosen.suffix)
+        return out.with_name(out.stem + suffix + out.suffix) if suffix else out
+    return file_called(name + suffix, chosen.suffix)
 
 
 def _require_writable(files: tuple[Path, ...], overwrite: bool) -> None:

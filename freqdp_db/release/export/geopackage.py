@@ -39,7 +39,7 @@ def write_geopackage(
 
     The format keeps times in milliseconds: `at_us` has the exact one, in microseconds since 1970.
     """
-    layers = _Layers(path, reader, system)
+    layers = Layers(path, reader, system)
     # programs open the first layer
     if reader.has_areas:
         with progress.stage("export areas", extent.rows) as stage:
@@ -58,16 +58,16 @@ def write_geopackage(
     return rows
 
 
-class _Layers:
+class Layers:
     """The file, to which layers are added one after the other."""
 
-    def __init__(self, path: Path, reader: ReleaseReader, system: ReferenceSystem) -> None:
+    def __init__(self, path: Path, reader: ReleaseReader, system: ReferenceSystem | None) -> None:
         self._path, self._catalog = path, reader.catalog
         try:
-            self._crs = system.crs.to_wkt("WKT1_GDAL")
+            self._crs = None if system is None else system.crs.to_wkt("WKT1_GDAL")
         except pyproj.exceptions.CRSError:
             raise BadInput(
-                f"[[format]] gpkg: SRID {system.srid} cannot be written in this format",
+                f"[[format]] gpkg: SRID {reader.srid} cannot be written in this format",
                 remedy="use [[format]] geoparquet or csv",
             ) from None
 
@@ -78,8 +78,9 @@ class _Layers:
         schema: pa.Schema,
         batches: Iterator[pa.RecordBatch],
         stage: Stage,
+        column: str | None = "geom",
     ) -> int:
-        """Write a layer; the number of its rows."""
+        """Write a layer; the number of its rows. column: of its geometry; None: it has none."""
         import pyogrio  # loads GDAL, which no other command needs
 
         name = self._catalog["name"]
@@ -106,8 +107,8 @@ class _Layers:
                     self._path,
                     layer=layer,
                     driver="GPKG",
-                    geometry_name="geom",
-                    geometry_type=geometry,
+                    geometry_name=column,
+                    geometry_type=None if column is None else geometry,
                     crs=self._crs,
                     layer_options={
                         "identifier": name if layer == "samples" else f"{name} ({layer})",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def guarantee_document(
     target: Path,
     data: Path,
     format_name: str,
-    system: ReferenceSystem,
+    system: ReferenceSystem | None,
     columns: list[str],
 ) -> dict[str, Any]:
     """The guarantee beside the file: the catalogue's row, and which file it speaks of."""
@@ -93,16 +94,19 @@ def guarantee_document(
             "bytes": data.stat().st_size,
             "sha256": digest,
             "columns": columns,
-            "srid": system.srid,
-            "reference_system": system.crs.name,
+            "srid": None if system is None else system.srid,
+            "reference_system": None if system is None else system.crs.name,
             "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "software": f"freqdp {freqdp_db.__version__}",
         },
     }
 
 
-def readme(document: dict[str, Any]) -> str:
-    """The text for a file that `document` (the guarantee beside it) describes."""
+def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> str:
+    """The text for a file that `document` (the guarantee beside it) describes.
+
+    columns: what each is, where that is not known here.
+    """
     file, guarantee = document["file"], document["guarantee"]
     areas = "during_begin" in file["columns"]
     parameters = ", ".join(
@@ -113,10 +117,11 @@ def readme(document: dict[str, Any]) -> str:
     blocks = [
         f"{file['name']}: release {document['name']}, version {document['version']}, "
         f"of dataset {document['dataset']}, published {document['published_at']}. "
-        f"{document['rows']:,} {'areas' if areas else 'samples'}. "
+        f"{rows:,} {'areas' if areas else 'samples' if 'seq' in columns else 'rows'}. "
         f"Method {document['method']}: {parameters}.",
-        f"Reference system: {file['reference_system']} (SRID {file['srid']}).",
     ]
+    if file["srid"] is not None:
+        blocks.append(f"Reference system: {file['reference_system']} (SRID {file['srid']}).")
     if file["format"] == "gpkg":
         blocks.append(
             (
@@ -133,7 +138,7 @@ def readme(document: dict[str, Any]) -> str:
             "and a time the begin of an interval."
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
-    lines += _items(f"{name}: {_COLUMNS[name]}" for name in file["columns"])
+    lines += _items(f"{name}: {words or _COLUMNS[name]}" for name, words in columns.items())
     lines += [
         _title("What it may be used for"),
         *_paragraphs([_use(document["method"]), *guarantee.get("errors", [])]),

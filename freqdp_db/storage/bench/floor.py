@@ -16,14 +16,15 @@ from psycopg import sql
 
 from freqdp_db.columns.trajectories import Trajectories
 from freqdp_db.storage.connection.engine import Database, driver
-from freqdp_db.storage.connection.statements import call, one_value
-from freqdp_db.storage.copy.layout import point_bytes, write_records
-from freqdp_db.storage.published.staging import POINTS, staged
+from freqdp_db.storage.connection.statements import call, one_value, own
+from freqdp_db.storage.copy.layout import POINTS, point_bytes, write_records
 from freqdp_db.storage.records.builds import find_build, load_locations, load_trajectories
 
 _CHUNK = 1 << 17
 _RELEASE = 0
 """There is none of this number: its staging tables are free."""
+_METHOD, _SAMPLES = "lg", ""
+"""A method that releases trajectories, and its table of samples."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class CopyFloor:
 
 def measure_floor(database: Database, build_id: int) -> CopyFloor:
     """Copy a build out and back in, as a table like a release; drop it again."""
-    relation = staged(database, _RELEASE)[0]
+    relation = own(database, f"staging_{_RELEASE}{_SAMPLES}")
     build = find_build(database, build_id)
     with database.begin(snapshot=True) as connection:
         places = load_locations(connection, database, build)
@@ -56,11 +57,12 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
 
     def write() -> None:
         with database.begin() as connection:
-            call(connection, database, "create_staging", _RELEASE, "points", build.source_srid)
+            about = (_RELEASE, _METHOD, _SAMPLES, build.source_srid)
+            call(connection, database, "create_staging", *about)
             rows = _rows(trajectories, geometry)
             write_records(driver(connection), relation, POINTS.names, rows, created_here=True)
 
-    def run(function: str, *arguments: str) -> Callable[[], None]:
+    def run(function: str, *arguments: str | None) -> Callable[[], None]:
         def execute() -> None:
             with database.begin() as connection:
                 call(connection, database, function, _RELEASE, *arguments)
@@ -71,9 +73,9 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
         return CopyFloor(
             read_s,
             _seconds(write),
-            _seconds(run("index_staging", "key")),
-            _seconds(run("index_staging", "geom")),
-            _seconds(run("index_staging", "at")),
+            _seconds(run("index_staging", _METHOD, _SAMPLES, None)),
+            _seconds(run("index_staging", _METHOD, _SAMPLES, "geom")),
+            _seconds(run("index_staging", _METHOD, _SAMPLES, "at")),
         )
     finally:
         run("drop_staging")()

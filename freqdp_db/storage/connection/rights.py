@@ -37,14 +37,15 @@ _FOR_ADMINISTRATORS = {
 }  # fmt: skip
 _FOR_RUNNERS = {
     "build", "release", "release_step", "step_column", "release_key", "tf_target", "pf_target",
-    "edit_run", "edit", "metric", "method", "job_queue", "job_progress", "job", "progress", "worker",
+    "edit_run", "edit", "step_value",
+    "metric", "method", "job_queue", "job_progress", "job", "progress", "worker",
     "schedule", "trajectory", "location", "sample", "segment", "grid_cell", "build_number",
     "record_release", "require_booked", "trace_source", "source_lineage", "build_source", "population",
     "population_source", "approve_release", "request_release", "cancel_job", "sql_object",
     "schema_version", "spend", "budget", "catalog", "create_build_table", "finish_build_table",
     "attach_build", "drop_build", "create_notes", "drop_notes", "create_staging", "index_staging",
     "finish_staging", "drop_staging", "publish_tables", "grant_release", "show_current",
-    "drop_current", "revoke_release", "drop_release", "lock",
+    "drop_current", "revoke_release", "drop_release", "check_release", "lock",
 }  # fmt: skip
 
 

@@ -97,6 +97,14 @@ class Layout:
                 raise BadData("the server sent a NULL or a value of another width than declared")
 
 
+POINTS = Layout(
+    [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
+)
+"""Rows of released samples."""
+AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
+"""Of a generalised release: where and when each sample may have been."""
+
+
 def point_bytes(x: NDArray[np.float64], y: NDArray[np.float64], srid: int) -> NDArray[np.void]:
     """EWKB points, as PostGIS sends and receives them, one fixed-width blob each."""
     points = np.empty(len(x), _POINT)

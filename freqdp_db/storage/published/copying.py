@@ -22,19 +22,20 @@ from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.connection.postgis import find_postgis
 from freqdp_db.storage.connection.statements import comment_on, listed
 from freqdp_db.storage.published.current import current_names, described, is_shown
+from freqdp_db.storage.published.granting import hanging_on, require_none, showing
 from freqdp_db.storage.published.relations import (
-    PARTS,
     columns_of,
     dependants,
+    is_table,
+    key_of,
     relation_exists,
     srid_of,
 )
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
-from freqdp_db.storage.published.withdrawing import hanging_on, require_none
 from freqdp_db.storage.records.datasets import table
 
-_GONE = "Withdrawn: to be dropped as soon as nothing is in the way."
-"""The comment of a table whose release is not in the catalogue any more."""
+_GONE = "Withdrawn with release ", ": to be dropped as soon as nothing is in the way."
+"""The comment of a relation whose release is not in the catalogue any more: around its name."""
 _OF = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 _WHERE = "WHERE n.nspname = :schema AND c.relname = :relation "
 _COLUMNS = sa.text(
@@ -43,13 +44,6 @@ _COLUMNS = sa.text(
     + "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
     + _WHERE
     + "ORDER BY a.attnum"
-)
-_KEY = sa.text(
-    "SELECT a.attname::text " + _OF + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-    "CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
-    "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number "
-    + _WHERE
-    + "ORDER BY k.place"
 )
 _INDEXES = sa.text(
     "SELECT pg_get_indexdef(i.indexrelid) "
@@ -89,6 +83,11 @@ class CatalogEntry:
         return str(self.row["name"])
 
     @property
+    def relations(self) -> list[str]:
+        """The names of its tables and views."""
+        return list(self.row["relations"])
+
+    @property
     def identity(self) -> tuple[Any, ...]:
         """Tells a release from another one that has had the same name."""
         return tuple(
@@ -126,7 +125,7 @@ def prepare(source: Connection, target: Database) -> None:
         else:
             _create_table(source, connection, schema, "catalog")
             _index(source, connection, schema, "catalog")
-            _comment_as(source, connection, schema, "catalog", "TABLE")
+            _comment_as(source, connection, schema, "catalog")
         if present and present != columns_of(source, (schema, "catalog")):
             raise BadInput(
                 "the catalogue in the database of [[to]] was made by another version of freqdp",
@@ -230,31 +229,31 @@ def _let_analysts_read(connection: Connection, target: Database, relation: str) 
 
 def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> None:
     """Copy a release that is not there yet: in one transaction, its rows in the order of their keys."""
-    schema, name = target.settings.release_schema, entry.name
+    schema = target.settings.release_schema
     with target.begin() as connection:
-        _require_srid(connection, srid_of(source, (schema, name)))
-        if relation_exists(connection, schema, name):
-            raise Busy(
-                f"{schema}.{name} is in the way in the database of [[to]]: it has not been dropped yet, or "
-                "is not freqdp's",
-                remedy="run the command again when nobody reads it there, or drop it there",
-            )
-        for relation in (name, f"{name}_line"):
-            _create_table(source, connection, schema, relation)
-            _copy_rows(source, connection, schema, relation)
-            _index(source, connection, schema, relation)
-            _comment_as(source, connection, schema, relation, "TABLE")
+        for relation in entry.relations:
+            _require_srid(connection, srid_of(source, (schema, relation)))
+            if relation_exists(connection, schema, relation):
+                raise Busy(
+                    f"{schema}.{relation} is in the way in the database of [[to]]: it has not been "
+                    "dropped yet, or is not freqdp's",
+                    remedy="run the command again when nobody reads it there, or drop it there",
+                )
+        # tables come before the views that read them
+        for relation in entry.relations:
+            if _kind_of(source, schema, relation) == "VIEW":
+                _run(
+                    connection,
+                    "CREATE VIEW {} AS {}",
+                    sql.Identifier(schema, relation),
+                    _text(_asked(source, _DEFINITION, schema, relation).scalar_one()),
+                )
+            else:
+                _create_table(source, connection, schema, relation)
+                _copy_rows(source, connection, schema, relation)
+                _index(source, connection, schema, relation)
+            _comment_as(source, connection, schema, relation)
             _let_analysts_read(connection, target, relation)
-        trips = f"{name}_trip"
-        if relation_exists(source, schema, trips):
-            _run(
-                connection,
-                "CREATE VIEW {} AS {}",
-                sql.Identifier(schema, trips),
-                _text(_asked(source, _DEFINITION, schema, trips).scalar_one()),
-            )
-            _comment_as(source, connection, schema, trips, "VIEW")
-            _let_analysts_read(connection, target, trips)
         catalog = table(target, "catalog", released=True)
         connection.execute(sa.insert(catalog).values(**entry.row))
 
@@ -271,7 +270,7 @@ def update_entry(target: Database, entry: CatalogEntry) -> None:
 def _require_srid(connection: Connection, srid: int) -> None:
     known = sql.Identifier(str(find_postgis(connection)), "spatial_ref_sys")
     query = sql.SQL("SELECT 1 FROM {} WHERE srid = %s").format(known)
-    if driver(connection).execute(query, [srid]).fetchone() is None:
+    if srid and driver(connection).execute(query, [srid]).fetchone() is None:
         raise BadInput(
             f"the database of [[to]] does not know SRID {srid}",
             remedy="insert its row of spatial_ref_sys there",
@@ -307,7 +306,7 @@ def _create_table(source: Connection, connection: Connection, schema: str, relat
 def _index(source: Connection, connection: Connection, schema: str, relation: str) -> None:
     """The key and the indexes that the relation has where it comes from, under the same names."""
     made = sql.Identifier(schema, relation)
-    key = _asked(source, _KEY, schema, relation).scalars().all()
+    key = key_of(source, (schema, relation))
     _run(connection, "ALTER TABLE {} ADD PRIMARY KEY ({})", made, listed(key))
     for definition in _asked(source, _INDEXES, schema, relation).scalars():
         driver(connection).execute(_text(definition))
@@ -318,7 +317,7 @@ def _copy_rows(source: Connection, connection: Connection, schema: str, relation
     """In the order of the key, however they lie where they come from."""
     named = sql.Identifier(schema, relation)
     columns = listed(list(columns_of(source, (schema, relation))))
-    key = listed(_asked(source, _KEY, schema, relation).scalars().all())
+    key = listed(key_of(source, (schema, relation)))
     read = sql.SQL("COPY (SELECT {} FROM {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
         columns, named, key
     )
@@ -338,7 +337,6 @@ def _comment_as(
     connection: Connection,
     schema: str,
     relation: str,
-    kind: LiteralString,
     origin: str | None = None,
 ) -> None:
     """What a relation and its columns say of themselves where they come from.
@@ -349,7 +347,16 @@ def _comment_as(
         if text is not None and column is not None:
             comment_on(connection, "COLUMN", sql.Identifier(schema, relation, column), text)
         elif text is not None and origin is None:
-            comment_on(connection, kind, sql.Identifier(schema, relation), text)
+            _comment(connection, schema, relation, text)
+
+
+def _comment(connection: Connection, schema: str, relation: str, text: str) -> None:
+    kind = _kind_of(connection, schema, relation)
+    comment_on(connection, kind, sql.Identifier(schema, relation), text)
+
+
+def _kind_of(connection: Connection, schema: str, relation: str) -> LiteralString:
+    return "TABLE" if is_table(connection, (schema, relation)) else "VIEW"
 
 
 def take_back(target: Database, entry: CatalogEntry) -> None:
@@ -359,25 +366,19 @@ def take_back(target: Database, entry: CatalogEntry) -> None:
     with target.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
         connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
-        for part in PARTS:
-            _revoke(connection, schema, entry.name + part)
+        for relation in entry.relations:
+            _revoke(connection, schema, relation)
         # these show it with the rights of their owner
-        if showing := _showing(connection, schema, entry.name, dataset):
+        if shown := showing(connection, schema, entry.relations, dataset):
             try:
                 with translated(target), connection.begin_nested():
                     _show_newest(connection, target, dataset)
             except (Busy, SchemaInUse):
-                for view in showing:
+                for view in shown:
                     _revoke(connection, schema, view)
-        for relation in (entry.name, f"{entry.name}_line"):
+        for relation in entry.relations:
             if relation_exists(connection, schema, relation):
-                comment_on(connection, "TABLE", sql.Identifier(schema, relation), _GONE)
-
-
-def _showing(connection: Connection, schema: str, name: str, dataset: str) -> list[str]:
-    """The views over a dataset that read a release."""
-    found = {tuple(v) for part in PARTS for _, *v in dependants(connection, schema, name + part)}
-    return [view for view in current_names(dataset).values() if (schema, view) in found]
+                _comment(connection, schema, relation, entry.name.join(_GONE))
 
 
 def _revoke(connection: Connection, schema: str, relation: str) -> None:
@@ -405,36 +406,37 @@ def finish(target: Database, datasets: Sequence[str]) -> list[str]:
         except (Busy, SchemaInUse) as error:
             waiting.append(f"{dataset}_current: {error.message}")
     with target.begin() as connection:
-        gone = connection.execute(
+        rows = connection.execute(
             sa.text(
-                "SELECT c.relname::text " + _OF + "WHERE n.nspname = :schema AND c.relkind = 'r' "
-                "AND c.relname NOT LIKE '%\\_line' AND obj_description(c.oid, 'pg_class') = :gone "
-                "ORDER BY 1"
+                "SELECT c.relname::text, obj_description(c.oid, 'pg_class') AS comment "
+                + _OF
+                + "WHERE n.nspname = :schema AND starts_with(obj_description(c.oid, 'pg_class'), :gone) "
+                "ORDER BY 2, c.relkind = 'v' DESC, 1"
             ),
-            {"schema": target.settings.release_schema, "gone": _GONE},
-        ).scalars()
-        names = list(gone)
-    for name in names:
+            {"schema": target.settings.release_schema, "gone": _GONE[0]},
+        ).all()
+    for comment in dict.fromkeys(row.comment for row in rows):
         try:
-            _drop(target, name)
+            _drop(target, [row.relname for row in rows if row.comment == comment])
         except (Busy, SchemaInUse) as error:
+            name = comment.removeprefix(_GONE[0]).removesuffix(_GONE[1])
             waiting.append(f"{name}: {error.message}")
     return waiting
 
 
-def _drop(target: Database, name: str) -> None:
-    """Drop what a release consisted of; or empty it, and say what hangs on it."""
+def _drop(target: Database, relations: Sequence[str]) -> None:
+    """Drop what a release consisted of, views first; or empty it, and say what hangs on it."""
     schema = target.settings.release_schema
     with target.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
-        hanging = hanging_on(connection, schema, name)
-        tables = [t for t in (name, f"{name}_line") if relation_exists(connection, schema, t)]
-        for relation in tables:
-            _run(connection, "TRUNCATE {}", sql.Identifier(schema, relation))
-        if not hanging:
-            _run(connection, "DROP VIEW IF EXISTS {}", sql.Identifier(schema, f"{name}_trip"))
-            for relation in tables:
-                _run(connection, "DROP TABLE {}", sql.Identifier(schema, relation))
+        hanging = hanging_on(connection, schema, relations)
+        for relation in relations:
+            named = sql.Identifier(schema, relation)
+            kind = _kind_of(connection, schema, relation)
+            if kind == "TABLE":
+                _run(connection, "TRUNCATE {}", named)
+            if not hanging:
+                _run(connection, "DROP {} {}", sql.SQL(kind), named)
     require_none(hanging)
 
 
@@ -442,7 +444,7 @@ def _show_newest(connection: Connection, target: Database, dataset: str) -> None
     """The views over the newest release of a dataset that the catalogue there has."""
     schema, catalog = target.settings.release_schema, table(target, "catalog", released=True)
     found = connection.execute(
-        sa.select(catalog.c.name, catalog.c.version)
+        sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
         .where(catalog.c.dataset == dataset)
         .order_by(catalog.c.version.desc())
     ).first()
@@ -450,10 +452,10 @@ def _show_newest(connection: Connection, target: Database, dataset: str) -> None
     if is_shown(connection, target, dataset, newest):
         return
     for part, view in current_names(dataset).items():
-        shown = None if newest is None else newest[0] + part
-        if newest is None or shown is None or not relation_exists(connection, schema, shown):
+        if found is None or newest is None or found.name + part not in found.relations:
             _drop_view(connection, schema, view)
             continue
+        shown = found.name + part
         made = sql.Identifier(schema, view), sql.Identifier(schema, shown)
         try:
             with connection.begin_nested():
@@ -462,7 +464,7 @@ def _show_newest(connection: Connection, target: Database, dataset: str) -> None
             # another SRID, or areas no longer: a view's columns can neither change their type nor go
             _drop_view(connection, schema, view)
             _run(connection, "CREATE VIEW {} AS SELECT * FROM {}", *made)
-        _comment_as(connection, connection, schema, view, "VIEW", shown)
+        _comment_as(connection, connection, schema, view, shown)
         comment_on(connection, "VIEW", made[0], described(dataset, newest))
         _let_analysts_read(connection, target, view)
 

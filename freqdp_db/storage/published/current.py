@@ -1,8 +1,7 @@
-"""`<dataset>_current`, `_current_line`, `_current_trip`: views of the newest release that is granted."""
+"""`<dataset>_current`, `_current_line`, ...: views of the newest release that is granted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,12 +9,14 @@ import sqlalchemy as sa
 from psycopg import errors as driver_errors
 
 from freqdp_db.errors import AlreadyExists, Busy, SchemaInUse
+from freqdp_db.methods.registry import suffixes
+from freqdp_db.methods.relations import Relation
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database
 from freqdp_db.storage.connection.locks import limit_waiting
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.connection.statements import call
-from freqdp_db.storage.published.relations import PARTS, columns_of, dependants, srid_of
+from freqdp_db.storage.published.relations import columns_of, dependants, srid_of
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT
 from freqdp_db.storage.records.datasets import table
 
@@ -26,7 +27,7 @@ _MARK = "The newest release that analysts may read of dataset "
 
 def current_names(dataset: str) -> dict[str, str]:
     """The name of the view over each part of a release; without those that would be too long."""
-    names = {part: dataset + _SUFFIX + part for part in PARTS}
+    names = {part: dataset + _SUFFIX + part for part in suffixes()}
     return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
 
 
@@ -58,18 +59,16 @@ def require_replaceable(
     connection: Connection,
     database: Database,
     dataset: str,
-    columns: Mapping[str, Sequence[str]],
+    relations: tuple[Relation, ...],
     srid: int,
 ) -> None:
-    """Refuse, before anything is spent, if views of others hang on one that gets other columns.
-
-    columns: those that each part of the release will have; none: there will be no such part.
-    """
+    """Refuse, before anything is spent, if views of others hang on one that gets other columns."""
     schema = database.settings.release_schema
+    columns = {relation.suffix: relation.names for relation in relations}
     for part, name in current_names(dataset).items():
         before = list(columns_of(connection, (schema, name)))
-        same = before == list(columns[part])[: len(before)]
-        if before and not (same and srid_of(connection, (schema, name)) == srid):
+        same = before == columns.get(part, [])[: len(before)]
+        if before and not (same and srid_of(connection, (schema, name)) in (0, srid)):
             _require_nothing_hangs(connection, schema, name)
 
 
@@ -122,7 +121,7 @@ def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
     """The newest release of a dataset that analysts may read: its number, name and version."""
     releases = table(database, "release")
     return connection.execute(
-        sa.select(releases.c.release_id, releases.c.name, releases.c.version)
+        sa.select(releases.c.release_id, releases.c.name, releases.c.version, releases.c.relations)
         .where(
             releases.c.dataset_id == dataset_id,
             releases.c.state == "published",
@@ -185,22 +184,13 @@ def _point_at(
     before, now = (
         list(columns_of(connection, (schema, r)).items()) for r in (name, release.name + part)
     )
+    if part not in release.relations:
+        now = []
     if not now or (before and before != now[: len(before)]):
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, database, dataset_id, part, name)
     if now:
         call(connection, database, "show_current", release.release_id, part)
-
-
-def current_of(connection: Connection, database: Database, release_id: int) -> list[str]:
-    """The names that the views over a release's dataset have or would have."""
-    datasets, releases = table(database, "dataset"), table(database, "release")
-    name: str = connection.execute(
-        sa.select(datasets.c.name)
-        .join(releases, releases.c.dataset_id == datasets.c.dataset_id)
-        .where(releases.c.release_id == release_id)
-    ).scalar_one()
-    return list(current_names(name).values())
 
 
 def _drop(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import sqlalchemy as sa
@@ -13,18 +13,27 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.columns.arrays import Ints, Metres
-from freqdp_db.errors import NotFound
+from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.postgis import postgis_schema
+from freqdp_db.storage.connection.statements import listed
 from freqdp_db.storage.copy.layout import (
+    AREAS,
+    POINTS,
     POSTGRES_EPOCH_US,
     box_coordinates,
     point_coordinates,
     range_times,
     read_records,
 )
-from freqdp_db.storage.published.relations import columns_of, require_there, srid_of
-from freqdp_db.storage.published.staging import AREAS, POINTS
+from freqdp_db.storage.published.relations import (
+    column_comments,
+    columns_of,
+    is_table,
+    key_of,
+    require_there,
+    srid_of,
+)
 from freqdp_db.storage.records.datasets import table
 from freqdp_db.storage.source.reference import definition_of
 
@@ -77,6 +86,9 @@ def read_catalog(database: Database) -> list[dict[str, Any]]:
         return [dict(row._mapping) for row in rows]
 
 
+_ROWS = 10_000
+
+
 class ReleaseReader:
     """Reads one release inside one snapshot, in its own SRID or in another one."""
 
@@ -86,6 +98,7 @@ class ReleaseReader:
         schema = database.settings.release_schema
         self._connection = connection
         self._postgis = postgis_schema(connection)
+        self._schema = schema
         self._points = sql.Identifier(schema, name)
         self._lines = sql.Identifier(schema, f"{name}_line")
         catalog = table(database, "catalog", released=True)
@@ -96,11 +109,15 @@ class ReleaseReader:
                 remedy="`freqdp release list` shows what there is",
             )
         self.catalog: dict[str, Any] = dict(row._mapping)
-        for relation in (name, f"{name}_line"):
+        relations: list[str] = self.catalog["relations"]
+        for relation in relations:
             require_there(connection, (schema, relation))
-        self.has_areas = "area" in columns_of(connection, (schema, name))
-        own = srid_of(connection, (schema, name))
+        self.tables = [r for r in relations if is_table(connection, (schema, r))]
+        self.has_trajectories = f"{name}_line" in relations
+        self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
+        own = max(srid_of(connection, (schema, table)) for table in self.tables)
         self.srid = own if srid is None else srid
+        """0: it has no geometries."""
         self._moved = self.srid != own
 
     def _function(self, name: str) -> sql.Identifier:
@@ -111,12 +128,12 @@ class ReleaseReader:
         return definition_of(self._connection, self.srid, "[[srid]]")
 
     def _column(self, name: str) -> sql.Composable:
-        """A column; of a geometry, what it is in the SRID that is wanted."""
+        """A geometry in the SRID that is wanted."""
         column = sql.Identifier(name)
-        if not self._moved or name not in ("geom", "area"):
+        if not self._moved:
             return column
         values = {"f": self._function("st_transform"), "srid": sql.Literal(self.srid)}
-        if name == "geom":
+        if name != "area":
             return sql.SQL("{f}({c}, {srid})").format(c=column, **values)
         # the sides of a box are curves there: the box around many points of them
         return sql.SQL(
@@ -128,6 +145,40 @@ class ReleaseReader:
             perimeter=self._function("st_perimeter"),
             **values,
         )
+
+    def columns(self, table: str) -> dict[str, str]:
+        """The columns of one of its tables, and their types."""
+        return columns_of(self._connection, (self._schema, table))
+
+    def comments(self, table: str) -> dict[str, str]:
+        """What the columns of one of its tables say of themselves."""
+        return column_comments(self._connection, (self._schema, table))
+
+    def rows(
+        self, table: str, shown: Callable[[str], LiteralString]
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        """The rows of one of its tables, in the order of its key, many at a time.
+
+        shown: what a column of a type is asked for as: `{}` is the column, `{wkb}` and `{text}` are the
+        functions that write a geometry.
+        """
+        asked = [
+            sql.SQL(shown(kind)).format(
+                self._column(name) if "geometry(" in kind else sql.Identifier(name),
+                text=self._function("st_astext"),
+                wkb=self._function("st_asbinary"),
+            )
+            for name, kind in self.columns(table).items()
+        ]
+        query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
+            sql.SQL(", ").join(asked),
+            sql.Identifier(self._schema, table),
+            listed(key_of(self._connection, (self._schema, table))),
+        )
+        with driver(self._connection).cursor("rows") as cursor:
+            cursor.execute(query)
+            while some := cursor.fetchmany(_ROWS):
+                yield some
 
     def extent(self) -> Extent:
         shown = "area" if self.has_areas else "geom"
@@ -158,9 +209,18 @@ class ReleaseReader:
 
     def samples(self) -> Generator[Samples, None, None]:
         """All samples in order of (trajectory_id, seq), many rows at a time."""
+        if not self.has_trajectories:
+            raise BadInput(
+                f"release {self.catalog['name']!r} has no trajectories",
+                remedy="its tables: " + ", ".join(self.tables),
+            )
         layout = AREAS if self.has_areas else POINTS
         query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
-            sql.SQL(", ").join(map(self._column, layout.names)), self._points
+            sql.SQL(", ").join(
+                self._column(name) if name in ("geom", "area") else sql.Identifier(name)
+                for name in layout.names
+            ),
+            self._points,
         )
         for records in read_records(driver(self._connection), query, layout):
             x, y = point_coordinates(records["geom"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 import sqlalchemy as sa
@@ -10,14 +11,24 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.storage.connection.engine import Connection, driver
+from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.names import format_relation
 from freqdp_db.storage.connection.postgis import postgis_schema
-from freqdp_db.storage.connection.statements import as_written, in_range, listed, one_value
+from freqdp_db.storage.connection.statements import (
+    as_written,
+    in_range,
+    listed,
+    one_value,
+    own,
+    rows_as,
+)
 from freqdp_db.storage.copy.layout import copy_bytes
 
-PARTS = ("", "_line", "_trip")
-"""What a release consists of, by what follows its name: samples, lines of days, and a view of trips."""
+_OF_RELATION = (
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+)
+_IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
 
 
 def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
@@ -81,14 +92,14 @@ def dependants(connection: Connection, schema: str, relation: str) -> list[tuple
     return [(kind, schema, name) for kind, schema, name in rows]
 
 
-def missing_tables(connection: Connection, schema: str) -> list[str]:
-    """Tables of releases that the catalogue has and that are not there."""
+def missing_relations(connection: Connection, schema: str) -> list[str]:
+    """Relations of releases that the catalogue has and that are not there."""
     rows = connection.execute(
         sa.text(
             sql.SQL(
-                "SELECT r.name || part FROM {} AS r, unnest(ARRAY['', '_line']) AS part "
+                "SELECT part FROM {} AS r, unnest(r.relations) AS part "
                 "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
-                "ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = r.name || part) "
+                "ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = part) "
                 "ORDER BY 1"
             )
             .format(sql.Identifier(schema, "catalog"))
@@ -103,10 +114,10 @@ def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, s
     """Names and types, in order; nothing if there is no such relation."""
     rows = connection.execute(
         sa.text(
-            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation AND a.attnum > 0 "
-            "AND NOT a.attisdropped ORDER BY a.attnum"
+            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) "
+            + _OF_RELATION
+            + _IS_RELATION
+            + "ORDER BY a.attnum"
         ),
         {"schema": relation[0], "relation": relation[1]},
     )
@@ -119,11 +130,95 @@ def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
     return int(one_value(connection, query))
 
 
-def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
-    """The SRID that the geometry column of a table declares."""
+def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
+    """Whether it is a table, not a view."""
+    found = connection.execute(
+        sa.text(
+            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind = 'r'"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return found.scalar() is not None
+
+
+def key_of(connection: Connection, relation: tuple[str, str]) -> list[str]:
+    """The columns of the primary key of a table, in order."""
+    rows = connection.execute(
+        sa.text(
+            "SELECT a.attname::text "
+            + _OF_RELATION
+            + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+            "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
+            "ON k.number = a.attnum " + _IS_RELATION + "ORDER BY k.place"
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return list(rows.scalars())
+
+
+def column_comments(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
+    """What its columns say of themselves."""
+    rows = connection.execute(
+        sa.text(
+            "SELECT a.attname::text, coalesce(col_description(c.oid, a.attnum), '') "
+            + _OF_RELATION
+            + _IS_RELATION
+        ),
+        {"schema": relation[0], "relation": relation[1]},
+    )
+    return {str(row[0]): str(row[1]) for row in rows}
+
+
+def digest_of(connection: Connection, relation: tuple[str, str]) -> tuple[int, str]:
+    """How many rows a table has, and a digest of them, whatever their order: in one scan.
+
+    It finds what was changed by hand or by a fault. Nobody is kept from it who can also write down
+    another digest.
+    """
+    require_there(connection, relation)
+    columns = columns_of(connection, relation)
+    # geometries have no hash of 64 bits: their bytes do
+    hashed = [
+        sql.SQL("{}::bytea" if "geometry(" in kind else "{}").format(sql.Identifier(name))
+        for name, kind in columns.items()
+    ]
     query = sql.SQL(
-        "SELECT {}(atttypmod) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'geom'"
-    ).format(sql.Identifier(postgis_schema(connection), "postgis_typmod_srid"))
+        "SELECT count(*), coalesce(sum(hash_record_extended(ROW({}), 0)), 0)::text FROM {}"
+    ).format(sql.SQL(", ").join(hashed), sql.Identifier(*relation))
+    row = driver(connection).execute(query).fetchone()
+    assert row is not None
+    return int(row[0]), str(row[1])
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `check_release` found: a row of it."""
+
+    number: int
+    what: str
+    expected: int
+    found: int
+    ok: bool
+
+
+def check_release(database: Database, name: str) -> list[Check]:
+    """The checks of a published release that the server makes by itself."""
+    with database.begin(snapshot=True) as connection:
+        query = sql.SQL("SELECT * FROM {}(%s::text)").format(own(database, "check_release"))
+        return rows_as(Check, connection, query, [name])
+
+
+def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
+    """The SRID that the geometry columns of a relation declare; 0 if it has none."""
+    postgis = postgis_schema(connection)
+    query = sql.SQL(
+        "SELECT coalesce(max({}(atttypmod)), 0) FROM pg_attribute WHERE attrelid = %s::regclass "
+        "AND atttypid = {}::regtype AND attnum > 0 AND NOT attisdropped"
+    ).format(
+        sql.Identifier(postgis, "postgis_typmod_srid"),
+        sql.Literal(sql.Identifier(postgis, "geometry").as_string(None)),
+    )
     return int(one_value(connection, query, [sql.Identifier(*relation).as_string(None)]))
 
 

@@ -1,58 +1,119 @@
-"""A release's tables: staged in the private schema, published by one short transaction, withdrawn."""
+"""A release's tables: staged in the private schema, published by one short transaction."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from freqdp_db.errors import AlreadyExists, Busy
+from freqdp_db.errors import AlreadyExists, BadInput, Busy
+from freqdp_db.methods.relations import Blocks, Relation
+from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 from freqdp_db.storage.connection.engine import Connection, Database, driver
 from freqdp_db.storage.connection.leftovers import numbers_left
 from freqdp_db.storage.connection.locks import is_free, limit_waiting
-from freqdp_db.storage.connection.statements import call
-from freqdp_db.storage.copy.layout import Layout, write_records
+from freqdp_db.storage.connection.statements import call, own
+from freqdp_db.storage.copy.layout import write_records
+from freqdp_db.storage.copy.once import create_notes, drop_notes, writing_once
 from freqdp_db.storage.published.current import next_version, show_newest
-from freqdp_db.storage.published.naming import INDEXES, PRIMARY, whole
 from freqdp_db.storage.published.waiting import LOCK_TIMEOUT, patient
 from freqdp_db.storage.records.datasets import table
 
-POINTS = Layout(
-    [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
-)
-AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
-"""Of a generalised release: where and when each sample may have been."""
-_STAGING = re.compile(r"staging_(?P<number>\d+)(_line|_part)?")
-TRIP_COLUMNS = [
-    "trajectory_id", "trip", "start_at", "end_at", "length_m", "places", "start_geom", "end_geom", "geom",
-]  # fmt: skip
-"""Of the view of trips, which `create_trip_view` makes."""
-KEY = ["trajectory_id", "seq"]
-"""Of the table of samples: its primary key, and the order in which its rows are written."""
-LINE_KEY = ["trajectory_id", "day"]
-"""The same of the table of lines."""
-LINE_COLUMNS = [*LINE_KEY, "geom"]
+_STAGING = re.compile(r"staging_(?P<number>\d+)(_[a-z_]+)?")
 
 
-def columns_to_come(*, areas: bool) -> dict[str, list[str]]:
-    """What the parts of a release will have, by what follows its name."""
-    # the points of areas are only their middles: no way leads there
-    return {
-        "": (AREAS if areas else POINTS).names,
-        "_line": LINE_COLUMNS,
-        "_trip": [] if areas else TRIP_COLUMNS,
-    }
+@dataclass(frozen=True)
+class Staging:
+    """The tables of a release that is being written: private, and of the owner's."""
 
+    database: Database
+    release_id: int
+    method: str
+    srid: int
 
-def staging_names(release_id: int) -> tuple[str, str, str]:
-    """The samples, the lines, and where workers note which parts of both they have written."""
-    return f"staging_{release_id}", f"staging_{release_id}_line", f"staging_{release_id}_part"
+    def name_of(self, relation: Relation) -> tuple[str, str]:
+        """The schema and the name of a staged table."""
+        return self.database.settings.schema, f"staging_{self.release_id}{relation.suffix}"
+
+    def write(self, relation: Relation, blocks: Blocks, *, index: bool) -> None:
+        """Create a table and fill it. index: make its indexes, too; otherwise they follow."""
+        with self.database.begin() as connection:
+            # created and filled in one transaction: a server with wal_level = minimal need not log it
+            self._create(connection, relation)
+            self._fill(driver(connection), relation, blocks, created_here=True)
+            if index:
+                self._index(connection, relation)
+
+    def _create(self, connection: Connection, relation: Relation) -> None:
+        arguments = (self.release_id, self.method, relation.suffix, self.srid)
+        call(connection, self.database, "create_staging", *arguments)
+
+    def _fill(self, raw: Any, relation: Relation, blocks: Blocks, **how: bool) -> None:
+        name = sql.Identifier(*self.name_of(relation))
+        write_records(raw, name, relation.names, blocks, **how)
+
+    def _index(self, connection: Connection, relation: Relation) -> None:
+        for column in (None, *relation.indexes):
+            self._index_column(connection, relation, column)
+        call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
+
+    def _index_column(self, connection: Connection, relation: Relation, column: str | None) -> None:
+        """None: the key."""
+        arguments = (self.release_id, self.method, relation.suffix, column)
+        call(connection, self.database, "index_staging", *arguments)
+
+    def start_indexes(
+        self, relation: Relation, start: Callable[..., Future[None]]
+    ) -> tuple[Future[None], list[Future[None]]]:
+        """Index a table, one statement a call of `start`; the index of the key, and the others."""
+
+        def index(column: str | None) -> None:
+            with self.database.begin() as connection:
+                # the first takes longest and knows no workers: others leave it its processor
+                driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
+                self._index_column(connection, relation, column)
+
+        longest = [start(index, column) for column in relation.indexes[:1]]
+        key = start(index, None)
+        return key, [*longest, *(start(index, column) for column in relation.indexes[1:])]
+
+    def finish_indexes(self, relation: Relation) -> None:
+        """The unique index becomes the primary key."""
+        with self.database.begin() as connection:
+            call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
+
+    def create_for_parts(self, relations: list[Relation]) -> int:
+        """Empty tables that several sessions fill in parts; the number of the run that fills them."""
+        with self.database.begin() as connection:
+            for relation in relations:
+                self._create(connection, relation)
+            return create_notes(connection, self.database, "release", self.release_id)
+
+    def write_part(
+        self, run: int, part: int, tables: Mapping[Relation, Callable[[], Blocks]]
+    ) -> None:
+        """Write a part of some tables, unless that was done before."""
+        notes = own(self.database, f"staging_{self.release_id}_part")
+        with writing_once(self.database, notes, run, part) as raw:
+            if raw is not None:
+                for relation, blocks in tables.items():
+                    self._fill(raw, relation, blocks())
+
+    def index_parts(self, relation: Relation) -> None:
+        """Index a table that was filled in parts."""
+        with self.database.begin() as connection:
+            self._index(connection, relation)
+
+    def forget_parts(self) -> None:
+        """All parts are written."""
+        drop_notes(self.database, "release", self.release_id)
 
 
 def drop_staging(database: Database, release_id: int) -> None:
@@ -72,67 +133,22 @@ def sweep_staging(database: Database) -> None:
                 call(connection, database, "drop_staging", release_id)
 
 
-def write_points(
-    database: Database, release_id: int, srid: int, layout: Layout, points: Iterable[Any]
+def require_free_name(
+    connection: Connection, database: Database, name: str, relations: tuple[Relation, ...]
 ) -> None:
-    """Create the table of samples and fill it; its indexes follow."""
-    with database.begin() as connection:
-        # created and filled in one transaction: a server with wal_level = minimal need not log it
-        relation = staged(database, release_id)[0]
-        kind = "areas" if layout is AREAS else "points"
-        call(connection, database, "create_staging", release_id, kind, srid)
-        write_records(driver(connection), relation, layout.names, points, created_here=True)
-
-
-def write_lines(database: Database, release_id: int, srid: int, lines: Iterable[Any]) -> None:
-    """Create the table of lines, fill it and index it."""
-    with database.begin() as connection:
-        relation = staged(database, release_id)[1]
-        call(connection, database, "create_staging", release_id, "lines", srid)
-        write_records(driver(connection), relation, LINE_COLUMNS, lines, created_here=True)
-        call(connection, database, "index_staging", release_id, "lines")
-
-
-def start_indexes(
-    database: Database, release_id: int, layout: Layout, start: Callable[..., Future[None]]
-) -> tuple[Future[None], list[Future[None]]]:
-    """Index the samples, one statement a call of `start`; the index of the key, and the others."""
-    others = ["at"]
-    if layout is AREAS:
-        others += ["area", "during"]
-
-    def index(what: str) -> None:
-        with database.begin() as connection:
-            # the GiST index takes longest and knows no workers: others leave it its processor
-            driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
-            call(connection, database, "index_staging", release_id, what)
-
-    longest = start(index, "geom")
-    key = start(index, "key")
-    return key, [longest, *(start(index, what) for what in others)]
-
-
-def finish_indexes(database: Database, release_id: int) -> None:
-    """The unique index becomes the primary key."""
-    with database.begin() as connection:
-        call(connection, database, "finish_staging", release_id)
-
-
-def staged(database: Database, release_id: int) -> tuple[sql.Identifier, sql.Identifier]:
-    """The staged samples and the staged lines."""
-    points, lines, _ = staging_names(release_id)
-    schema = database.settings.schema
-    return sql.Identifier(schema, points), sql.Identifier(schema, lines)
-
-
-def require_free_name(connection: Connection, database: Database, name: str) -> None:
-    """Refuse a name if a relation of the release schema has it, or that of a table or index of it."""
-    wanted = [
-        whole(relation + suffix)
-        for relation in (name, f"{name}_line")
-        for suffix in ("", PRIMARY, *INDEXES.values())
-    ]
-    wanted.append(f"{name}_trip")
+    """Refuse a name if a relation of the release schema has that of a relation or an index of it."""
+    wanted = []
+    for relation in relations:
+        named = name + relation.suffix
+        if len(named.encode()) > MAX_IDENTIFIER_BYTES:
+            raise BadInput(
+                f"{named!r} is too long for a name in PostgreSQL",
+                remedy="choose a shorter name for the release with [[name]]",
+            )
+        wanted.append(named)
+        if relation.view is None:
+            indexes = (f"_{column}_idx" for column in relation.indexes)
+            wanted += [_cut_off(named + suffix) for suffix in ("_pkey", *indexes)]
     taken = connection.execute(
         sa.text(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -147,6 +163,11 @@ def require_free_name(connection: Connection, database: Database, name: str) -> 
         )
 
 
+def _cut_off(name: str) -> str:
+    """A name as PostgreSQL keeps it: up to its last whole character."""
+    return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
+
+
 @patient
 def publish(
     show: bool,
@@ -154,23 +175,28 @@ def publish(
     release_id: int,
     name: str,
     dataset_id: int,
-    comments: dict[str, str],
+    relations: tuple[Relation, ...],
+    comments: dict[str, dict[str, str]],
     catalog: dict[str, Any],
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long.
 
-    show: as the newest of its dataset, too.
+    show: as the newest of its dataset, too. comments: of each suffix; see `Relation.comments`.
     """
     releases = table(database, "release")
     with database.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
-        require_free_name(connection, database, name)
+        require_free_name(connection, database, name, relations)
         version = next_version(connection, database, dataset_id)
         call(connection, database, "publish_tables", release_id, Jsonb(comments))
         published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
         connection.execute(
             sa.insert(table(database, "catalog", released=True)).values(
-                name=name, published_at=published_at, version=version, **catalog
+                name=name,
+                published_at=published_at,
+                version=version,
+                relations=[name + relation.suffix for relation in relations],
+                **catalog,
             )
         )
         connection.execute(

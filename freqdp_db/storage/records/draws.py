@@ -1,7 +1,8 @@
 """Draws and logs of steps: named columns, in tables of their own where SQL reads them.
 
 Targets and edits of frequencies are read by people and by checks in SQL, so each has a table. All
-other draws and logs are kept column by column, whatever the method calls them.
+other draws and logs are kept column by column, whatever the method calls them, as arrays of whole
+numbers or of numbers: the view `step_value` has a row for each value.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _TARGETS: dict[type, tuple[str, Layout, tuple[str, ...]]] = {
 }
 """Table, columns in the order of the fields, and the order of rows."""
 _RUN_COLUMNS = ["trajectory_id", "location_id", "seq", "loss_m"]
-_CHUNK_BYTES = 1 << 24
+_CHUNK = 1 << 20
+"""Values in a row of `step_column`."""
 
 
 def save_columns(
@@ -76,17 +78,20 @@ def save_columns(
         write_records(raw, sql.Identifier(schema, name), layout.names, [packed])
         return
     statement = sql.SQL(
-        "INSERT INTO {} (release_id, step, part, name, chunk, dtype, data) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s)"
+        "INSERT INTO {} (release_id, step, part, name, chunk, dtype, whole, number) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %b::int8[], %b::float8[])"
     ).format(sql.Identifier(schema, "step_column"))
     for field in fields(columns):
-        column = np.ascontiguousarray(getattr(columns, field.name))
-        rows = max(1, _CHUNK_BYTES // column.itemsize)
-        for chunk, begin in enumerate(range(0, max(len(column), 1), rows)):
-            data = column[begin : begin + rows].tobytes()
-            raw.execute(
-                statement, [release_id, step, part, field.name, chunk, column.dtype.str, data]
+        column = np.asarray(getattr(columns, field.name))
+        for chunk, begin in enumerate(range(0, max(len(column), 1), _CHUNK)):
+            part_of = column[begin : begin + _CHUNK]
+            kept = (
+                (None, part_of.astype(np.float64).tolist())
+                if column.dtype.kind == "f"
+                else (part_of.astype(np.int64).tolist(), None)
             )
+            about = (release_id, step, part, field.name, chunk, column.dtype.str)
+            raw.execute(statement, [*about, *kept])
 
 
 def load_columns(
@@ -102,14 +107,15 @@ def load_columns(
     parts: dict[str, list[Any]] = {}
     cursor = raw.execute(
         sql.SQL(
-            "SELECT name, dtype, data FROM {} WHERE release_id = %s AND step = %s AND part = %s "
+            "SELECT name, dtype, whole, number FROM {} WHERE release_id = %s AND step = %s AND part = %s "
             "ORDER BY name, chunk"
         ).format(own(database, "step_column")),
         [release_id, step, part],
         binary=True,
     )
-    for column, dtype, data in cursor:
-        parts.setdefault(column, []).append(np.frombuffer(data, dtype))
+    for column, dtype, whole, number in cursor:
+        values = np.array(number, np.float64) if whole is None else np.array(whole, np.int64)
+        parts.setdefault(column, []).append(values.astype(dtype))
     expected = {field.name for field in fields(kind)}
     if expected != parts.keys():
         differ = ", ".join(sorted(expected ^ parts.keys()))

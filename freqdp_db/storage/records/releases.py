@@ -45,6 +45,15 @@ class ReleaseRow:
     held: bool
     approved_at: datetime | None
     approved_by: str | None
+    relations: list[str] | None
+    """What follows its name in those of its tables and views, once they are published."""
+    digests: dict[str, Any] | None
+    """What was verified last: see `release.verification`."""
+
+    @property
+    def relation_names(self) -> list[str]:
+        """Of its tables and views, in the schema of releases."""
+        return [self.name + suffix for suffix in self.relations or ()]
 
     @property
     def granted(self) -> bool:

@@ -20,7 +20,9 @@ _RUNNER_WRITES = {
     "dataset": ("UPDATE (current_build)",),
     "build": ("INSERT", "UPDATE (dropped_at)"),
     "build_source": ("INSERT",),
-    "release": ("UPDATE (state, version, published_at, withdrawn_at, rows, user_level, timings)",),
+    "release": (
+        "UPDATE (state, version, published_at, withdrawn_at, rows, user_level, timings, digests)",
+    ),
     "release_step": ("INSERT", "UPDATE (counts, digest)"),
     "step_column": ("INSERT",),
     "release_key": ("INSERT",),
@@ -41,7 +43,8 @@ _ADMIN_WRITES = {
     "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid, max_exposure, time_unit)"),
 }
 _READ_ALSO = (
-    "account", "population", "population_source", "spend", "budget", "edit", "method", "sql_object",
+    "account", "population", "population_source", "spend", "budget", "edit", "step_value",
+    "method", "sql_object",
     "schema_version", "point_frequency", "trajectory_frequency", "location_weight", "signature",
     "publishable_metric", "trajectory", "location", "sample", "segment", "grid_cell",
 )  # fmt: skip
@@ -163,6 +166,7 @@ def grant_statements(names: Names) -> list[str]:
         f"{private}.build_source, {private}.spend, {private}.budget, {private}.release, "
         f"{private}.release_step, {private}.dataset, {private}.schema_version, "
         f"{private}.sql_object, {private}.publishable_metric TO {role['auditor']}",
+        f"GRANT EXECUTE ON FUNCTION {private}.check_release(text) TO {workers}, {role['auditor']}",
         f"REVOKE ALL ON {private}.build FROM {role['auditor']}",
         f"GRANT SELECT ({', '.join(_AUDITED_OF_BUILD)}) ON {private}.build TO {role['auditor']}",
         f"GRANT SELECT ON {release}.catalog TO {role['auditor']}",

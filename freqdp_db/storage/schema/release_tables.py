@@ -51,6 +51,8 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("held", sa.Boolean, server_default=sa.false()),
         column("approved_at", AT, null=True),
         column("approved_by", sa.Text, null=True),
+        column("relations", pg.ARRAY(sa.Text), null=True),
+        column("digests", pg.JSONB, null=True),
         sa.Index(
             "release_name_key",
             "name",
@@ -79,7 +81,8 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         key("name", sa.Text),
         key("chunk"),
         column("dtype", sa.Text),
-        column("data", sa.LargeBinary),
+        column("whole", pg.ARRAY(sa.BigInteger), null=True),
+        column("number", pg.ARRAY(DOUBLE), null=True),
     )
     sa.Table(
         "release_key",
@@ -163,5 +166,6 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("granted", sa.Boolean),
         column("rows", sa.BigInteger),
         column("ledger_head", sa.Text),
+        column("relations", pg.ARRAY(sa.Text)),
         schema=released,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from freqdp_db.storage.schema.revisions import run_revision
 
-revision = "0009"
+revision = "0006"
 down_revision = "0005"
 branch_labels = None
 depends_on = None
