@@ -22,7 +22,7 @@ from freqdp_db.errors import in_keys
 ROOT = Path(__file__).parent.parent
 # Where each of these stands in the repository, and what it is called in the site.
 ELSEWHERE = {
-    "README.md": "guide.md",
+    "README.md": "index.md",
     "PRIVACY.md": "PRIVACY.md",
     "ARCHITECTURE.md": "ARCHITECTURE.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
         inside = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else target
         if inside in ELSEWHERE:
             name = ELSEWHERE[inside]
-        elif inside.startswith("docs/") and inside.endswith(".md"):
+        elif inside.startswith("docs/"):
             name = inside.removeprefix("docs/")
         else:  # a file of the repository that is no page, such as the licence
             return (
@@ -117,7 +117,7 @@ def sql_page() -> str:
     lines = [
         "# SQL", "", "Views and functions of the private schema, here called `freqdp`. Roles decide who "
         "may use them. Those with an example are for you to call; freqdp itself calls the others. Released "
-        "tables are in [Tables](../tables.md).", "",
+        "tables are in [Tables](tables.md).", "",
     ]  # fmt: skip
     for folder in sorted(p for p in (ROOT / "sql").iterdir() if p.is_dir()):
         lines += [f"## {folder.name}", ""]

@@ -1,4 +1,4 @@
-"""The README's queries for analysts, as they stand, on sources of other reference systems."""
+"""The queries that docs/ shows to analysts, as they stand, on sources of other reference systems."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from typing import Any
 import psycopg
 import pytest
 from servers import SharedServer, cloned
-from test_readme import TEXT
+from test_readme import QUERY, SOURCE
 from world import freqdp, query
 
 _SQL = re.compile(r"^```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SECTION = TEXT.split("\n## For analysts\n")[1].split("\n## ")[0]
-(HOURS,) = (q for q in _SQL.findall(_SECTION) if "vans_1" in q and "ST_Buffer" in q)
-(LENGTHS,) = (q for q in _SQL.findall(_SECTION) if "vans_1_line" in q and "ST_Length" in q)
-(FLOWS,) = (q for q in _SQL.findall(_SECTION) if "vans_1_trip" in q and "destination" in q)
-(SOURCE,) = (q for q in _SQL.findall(TEXT) if "fleet.ping" in q)
+(HOURS,) = (q for q in _SQL.findall(QUERY) if "vans_1" in q and "ST_Buffer" in q)
+(LENGTHS,) = (q for q in _SQL.findall(QUERY) if "vans_1_line" in q and "ST_Length" in q)
+(FLOWS,) = (q for q in _SQL.findall(QUERY) if "vans_1_trip" in q and "destination" in q)
 SRIDS = (4326, 3857, 32633)
 
 
 @pytest.fixture(params=SRIDS)
 def vans(request: pytest.FixtureRequest, shared_server: SharedServer) -> Iterator[str]:
-    """The README's vans in one of the systems, released."""
+    """The quickstart's vans in one of the systems, released."""
     with cloned(shared_server.get(), shared_server.template(schema=True)) as url:
         query(url, SOURCE)
         query(

@@ -1,7 +1,7 @@
-"""The README's session, word for word, and its table of commands.
+"""The sessions of the README and of the pages, word for word, and the table of commands.
 
-The SQL of the session is run too: the source's as its owner, everything about releases as an
-analyst. Numbers are compared where no noise is in them.
+The SQL of the sessions is run too: the source's as its owner, everything about releases as an
+analyst. Numbers are compared where no noise is in them. A line `...` stands for any output.
 """
 
 from __future__ import annotations
@@ -20,29 +20,41 @@ import psycopg
 import pytest
 import typer
 from psycopg.conninfo import make_conninfo
-from world import freqdp
+from world import freqdp, query
 
 from freqdp_db.cli.main import app
 
-README = Path(__file__).parent.parent.parent / "README.md"
-TEXT = README.read_text("utf-8")
+ROOT = Path(__file__).parent.parent.parent
+README, QUICKSTART, NIGHTLY, QUERY, PYTHON, OVERVIEW = (
+    (ROOT / path).read_text("utf-8")
+    for path in (
+        "README.md",
+        "docs/quickstart.md",
+        "docs/howto/nightly.md",
+        "docs/howto/query.md",
+        "docs/howto/python.md",
+        "docs/reference/overview.md",
+    )
+)
 _BLOCK = re.compile(r"^```(console|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+(SOURCE,) = (body for kind, body in _BLOCK.findall(QUICKSTART) if "TABLE fleet.ping" in body)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d UTC)?")
 _NUMBER = re.compile(r"\d[\d,]*(\.\d+)?")
 # What these say does not depend on the draw.
 _EXACT = ("freqdp init", "freqdp dataset", "freqdp budget")
+_LEFT_OUT = "..."
 
 
 @dataclass(frozen=True)
 class Step:
-    """A command and what the README says it says, or a piece of SQL."""
+    """A command and what the page says it prints, or a piece of SQL."""
 
     command: str | None
     text: str
 
 
-def _steps() -> Iterator[Step]:
-    for kind, body in _BLOCK.findall(TEXT):
+def _steps(text: str) -> Iterator[Step]:
+    for kind, body in _BLOCK.findall(text):
         if kind == "sql":
             yield Step(None, body)
             continue
@@ -54,7 +66,7 @@ def _steps() -> Iterator[Step]:
 def _lines(command: str, output: str, user: str = "freqdp") -> list[str]:
     """What was said, without moments, the widths of columns and, after a draw, numbers.
 
-    The README's user is the embedded server's; roles belong to the whole server, where another
+    The pages' user is the embedded server's; roles belong to the whole server, where another
     test may have made them.
     """
     lines = []
@@ -68,33 +80,78 @@ def _lines(command: str, output: str, user: str = "freqdp") -> list[str]:
     return lines
 
 
-def test_session(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    url, commands = empty_database_url, 0
+def _agree(said: list[str], shown: list[str]) -> bool:
+    """Whether the shown lines are what was said, but for what `...` leaves out."""
+    if _LEFT_OUT not in shown:
+        return said == shown
+    cut = shown.index(_LEFT_OUT)
+    rest = shown[cut + 1 :]
+    return said[:cut] == shown[:cut] and any(
+        _agree(said[begin:], rest) for begin in range(cut, len(said) + 1)
+    )
+
+
+def test_what_is_left_out() -> None:
+    said = ["a", "b", "c"]
+    for shown in (["a", "b", "c"], ["..."], ["a", "..."], ["...", "c"], ["a", "...", "c"]):
+        assert _agree(said, shown)
+    for shown in (["a", "b"], ["b", "..."], ["...", "b"], ["a", "...", "d"], []):
+        assert not _agree(said, shown)
+
+
+def _run(url: str, *pages: str) -> list[str]:
+    """Type what the pages show, one after the other; gives back the commands."""
+    commands: list[str] = []
+    recommended = None
     analyst = make_conninfo(url, options="-c role=freqdp_analyst")
     with psycopg.connect(url, autocommit=True) as owner:
-        for step in _steps():
+        for step in (step for page in pages for step in _steps(page)):
             if step.command is not None:
                 program, *arguments = shlex.split(step.command)
                 assert program == "freqdp"
                 done = freqdp(url, *arguments, in_words=True)
                 assert done.code == 0, (step.command, done.out + done.err)
                 said = _lines(step.command, done.out, owner.info.user)
-                assert said == _lines(step.command, step.text), step.command
-                commands += 1
+                shown = _lines(step.command, step.text)
+                assert _agree(said, shown), (step.command, said, shown)
+                commands.append(step.command)
+                if arguments[0] == "recommend":
+                    (recommended,) = re.findall(r"^  freqdp anonymize .*", done.out, re.MULTILINE)
+                elif recommended and arguments[0] == "anonymize":
+                    # the page goes on with what was recommended
+                    method = arguments[arguments.index("--method") + 1]
+                    assert f" --method {method} " in recommended, recommended
+                    recommended = None
             elif "freqdp_release." in step.text:
                 with psycopg.connect(analyst) as reader:
                     assert reader.execute(step.text.encode()).fetchall(), step.text
             else:
                 owner.execute(step.text.encode())
-    assert commands >= 8
-    assert (tmp_path / "vans_1.parquet").is_file()
+    return commands
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def test_session_of_the_readme(empty_database_url: str, terminal: Path) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as owner:
+        owner.execute(SOURCE.encode())
+    assert len(_run(empty_database_url, README)) == 7
+    ((held,),) = query(empty_database_url, "SELECT held FROM freqdp.release WHERE name = 'vans_1'")
+    assert not held
+
+
+def test_session_of_the_pages(empty_database_url: str, terminal: Path) -> None:
+    assert len(_run(empty_database_url, QUICKSTART, NIGHTLY, QUERY)) >= 16
+    assert (terminal / "vans_1.parquet").is_file()
 
 
 def test_python_example(empty_database_url: str, tmp_path: Path) -> None:
-    section = TEXT.split("\n## From Python\n")[1].split("\n## ")[0]
-    ((example,),) = [re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)]
+    (example,) = re.findall(r"^```python\n(.*?)^```$", PYTHON, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", example],
         capture_output=True,
@@ -119,7 +176,7 @@ def _commands(group: Any, *above: str) -> Iterator[str]:
 
 
 def _documented() -> Iterator[str]:
-    for row in re.findall(r"^\| (`freqdp .*?) \|", TEXT, re.MULTILINE):
+    for row in re.findall(r"^\| (`freqdp .*?) \|", OVERVIEW, re.MULTILINE):
         first, *others = re.findall(r"`([^`]+)`", row)
         words = first.split()[1:]
         yield " ".join(words)
@@ -131,11 +188,22 @@ def test_every_command_is_documented() -> None:
     assert sorted(_documented()) == sorted(_commands(typer.main.get_command(app)))
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 6, 130])
 def test_exit_codes_are_documented(code: int) -> None:
-    assert re.search(rf"^\| {code} \|", TEXT, re.MULTILINE)
+    assert re.search(rf"^\| {code} \|", OVERVIEW, re.MULTILINE)
 
 
 def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
-        assert (README.parent / target).is_file(), target
+    folders = (".", "docs", "docs/*", "docker", "recipes")
+    pages = [page for folder in folders for page in ROOT.glob(f"{folder}/*.md")]
+    assert len(pages) > 50
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+            assert "://" in target or (page.parent / target).is_file(), (page, target)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+    assert len(README.encode()) <= 8_000
+    assert "\nmake demo " in README
+    assert "\nmake test " in README

@@ -48,24 +48,26 @@ def _as_analyst(url: str, statement: str) -> list[Any]:
         return reader.execute(statement.replace("vans", "city").encode()).fetchall()
 
 
-@pytest.mark.parametrize("page", ["approving.md", "qgis.md"])
-def test_pages(url: str, page: str) -> None:
+@pytest.mark.parametrize("page", ["approve.md", "qgis.md"])
+def test_pages(url: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     ran = 0
-    for kind, body in _BLOCK.findall((ROOT / "docs" / page).read_text("utf-8")):
+    for kind, body in _BLOCK.findall((ROOT / "docs" / "howto" / page).read_text("utf-8")):
         if kind == "sql":
             assert _as_analyst(url, body), body
             ran += 1
             continue
         for line in body.splitlines():
             assert line.startswith("$ freqdp ")
-            freqdp(url, *shlex.split(line)[2:]).succeeded()
+            freqdp(url, *shlex.split(line.replace("vans", "city"))[2:]).succeeded()
             ran += 1
     assert ran >= 3
     freqdp(url, "dataset", "set", "city", "--max-exposure", "none").succeeded()
 
 
-def test_the_file_of_the_readme_is_understood(url: str, tmp_path: Path) -> None:
-    (text,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+def test_the_file_of_the_page_is_understood(url: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "configuration.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
     file = tmp_path / "freqdp.toml"
     file.write_text(text)
     planned = freqdp(url, "apply", "--file", str(file), "--plan").succeeded()

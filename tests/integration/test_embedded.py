@@ -392,7 +392,7 @@ def test_where_the_files_are(monkeypatch: pytest.MonkeyPatch, root: bool) -> Non
     # its account cannot read root's home
     by_default = "/var/lib/freqdp" if root else "/home/ann/.local/share/freqdp"
     assert default_data_dir({}) == Path(by_default)
-    # and the README says so
-    text = (Path(__file__).parent.parent.parent / "README.md").read_text("utf-8")
+    # and the page says so
+    text = (Path(__file__).parent.parent.parent / "docs" / "server.md").read_text("utf-8")
     for word in ("FREQDP_DATA_DIR", "XDG_DATA_HOME", "~/.local/share/freqdp", "/var/lib/freqdp"):
         assert f"`{word}`" in text

@@ -443,7 +443,7 @@ def kendall_tau_b(a: Sequence[int], b: Sequence[int]) -> float:
 
 
 def hotspot_of(source: list[Row], table: list[Row]) -> float:
-    """As docs/metrics.md says it."""
+    """As docs/reference/metrics.md says it."""
     x, y = [row[2] for row in source], [row[3] for row in source]
     box = [percentile(x, 0.1), percentile(x, 99.9), percentile(y, 0.1), percentile(y, 99.9)]
     counts = []
