@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -108,7 +109,9 @@ def log_odds(features: Features, answer: Flags, asked: Features) -> Shares:
     from threadpoolctl import threadpool_limits
 
     trees = HistGradientBoostingClassifier(**_TREES, early_stopping=False, random_state=0)
-    with threadpool_limits(limits=1):
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        # joblib counts cores although one thread is asked for, and warns where it cannot
+        warnings.filterwarnings("ignore", "Could not find the number of physical cores")
         scores: Shares = trees.fit(features, answer).decision_function(asked)
     return scores
 
