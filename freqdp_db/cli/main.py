@@ -15,7 +15,7 @@ import typer
 
 from freqdp_db import __version__
 from freqdp_db.cli import commands, console, db, demo
-from freqdp_db.errors import BadInput, FreqdpError, Interrupted
+from freqdp_db.errors import BadInput, ConnectionFailed, FreqdpError, Interrupted
 from freqdp_db.model.documents import json_text, printable
 
 EXIT_REFUSED = 1
@@ -61,7 +61,12 @@ def root(
     console.remember_root(dsn=dsn, json_=json_, schema=schema, release_schema=release_schema)
 
 
+_received: list[int] = []
+"""The signals that have interrupted the command that runs."""
+
+
 def interrupt(signum: int, frame: FrameType | None) -> None:
+    _received.append(signum)
     raise KeyboardInterrupt
 
 
@@ -106,11 +111,15 @@ def _tree() -> Any:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 refused, 2 usage, 3 not verified."""
     as_json = "--json" in arguments
+    _received.clear()
     try:
         _require_text(arguments)
         result: Any = _tree()(args=list(arguments), standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FreqdpError as error:
+        # an interrupt can leave a connection amid a statement: what then fails comes of the interrupt
+        if _received and isinstance(error, ConnectionFailed):
+            return _interrupted(as_json)
         _show_error(error.as_options(), as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):  # outside of a command: they turn it into our own
@@ -178,7 +187,9 @@ def _show_error(document: dict[str, Any], as_json: bool) -> None:
 def main() -> None:
     # what drivers log, with tracebacks, when a connection breaks is said by our own errors
     logging.basicConfig(handlers=[logging.NullHandler()])
-    for number in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+        # a shell ignores interrupts of what it starts in the background
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     sys.unraisablehook = interrupt_again
     sys.exit(run(sys.argv[1:]))
