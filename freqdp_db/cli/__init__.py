@@ -1,1 +1,1 @@
-"""The command line: parse, call one function, print."""
+"""The command line: made from the verbs of `api.py`, and what they print."""

@@ -1,4 +1,4 @@
-"""Register a relation of the user's as a dataset."""
+"""Register a relation of the user's as a dataset, with its limits, or drop it."""
 
 from __future__ import annotations
 

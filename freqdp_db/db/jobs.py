@@ -1,4 +1,4 @@
-"""The queue of jobs: asked for, claimed under a lease, put off or ended by whoever holds the lease."""
+"""The queue of jobs, claimed under a lease, and the workers that hold it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger of a source's privacy budget, through its functions."""
+"""The ledger of privacy budgets and the accounts that it is kept for, through their functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of relations as people type them: `schema.table`, with PostgreSQL's own quoting rules."""
+"""Names of relations as people type them, by PostgreSQL's own quoting rules; where PostGIS is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations of the release schema and staged ones: whether they are there, and their rows as bytes."""
+"""Relations of the release schema: whether they are there, their rows, their readers, the newest."""
 
 from __future__ import annotations
 

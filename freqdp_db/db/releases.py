@@ -1,4 +1,4 @@
-"""Rows of `release` and what belongs to one: its steps and its key."""
+"""Rows of `release` and what belongs to one: requests, steps, the key, what is erased."""
 
 from __future__ import annotations
 

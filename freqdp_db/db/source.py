@@ -1,4 +1,4 @@
-"""A relation of the user's: what it looks like, and which of its columns hold what."""
+"""A relation of the user's: what it looks like, which columns hold what, which tables it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a table of points of interest as columns in metres."""
+"""Points of interest and outlines of regions, read from tables of the user's."""
 
 from __future__ import annotations
 

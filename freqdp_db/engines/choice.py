@@ -1,4 +1,4 @@
-"""What `--engine` and `--workers` (or FREQDP_ENGINE) choose."""
+"""What `--engine` and `--workers` (or FREQDP_ENGINE) choose, and starting it."""
 
 from __future__ import annotations
 

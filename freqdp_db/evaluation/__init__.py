@@ -1,1 +1,1 @@
-"""Audits, benchmarks and measures. Reads originals; the release path never imports it."""
+"""Attacks, utility, audits, recommendation, report. Reads originals; releases never import it."""

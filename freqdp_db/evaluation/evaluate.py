@@ -1,4 +1,4 @@
-"""Evaluate a release: read D and D*, measure, store what was measured."""
+"""Evaluate a release: read D and D*, measure, store what was measured; approve within a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: they speak of jobs, never of data."""
+"""Numbers for Prometheus and the health of workers: they speak of jobs, never of data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Areas and intervals, and how they look in a release."""
+"""Areas and intervals, how they look in a release, and points of interest."""
 
 from __future__ import annotations
 

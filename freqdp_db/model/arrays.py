@@ -1,4 +1,4 @@
-"""The element types of our columns."""
+"""Element types of columns, and ragged columns: groups of different lengths, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast the search and the whole job are, on a dataset or a made-up city."""
+"""How fast the search and the whole job are, on a dataset or a generated city, with pictures."""
 
 from __future__ import annotations
 

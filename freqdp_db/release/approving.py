@@ -1,4 +1,4 @@
-"""Grant a release that was held, if its dataset's limit allows it."""
+"""Grant a release that was held, if its dataset's limit allows it; take a release back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Releases as the catalogue shows them: for whoever may read the release schema and nothing else."""
+"""Releases as the catalogue shows them, and where one object is in them."""
 
 from __future__ import annotations
 

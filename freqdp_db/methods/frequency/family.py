@@ -1,4 +1,4 @@
-"""The methods of the paper."""
+"""The methods of the paper, and what they guarantee."""
 
 from __future__ import annotations
 

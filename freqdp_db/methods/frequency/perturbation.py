@@ -1,4 +1,4 @@
-"""Global TF randomization (Alg. 1, lines 1-6)."""
+"""The noise of the paper: TF (Alg. 1, lines 1-6) and PF of point lists (Alg. 2, lines 1-18)."""
 
 from __future__ import annotations
 

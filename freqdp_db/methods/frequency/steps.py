@@ -1,4 +1,4 @@
-"""Steps that edit trajectories until targets of frequencies hold: what they share."""
+"""The steps of the paper, `global` and `local`: draw targets of frequencies, edit until they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release as a GeoPackage, written by GDAL (pyogrio)."""
+"""A release as a GeoPackage, written by GDAL (pyogrio), or as GeoParquet."""
 
 from __future__ import annotations
 
