@@ -68,7 +68,9 @@ Region = Annotated[
         "of polygons."
     ),
 ]
-Period = Annotated[str | None, Option("Public: when the data may lie: FROM/TO, two dates.")]
+Period = Annotated[
+    str | None, Option("Public: when the data may lie: FROM/TO, two dates. TO is not included.")
+]
 MaxExposure = Annotated[
     str | float | None,
     Option(
