@@ -110,7 +110,8 @@ def reckon(url: str) -> dict[str, Any]:
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp'::regnamespace AND relkind = 'r' "
         "AND (relname LIKE 'staging%%' OR relname ~ '_[0-9]+$' AND NOT relispartition) UNION ALL "
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
-        "AND relkind = 'r' AND relname <> 'catalog' AND NOT EXISTS (SELECT FROM freqdp_release.catalog "
+        "AND relkind = 'r' AND relname NOT IN ('catalog', 'series') "
+        "AND NOT EXISTS (SELECT FROM freqdp_release.catalog "
         "WHERE relname IN (name, name || '_line'))".replace("%%", "%"),
     )
     assert not orphans, f"orphan tables: {orphans}"
