@@ -225,6 +225,7 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT USAGE ON SCHEMA {release} TO {role['analyst']}",
         f"GRANT SELECT ON {release}.catalog, {release}.series TO {role['analyst']}, "
         f"{role['auditor']}, {workers}",
+        f"GRANT EXECUTE ON FUNCTION {release}.tile(int, int, int, json) TO {workers}, {role['analyst']}",
         f"GRANT USAGE ON SCHEMA {private}, {release} TO {role['auditor']}",
         f"GRANT SELECT ON {private}.account, {private}.population, {private}.population_source, "
         f"{private}.build_source, {private}.spend, {private}.budget, {private}.release, "
