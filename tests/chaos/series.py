@@ -107,7 +107,7 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
             night(url, START.astimezone(UTC) + timedelta(days=n + 1, hours=3))
             began = time.monotonic()
             if n in killed:
-                phases[struck(url, draw, log, 1.5)] += 1
+                phases[struck(url, draw, log, 0.7)] += 1
                 time.sleep(1.1)  # the lease
             if n in raced:
                 race(url, log)
