@@ -107,10 +107,11 @@ class StepContext:
 
 @dataclass(frozen=True)
 class Undated:
-    """Times that were moved into one week."""
+    """Times that were moved into one week or day."""
 
-    week_us: int
-    """When the week begins."""
+    begin_us: int
+    span_us: int
+    """When it begins, and how long it is."""
     at: Ints
     """The time of each sample with its date."""
 

@@ -51,6 +51,7 @@ class GloveOptions:
             quiet=5 * _MINUTE_US,
             ends=1,
             silence="apart",
+            samples=None,
             gap=30 * _MINUTE_US,
             crowd=None,
             crowd_within=None,
