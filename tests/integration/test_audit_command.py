@@ -8,7 +8,7 @@ import pytest
 from servers import SharedServer, cloned
 from world import city_template, freqdp, written
 
-from freqdp_db.evaluation.audit import audit
+from freqdp_db.evaluation import audit
 from freqdp_db.privacy import accounting as mechanism
 from freqdp_db.privacy.noise import SeededSource, scale_for
 

@@ -689,8 +689,8 @@ def test_a_build_says_where_and_when(database_url: str) -> None:
         # the data themselves are swapped
         (("b", "a"), ("--lon", "a", "--lat", "b"), "look swapped"),
         (("b", "a"), ("--lon", "a", "--lat", "b", "--timezone", "Europe/Paris"), "Europe/Paris"),
-        (("b", "a"), ("--lon", "a", "--lat", "b", "--region", "4,50,5,51"), "outside --region"),
-        (("a", "b"), ("--lon", "a", "--lat", "b", "--region", "4,50,4.37,51"), "outside --region"),
+        (("b", "a"), ("--lon", "a", "--lat", "b", "--region", "4,50,5,51"), "outside region"),
+        (("a", "b"), ("--lon", "a", "--lat", "b", "--region", "4,50,4.37,51"), "outside region"),
     ],
 )
 def test_a_build_warns_of_swapped_positions(
@@ -735,7 +735,7 @@ def test_a_build_warns_of_an_object_that_is_too_many(database_url: str) -> None:
     )
     _add(database_url, "--lon", "lon", "--lat", "lat", source="public.vans")
     (warning,) = _build(database_url)["findings"]["warnings"]
-    assert warning.startswith("one of 7 objects has 77% of all samples: check that --object")
+    assert warning.startswith("one of 7 objects has 77% of all samples: check that object")
 
 
 def test_a_build_warns_of_times_that_cannot_be(database_url: str) -> None:

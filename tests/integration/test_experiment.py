@@ -12,7 +12,7 @@ import pytest
 from servers import SharedServer, cloned
 from world import city_template, freqdp, written
 
-from freqdp_db.paper.published import COLUMNS, ROWS
+from freqdp_db.paper.summary_table import COLUMNS, ROWS
 
 
 @pytest.fixture

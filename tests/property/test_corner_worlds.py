@@ -14,7 +14,7 @@ from small_worlds import quick
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import WorkingSet
-from freqdp_db.model.areas import Points
+from freqdp_db.model.trajectories import Points
 
 POI = Points(
     np.arange(60) * 120.0 % 7_300, np.arange(60) * 950.0 % 7_300,

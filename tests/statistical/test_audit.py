@@ -10,9 +10,15 @@ import pytest
 from test_mechanism_laws import Scaled
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.audit import audit
-from freqdp_db.evaluation.audit.audit import Audit, AuditFinding, audit_build
-from freqdp_db.evaluation.audit.vectors import Observed, bound_from, bound_from_hits
+from freqdp_db.evaluation import audit
+from freqdp_db.evaluation.audit import (
+    Audit,
+    AuditFinding,
+    Observed,
+    audit_build,
+    bound_from,
+    bound_from_hits,
+)
 from freqdp_db.methods.frequency import perturbation as local_pf
 from freqdp_db.model.arrays import Ints, offsets_from
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories

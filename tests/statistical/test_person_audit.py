@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freqdp_db.evaluation.audit import audit as persons
-from freqdp_db.evaluation.audit.audit import released_told_apart, told_apart
+from freqdp_db.evaluation import audit as persons
+from freqdp_db.evaluation.audit import released_told_apart, told_apart
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.synthesis import vectors
 from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
@@ -121,7 +121,7 @@ def test_releases_without_noise_are_caught(
 
 def test_delta_is_no_leak() -> None:
     """An event of probability delta in one world alone is allowed."""
-    from freqdp_db.evaluation.audit.vectors import bound_from_hits
+    from freqdp_db.evaluation.audit import bound_from_hits
 
     assert bound_from_hits(100, 0, 100_000, 0.001).lower > 1
     assert bound_from_hits(100, 0, 100_000, 0.001, delta=0.002).lower == 0

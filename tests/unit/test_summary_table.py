@@ -7,8 +7,7 @@ import numpy as np
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
-from freqdp_db.paper.published import COLUMNS, ROWS
-from freqdp_db.paper.summary_table import aligned
+from freqdp_db.paper.summary_table import COLUMNS, ROWS, aligned
 
 _PLACES = Locations(np.arange(4.0) * 1000, np.zeros(4))
 

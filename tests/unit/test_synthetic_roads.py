@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.utility.usefulness import trip_lengths
+from freqdp_db.evaluation.utility import trip_lengths
 from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.plan import Draw, plan_of
