@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
+import stage
 from harness import Driver, Run, gate, wait_until
 from servers import SharedServer
 from witness import leftovers, require_whole, resumed, scene
@@ -90,19 +88,13 @@ def own_server(shared_server: SharedServer) -> Iterator[EmbeddedServer]:
     """A server for one test to stop and kill; durable, as the shared one is not."""
     if shared_server.get().data_dir is None:
         pytest.skip("the tests run on a given server: there may be no PostgreSQL on this machine")
-    directory = Path(tempfile.mkdtemp(prefix="freqdp-crash-"))
-    directory.chmod(0o711)
-    server = EmbeddedServer(directory / "data")
-    server.ensure_running()
-    yield server
-    server.destroy()
-    shutil.rmtree(directory)
+    with stage.own_server() as (server, _):
+        yield server
 
 
 def test_server_killed(own_server: EmbeddedServer, driver: Driver) -> None:
     """kill -9 of the server itself, twice: in a build, and in a release."""
     url = connection_url(own_server.conninfo())
-    freqdp(url, "init").succeeded()
     freqdp(url, "load", "demo", "--objects", "15", "--days", "1").succeeded()
     freqdp(
         url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from decimal import Decimal
 from typing import Any
 
 import psycopg
 import pytest
-from servers import SharedServer, cloned
-from world import ADD_CITY, city_template, fingerprint, freqdp, query, value
+from world import ADD_CITY, fingerprint, freqdp, query, value
 
 from freqdp_db.cli import main
 from freqdp_db.db import builds
@@ -63,12 +62,6 @@ def _add(url: str, *more: str, source: str = "public.walks") -> dict[str, Any]:
 def _build(url: str, name: str = "d") -> dict[str, Any]:
     answer: dict[str, Any] = freqdp(url, "dataset", "build", name).succeeded()
     return answer
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
 
 
 @pytest.mark.parametrize(
