@@ -31,12 +31,6 @@ CATALOG = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
-
-
 @pytest.fixture(scope="module")
 def released_template(
     shared_server: SharedServer, pytestconfig: pytest.Config
