@@ -26,7 +26,7 @@ from freqdp_db.commands import (
     Workers,
     command,
 )
-from freqdp_db.errors import BadInput, FreqdpError, NotFound
+from freqdp_db.errors import BadInput, FreqdpError, NotFound, Remark
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.db.releases import ReleaseRow
     from freqdp_db.engines.partitions import Engine as RunningEngine
-    from freqdp_db.evaluation.audit.audit import Audit
+    from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.paper.bench import PipelineBench, SearchBench
@@ -68,7 +68,9 @@ Region = Annotated[
         "of polygons."
     ),
 ]
-Period = Annotated[str | None, Option("Public: when the data may lie: FROM/TO, two dates.")]
+Period = Annotated[
+    str | None, Option("Public: when the data may lie: FROM/TO, two dates. TO is not included.")
+]
 MaxExposure = Annotated[
     str | float | None,
     Option(
@@ -445,8 +447,17 @@ class Freqdp:
         source: Annotated[str, Option("Table or view: schema.relation.")],
         *,
         object: Annotated[str, Option("Column that names the moving object.")],
-        time: Annotated[str, Option("Column with the time: timestamp, date or epoch numbers.")],
-        geom: Annotated[str | None, Option("Column with a point.")] = None,
+        time: Annotated[
+            str | None,
+            Option(
+                "Column with the time: timestamp, date or epoch numbers. Of lines: an array, a time for "
+                "each point; left out: M, in Unix seconds. Of trip records: START,END."
+            ),
+        ] = None,
+        geom: Annotated[
+            str | None,
+            Option("Column with a point, or with the line of a trip. Of trip records: START,END."),
+        ] = None,
         lon: Annotated[str | None, Option("Column with the longitude.")] = None,
         lat: Annotated[str | None, Option("Column with the latitude.")] = None,
         x: Annotated[str | None, Option("Column with the projected x, in [[srid]].")] = None,
@@ -474,6 +485,7 @@ class Freqdp:
     ) -> "results.AddedDataset":
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
+        A row is a sample, or a trip: a line with its times, or both ends (columns named START,END).
         Column names are matched exactly first, then case-folded as in SQL. Whatever is read from the
         same tables shares one budget: views, partitions, other columns of objects. Region and period
         are for methods with a guarantee for one object with all its data: with them, a budget for that
@@ -558,7 +570,7 @@ class Freqdp:
         database, wanted = self._dataset(name)
         with self._started(engine, workers) as (progress, running):
             row, findings = build_and_look(database, wanted, progress, running)
-        choices = [f"{choice}." for choice in choosing_warnings(database, wanted)]
+        choices = [Remark(f"{choice.text}.") for choice in choosing_warnings(database, wanted)]
         return BuiltDataset(
             **vars(row),
             seconds=progress.seconds,
@@ -868,8 +880,7 @@ class Freqdp:
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
         from freqdp_db.dataset.registration import file_called
         from freqdp_db.dataset.road_tables import found_roads, some_roads
-        from freqdp_db.evaluation.report.public import write_public_report
-        from freqdp_db.evaluation.report.report import write_report
+        from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
 
         table, progress = some_roads(roads, map), self._progress()
@@ -1045,8 +1056,8 @@ class Freqdp:
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.paper.bench_search import search_times
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
-        from freqdp_db.paper.published import EPSILON
         from freqdp_db.paper.summary_files import PaperOptions, paper_on
+        from freqdp_db.paper.summary_table import EPSILON
         from freqdp_db.results import Experiment
 
         table, folder = some_roads(roads, map), None if out is None else Path(out)
@@ -1093,7 +1104,7 @@ class Freqdp:
 
         Exit 3 if a mechanism loses more than it claims.
         """
-        from freqdp_db.evaluation.audit import audit as auditing
+        from freqdp_db.evaluation import audit as auditing
         from freqdp_db.release.request import Request
 
         request = Request.parse(method, **parameters)

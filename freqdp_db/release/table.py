@@ -36,10 +36,9 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Method, StepContext, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.days import local_days
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
 
 Ids: TypeAlias = tuple[int | None, int | None]

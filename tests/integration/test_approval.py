@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import psycopg
 import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value
+from world import freqdp, query, value
 
 from freqdp_db.dataset import memory
 from freqdp_db.errors import TooExposed
@@ -21,12 +19,6 @@ from freqdp_db.release import pipeline, verification
 from freqdp_db.release.approving import Exposure
 
 LITTLE = ("--epsilon", "0.5", "--signature", "3")
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
 
 
 def _readable(url: str, relation: str) -> bool:
@@ -141,11 +133,6 @@ def test_the_limit_is_for_the_mean_and_for_the_share_of_exposed_persons() -> Non
             found.require_within("r", 0.05, "my d")
         assert "freqdp recommend 'my d'" in str(refused.value.remedy)
         assert "freqdp dataset set 'my d' --max-exposure 6%" in str(refused.value.remedy)
-
-
-@pytest.mark.parametrize("text", ["0", "101%", "5", "x", "-1%", ""])
-def test_limits_that_are_none(city: str, text: str) -> None:
-    freqdp(city, "dataset", "set", "city", "--max-exposure", text).refused("--max-exposure")
 
 
 def _ask(url: str, options: str = "{}") -> None:

@@ -9,11 +9,12 @@ import psycopg
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query
+from world import city_template, freqdp, query, written
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.draws import load_columns, load_edits
 from freqdp_db.db.releases import find_release
+from freqdp_db.evaluation import audit
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
@@ -21,6 +22,8 @@ from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.frequency.steps import key_of
 from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.privacy import accounting as mechanism
+from freqdp_db.privacy.noise import SeededSource, scale_for
 from freqdp_db.progress import Progress
 
 _STEP = "5min"
@@ -165,34 +168,45 @@ def test_match_writes_the_road_of_each_sample(released: str) -> None:
     freqdp(released, *again, "--replace").succeeded()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("evaluate", "r", "--roads", "demo.nothing"), ("demo.nothing",)),
-        (("evaluate", "r", "--roads", "demo.city"), ("demo.city", "id")),
-        (("evaluate", "r", "--roads", "a.b.c"), ("--roads",)),
-        (("evaluate", "r", "--map", "geom=x"), ("--map",)),
-        (("evaluate", "r", "--roads", "demo.roads", "--map", "geom=x"), ("geom=x",)),
-        (("match", "nobody", "--roads", "demo.roads", "--into", "mine.m"), ("nobody",)),
-        (("match", "city", "--roads", "demo.roads", "--into", "freqdp_release.m"), ("release",)),
-    ],
-)
-def test_bad_roads(released: str, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
-    freqdp(released, *arguments).refused(*words)
-    assert query(released, "SELECT name FROM freqdp.metric") == []
-
-
-@pytest.mark.parametrize("seed", ["-1", "x", str(2**63)])
-def test_bad_seeds(released: str, seed: str) -> None:
-    freqdp(released, "evaluate", "r", "--seed", seed).refused("--seed", seed)
-
-
-def test_unknown_release(released: str) -> None:
-    freqdp(released, "evaluate", "nothing").refused("nothing")
-
-
 def test_a_changed_table_is_noticed(released: str) -> None:
     query(released, "UPDATE freqdp_release.r SET trajectory_id = trajectory_id + 1 WHERE seq = 1")
     answer = freqdp(released, "evaluate", "r")
     assert answer.code == 3
     assert query(released, "SELECT name FROM freqdp.metric") == []
+
+
+# --- `freqdp audit` on a city: what it says, and that it writes nothing.
+
+
+@pytest.fixture
+def city(
+    shared_server: SharedServer, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    monkeypatch.setattr(audit, "_WHOLE_RUNS", 10)
+    # a bound that may miss once in a thousand audits would miss some day
+    monkeypatch.setattr(audit, "SecureSource", lambda: SeededSource(4))
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def test_audit(city: str) -> None:
+    before = written(city)
+    answer = freqdp(city, "audit", "city", "--method", "lg", "--epsilon", "2").succeeded()
+    assert written(city) == before
+    held = [f for f in answer["findings"] if f["lists"] == "held equal"]
+    assert {f["artefact"] for f in held} == {"tf_vector", "pf_vectors"}
+    assert all(f["claimed_epsilon"] == "1" and f["within_claim"] for f in held)
+    for artefact in ("tf_vector", "pf_vectors"):
+        assert max(f["epsilon_at_least"] for f in held if f["artefact"] == artefact) >= 0.6
+    table = answer["findings"][-1]
+    assert (table["artefact"], table["claimed_epsilon"]) == ("trajectories", None)
+    assert table["unbounded"] is True
+
+
+def test_a_broken_mechanism_is_caught(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanism, "scale_for", lambda s, epsilon: scale_for(s, 2 * epsilon))
+    answer = freqdp(city, "audit", "city", "--method", "pure-g")
+    assert answer.code == 3
+    assert answer.document["error"] == "VerificationFailed"
+    assert "tf_vector: epsilon is at least" in answer.document["message"]
+    assert "PRIVACY.md" in answer.document["remedy"]

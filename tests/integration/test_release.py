@@ -31,12 +31,6 @@ CATALOG = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
-
-
 @pytest.fixture(scope="module")
 def released_template(
     shared_server: SharedServer, pytestconfig: pytest.Config
@@ -867,12 +861,6 @@ def test_paged_search_gives_the_same_release(
     assert len(pages) > 1 and all(cells is not None for cells in pages)
     for table in ("", "_line"):
         assert same_rows(city, f"freqdp_release.at_once{table}", f"freqdp_release.by_pages{table}")
-
-
-@pytest.mark.parametrize("size", ["much", "0GB", "-1GB", "4", "4TB"])
-def test_memory_is_a_size(city: str, size: str) -> None:
-    answer = freqdp(city, "anonymize", "city", "--method", "lg", f"--memory={size}")
-    assert answer.code == 1 and "--memory" in answer.err and size in answer.err
 
 
 def test_an_hour_of_a_release_is_found_by_its_index(released: str) -> None:

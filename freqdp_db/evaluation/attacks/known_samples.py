@@ -19,7 +19,7 @@ from numba import njit
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import NEAR_M, NEAR_US, boxes_of, score_picks
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
-from freqdp_db.evaluation.utility.usefulness import numbered_cells
+from freqdp_db.evaluation.utility import numbered_cells
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.model.arrays import Flags, Ints, offsets_from
 from freqdp_db.model.days import HOUR_US

@@ -1,0 +1,99 @@
+"""What `adatrace` and `dpt` share: whole-object weights, noise, and plain straight trips.
+
+The unit of both as published is one trajectory. Here it is one object with all its data: an object's
+trips weigh 1 together (a whole number over 2**16 each), so that it moves every vector by at most 1 in
+L1, as in their texts. Trips come from the same map as those of `strict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
+from freqdp_db.methods.synthesis.plan import SCALE
+from freqdp_db.methods.synthesis.vectors import CellTrips
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.noise import RandomSource, scale_for
+
+SPEED_M_PER_S = 8.0
+"""Neither published method has times: a public speed, and starts spread evenly."""
+Released = tuple[Trajectories, Locations]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A published method: what it draws, and how trips are made of it."""
+
+    draws: type
+    draw: Callable[..., Any]
+    trips: Callable[..., Released]
+    objects: Callable[[Any], Ints]
+    """Noisy counts whose sum is the number of objects."""
+
+
+@njit(nogil=True, cache=True)
+def whole_weights(counts_object, counts_at, counts, size):  # type: ignore[no-untyped-def]
+    """Sum over objects of floor(SCALE / |c|_1) * c; entries are sorted by object.
+
+    One object moves the sum by at most SCALE in L1.
+    """
+    total = np.zeros(size, np.int64)
+    i = 0
+    while i < len(counts_object):
+        j, all_of_it = i, 0
+        while j < len(counts_object) and counts_object[j] == counts_object[i]:
+            all_of_it += counts[j]
+            j += 1
+        w = SCALE // all_of_it
+        for k in range(i, j):
+            total[counts_at[k]] += w * counts[k]
+        i = j
+    return total
+
+
+def per_object(owner: Ints, entry: Ints, size: int) -> Ints:
+    """The clipped sum of one count for each (object, entry) pair; repeats add up."""
+    pairs, counts = np.unique(owner * size + entry, return_counts=True)
+    total: Ints = whole_weights(pairs // size, pairs % size, counts.astype(np.int64), size)
+    return total
+
+
+def noisy_sum(total: Ints, epsilon: Fraction, source: RandomSource) -> Ints:
+    """Discrete Laplace noise for a change of SCALE in L1."""
+    return total + source.discrete_laplace(scale_for(SCALE, epsilon), len(total))
+
+
+def owners(trips: CellTrips) -> Ints:
+    """The object of each trip."""
+    return np.repeat(np.arange(len(trips.by_object) - 1), np.diff(trips.by_object))
+
+
+def positive(noisy: Ints) -> Metres:
+    """Noisy sums in objects, nothing below 0; a flat law where nothing is left."""
+    kept = np.maximum(noisy, 0) / SCALE
+    return kept if kept.sum() > 0 else np.ones(len(kept))
+
+
+def steps_of(trips: CellTrips) -> tuple[Ints, Ints]:
+    """Each move of each trip: its trip, and (cell it leaves, heading) as cell * 8 + heading."""
+    trip = np.repeat(np.arange(len(trips.offsets) - 1), np.diff(trips.offsets))
+    same = trip[1:] == trip[:-1]
+    a, b = trips.cells[:-1][same], trips.cells[1:][same]
+    dx, dy = b % trips.side - a % trips.side, b // trips.side - a // trips.side
+    code = np.full(9, -1, np.int64)
+    code[(HEADING_Y + 1) * 3 + HEADING_X + 1] = np.arange(HEADINGS)
+    return trip[1:][same], a * HEADINGS + code[(dy + 1) * 3 + dx + 1]
+
+
+def noisy_size(noisy: Ints, every_us: int) -> int:
+    """How many trips are released unless somebody says: the noisy number of objects."""
+    most = MOST_ROWS // (USUAL_TRIP_US // every_us + 1)
+    return min(max(int(noisy.sum()) // SCALE, 1), LARGEST_SIZE, most)

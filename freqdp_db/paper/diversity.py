@@ -1,0 +1,209 @@
+"""klt: areas grow until they hold points of interest of enough kinds, mixed as everywhere.
+
+An area must hold at least l categories, and the divergence (Kullback-Leibler, natural logarithm,
+0 ln 0 = 0) of its shares of categories from those of all points is at most t. It grows a cell at a
+time on the side that lowers the divergence most; where none does, on all sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numba import njit
+
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.methods.k_anonymity.boxes import CELL_M, Origin
+from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.trajectories import Areas, Points, Shown
+
+_LARGEST_GRID = 200_000_000
+
+
+@dataclass(frozen=True)
+class Growing:
+    """Lets the boxes of a row grow; what `greedy` calls after every merge."""
+
+    sums: Ids
+    """By category, row and column: how many points lie to the west and south of a cell's corner."""
+    x: int
+    y: int
+    """The first cell of the points, as the boxes count."""
+    categories: int
+    divergence: float
+
+    def __call__(self, bounds: Ids) -> Ids:
+        grown: Ids = _grow_all(bounds, self.sums, self.x, self.y, self.categories, self.divergence)
+        return grown
+
+
+def require_countable(points: Points) -> None:
+    """Refuse points that lie too far apart to be counted by cells."""
+    wide, high = (float(np.ptp(p)) / CELL_M + 1 for p in (points.x, points.y))
+    kinds = len(points.names)
+    if kinds * (wide + 1) * (high + 1) > _LARGEST_GRID:
+        raise BadInput(
+            f"[[poi]]: {kinds:,} categories over {wide / 10:,.0f} by {high / 10:,.0f} km are too many "
+            "to count",
+            remedy="give a view of the points that lie where the objects move",
+        )
+
+
+def count_points(points: Points, origin: Origin, categories: int, divergence: float) -> Growing:
+    """Points by cell, summed so that those of any box are four numbers of each category."""
+    require_countable(points)
+    x = np.floor(points.x / CELL_M).astype(np.int64)
+    y = np.floor(points.y / CELL_M).astype(np.int64)
+    first_x, first_y = int(x.min()), int(y.min())
+    kinds, wide, high = len(points.names), int(x.max()) - first_x + 1, int(y.max()) - first_y + 1
+    sums = np.zeros((kinds, high + 1, wide + 1), np.int32)
+    np.add.at(sums, (points.category, y - first_y + 1, x - first_x + 1), 1)
+    np.cumsum(sums, axis=1, out=sums)
+    np.cumsum(sums, axis=2, out=sums)
+    return Growing(sums, first_x - origin.x, first_y - origin.y, categories, divergence)
+
+
+@njit(nogil=True, cache=True)
+def _grow_all(bounds, sums, at_x, at_y, categories, most):  # type: ignore[no-untyped-def]
+    grown = bounds.copy()
+    for i in range(bounds.shape[1]):
+        west, east, south, north = _grow(
+            sums, bounds[0, i] - at_x, bounds[1, i] - at_x, bounds[2, i] - at_y,
+            bounds[3, i] - at_y, categories, most,
+        )  # fmt: skip
+        grown[0, i], grown[1, i] = west + at_x, east + at_x
+        grown[2, i], grown[3, i] = south + at_y, north + at_y
+    return grown
+
+
+@njit(nogil=True, cache=True)
+def _grow(sums, west, east, south, north, categories, most):  # type: ignore[no-untyped-def]
+    high, wide = sums.shape[1] - 1, sums.shape[2] - 1
+    while True:
+        present, kinds = _divergence(sums, west, east, south, north)
+        if kinds >= categories and present <= most:
+            return west, east, south, north
+        # as long as a gap parts it from the cells that have points, no side alone changes anything
+        step = max(0, -east, west - wide, -north, south - high)
+        best, side = present, -1
+        if step == 0:
+            step = 1
+            for s in range(4):
+                found, _ = _divergence(
+                    sums, west - (s == 0), east + (s == 1), south - (s == 2), north + (s == 3)
+                )
+                if found < best:
+                    best, side = found, s
+        west -= step if side in (-1, 0) else 0
+        east += step if side in (-1, 1) else 0
+        south -= step if side in (-1, 2) else 0
+        north += step if side in (-1, 3) else 0
+
+
+@njit(nogil=True, cache=True)
+def _divergence(sums, west, east, south, north):  # type: ignore[no-untyped-def]
+    """Of the points of a box from all points, and of how many categories they are."""
+    high, wide = sums.shape[1] - 1, sums.shape[2] - 1
+    west, east = min(max(west, 0), wide), min(max(east, 0), wide)
+    south, north = min(max(south, 0), high), min(max(north, 0), high)
+    inside = whole = 0
+    for c in range(sums.shape[0]):
+        inside += _inside(sums, c, west, east, south, north)
+        whole += sums[c, high, wide]
+    if inside == 0:
+        return inf, 0
+    divergence, kinds = 0.0, 0
+    for c in range(sums.shape[0]):
+        here = _inside(sums, c, west, east, south, north)
+        if here > 0:
+            share = here / inside
+            divergence += share * np.log(share / (sums[c, high, wide] / whole))
+            kinds += 1
+    return divergence, kinds
+
+
+@njit(nogil=True, cache=True)
+def _inside(sums, c, west, east, south, north):  # type: ignore[no-untyped-def]
+    return sums[c, north, east] - sums[c, south, east] - sums[c, north, west] + sums[c, south, west]
+
+
+def fingerprint(points: Points) -> Ints:
+    """Numbers that change when a point or its category does."""
+    from hashlib import sha256
+
+    whole = sha256("\0".join(points.names).encode())
+    for column in (points.x, points.y, points.category):
+        whole.update(np.ascontiguousarray(column).tobytes())
+    return np.frombuffer(whole.digest(), np.int64)
+
+
+# --- What `klt` promises of every area, counted point by point in the coordinates of the release ---
+
+
+_ROUNDING = 1e-9
+
+
+def fall_short(
+    areas: Areas, points: Points, categories: int, divergence: float, shown: Shown | None
+) -> Flags:
+    """Areas with points of too few categories, or of others than all points have."""
+    x, y = (points.x, points.y) if shown is None else shown.points(points.x, points.y)
+    seen = areas if shown is None else shown.areas(areas)
+    order = np.argsort(x, kind="stable")
+    everywhere = np.bincount(points.category, minlength=len(points.names)) / len(points)
+    first = np.searchsorted(x[order], seen.x_min, side="left")
+    last = np.searchsorted(x[order], seen.x_max, side="right")
+    found: Flags = _fall_short(
+        first, last, seen.y_min, seen.y_max, y[order], points.category[order], everywhere,
+        categories, divergence + _ROUNDING,
+    )  # fmt: skip
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _fall_short(first, last, south, north, y, kind, everywhere, categories, most):  # type: ignore[no-untyped-def]
+    found = np.zeros(len(first), np.bool_)
+    for i in range(len(first)):
+        here = np.zeros(len(everywhere), np.int64)
+        for p in range(first[i], last[i]):
+            if south[i] <= y[p] <= north[i]:
+                here[kind[p]] += 1
+        whole, kinds, divergence = here.sum(), 0, 0.0
+        for c in range(len(everywhere)):
+            if here[c] > 0:
+                kinds += 1
+                share = here[c] / whole
+                divergence += share * np.log(share / everywhere[c])
+        found[i] = kinds < categories or divergence > most
+    return found
+
+
+def grow_as_shown(
+    areas: Areas, points: Points, categories: int, divergence: float, shown: Shown | None
+) -> Areas:
+    """Let those that fall short grow by a cell on all sides, until none does.
+
+    A box in metres is a little larger in other coordinates, and may hold a few points more there.
+    """
+    west, south = areas.x_min.copy(), areas.y_min.copy()
+    east, north = areas.x_max.copy(), areas.y_max.copy()
+    left = np.arange(len(west))
+    while True:
+        some = Areas(west[left], south[left], east[left], north[left], areas.until[left])
+        left = left[fall_short(some, points, categories, divergence, shown)]
+        if not len(left):
+            return Areas(west, south, east, north, areas.until)
+        west[left] -= CELL_M
+        south[left] -= CELL_M
+        east[left] += CELL_M
+        north[left] += CELL_M
+
+
+def check_areas(
+    areas: Areas, points: Points, categories: int, divergence: float, shown: Shown | None
+) -> dict[str, int]:
+    """Refuse an area that falls short."""
+    if fall_short(areas, points, categories, divergence, shown).any():
+        raise VerificationFailed("an area holds points of too few categories, or of other ones")
+    return {"diverse_areas": len(areas.x_min)}

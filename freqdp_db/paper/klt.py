@@ -1,0 +1,156 @@
+"""`klt`, to compare with: as `glove`, with areas that say little about what people do there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.methods.contract import Facts, Method, Need, StepContext, WorkingSet
+from freqdp_db.methods.k_anonymity.glove import (
+    ASSUMED_PUBLIC,
+    SHARED,
+    GloveDraw,
+    GloveLog,
+    GloveOptions,
+    GloveStep,
+    Grouping,
+    glove_guarantee,
+)
+from freqdp_db.methods.kinds import Name, Number, Whole
+from freqdp_db.methods.parameters import parameter
+from freqdp_db.model.arrays import Ints
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.k_anonymity.boxes import Origin
+    from freqdp_db.methods.k_anonymity.greedy import Shaping
+
+
+@dataclass(frozen=True)
+class KltOptions(GloveOptions):
+    poi: str | None = parameter(
+        Name("public.poi"), "Table or view of points of interest: schema.name."
+    )
+    category: str = parameter(
+        Name("category"), "Its column that says what each of them is.", "category"
+    )
+    l: int = parameter(  # noqa: E741
+        Whole(1, 1000, "3"), "Every area holds points of so many categories at least.", 3
+    )
+    t: Decimal = parameter(
+        Number(Decimal(100), "0.1"),
+        "How far the categories of an area may be from those of all points (KL divergence).",
+        Decimal("0.1"),
+    )
+
+
+@dataclass(frozen=True)
+class KltLog(GloveLog):
+    points: Ints
+    """A fingerprint of the points of interest."""
+
+
+class KltStep(Grouping[KltOptions, KltLog]):
+    name = "klt"
+    words = "objects that become one trajectory of areas, each with a mix of places"
+    options = KltOptions
+    logs = KltLog
+    checked: ClassVar[dict[str, str]] = {
+        **GloveStep.checked,
+        "diverse_areas": "areas hold points of interest of all kinds",
+    }
+
+    def shaping(self, world: StepContext, origin: Origin, options: KltOptions) -> Shaping | None:
+        from freqdp_db.paper.diversity import count_points
+
+        return count_points(world.inputs["poi"], origin, options.l, float(options.t))
+
+    def log(self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> KltLog:
+        from freqdp_db.paper.diversity import fingerprint
+
+        return KltLog(*runs, *merges, fingerprint(world.inputs["poi"]))
+
+    def replay(
+        self,
+        world: StepContext,
+        state: WorkingSet,
+        drawn: GloveDraw,
+        logged: KltLog,
+        options: KltOptions,
+    ) -> WorkingSet:
+        from freqdp_db.paper.diversity import fingerprint, grow_as_shown
+
+        if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
+            raise VerificationFailed("the points of interest are not what they were")
+        found = super().replay(world, state, drawn, logged, options)
+        assert found.areas is not None
+        asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
+        return replace(found, areas=grow_as_shown(found.areas, *asked))
+
+    def check(
+        self,
+        world: StepContext,
+        before: WorkingSet,
+        drawn: GloveDraw,
+        logged: KltLog,
+        after: WorkingSet,
+        options: KltOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.paper.diversity import check_areas
+
+        found = super().check(world, before, drawn, logged, after, options)
+        assert after.areas is not None
+        asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
+        return {**found, **check_areas(after.areas, *asked)}
+
+    def require_possible(self, options: KltOptions, objects: int, samples: int) -> None:
+        super().require_possible(options, objects, samples)
+        if options.poi is None:
+            raise BadInput(
+                "klt needs points of interest",
+                remedy="name a table of them: [[poi]] schema.table [[category]] column",
+            )
+
+    def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any], facts: Facts) -> None:
+        from freqdp_db.paper.diversity import require_countable
+
+        require_countable(inputs["poi"])
+        categories = len(inputs["poi"].names)
+        if options.l > categories:
+            raise BadInput(
+                f"[[l]] {options.l} is more than the {categories:,} categories of {options.poi}",
+                remedy=f"choose [[l]] of at most {categories:,}, or other points with [[poi]]",
+            )
+
+
+def klt_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+    found = glove_guarantee(values, protected)
+    return Guarantee(
+        plain=[
+            *found.plain,
+            f"Every area holds points of interest of at least {values['l']} categories, whose "
+            f"shares are within a divergence of {values['t']} of those of all points.",
+        ],
+        artefacts=found.artefacts,
+        titles=found.titles,
+        assumed_public=[*ASSUMED_PUBLIC, "the points of interest and their categories"],
+        not_protected=found.not_protected,
+        origin="Tu et al.: Protecting trajectory from semantic attack considering k-anonymity, "
+        "l-diversity, and t-closeness (IEEE TNSM 2019).",
+    )
+
+
+KLT = Method(
+    "klt",
+    "as glove, with areas that hold a mix of points of interest",
+    (KltStep(),),
+    kind="generalised",
+    guarantee=klt_guarantee,
+    explains=SHARED,
+    needs=(Need("poi", "points", {"category": "category"}),),
+)
