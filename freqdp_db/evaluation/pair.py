@@ -134,6 +134,8 @@ class ReleaseSeen:
     """How many objects each trajectory stands for, where that is several."""
     part_of: Ids | None = None
     """The trajectory that each object is in, -1: in none; None: in several, or as `owner` says."""
+    quiet_us: int = 0
+    """What is left out at least between two pieces: public."""
 
     @cached_property
     def trajectory(self) -> Ids:
@@ -189,7 +191,7 @@ class Case:
         release = ReleaseSeen(
             state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),
             values.get("clock"), _metres(values.get("grain")), state.groups, state.pieces,
-            state.members, state.part_of,
+            state.members, state.part_of, values.get("quiet") or 0,
         )  # fmt: skip
         return cls(build.trajectories, build.locations, release, build.timezone)
 

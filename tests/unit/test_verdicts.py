@@ -9,14 +9,14 @@ from freqdp_db.evaluation.report.words import BESIDE, Verdict, by_group, meaning
 
 FOUND = {
     "exposure.x.4": 0.0,
-    "exposure.follow.10": 0.0,
-    "exposure.follow.10.half": 0.25,
-    "exposure.follow.10.precision": 0.9,
+    "exposure.relink.10": 0.0,
+    "exposure.relink.10.half": 0.25,
+    "exposure.relink.10.precision": 0.9,
 }
 
 
 def found(value: float) -> Verdict:
-    return verdicts({**FOUND, "exposure.follow.10": value, "exposure": value})[0]
+    return verdicts({**FOUND, "exposure.relink.10": value, "exposure": value})[0]
 
 
 def useful(value: float) -> Verdict:
@@ -52,7 +52,7 @@ def test_could_someone_be_found(value: float, answer: str, tone: str) -> None:
         assert "None of the attacks learns anything" in verdict.meaning
     else:
         assert f"learns {value:.1%} of a person's samples" in verdict.meaning
-        assert "knows 10 exact samples of somebody and follows the trace" in verdict.meaning
+        assert "knows 10 exact samples of somebody and joins what was cut" in verdict.meaning
         assert "and more than half for 25.0% of people." in verdict.meaning
 
 
@@ -121,7 +121,7 @@ def test_the_command_names_the_release_and_is_not_offered_where_it_does_not_appl
 
 @pytest.mark.parametrize(("value", "marked"), [(0.0, False), (0.0004, False), (0.0006, True)])
 def test_nothing_is_the_worst_where_nothing_is_learnt(value: float, marked: bool) -> None:
-    shown = exposures({**FOUND, "exposure": value, "exposure.follow.10": value})
+    shown = exposures({**FOUND, "exposure": value, "exposure.relink.10": value})
     assert shown is not None
     assert any("font-weight: 700" in svg for _, svg in shown.panels) == marked == shown.marked
 
@@ -143,17 +143,17 @@ def test_the_bad_yes_is_not_the_good_yes() -> None:
 
 
 def test_the_worst_attacker_is_named() -> None:
-    values = {**FOUND, "exposure": 0.4, "exposure.follow.10": 0.4, "exposure.s.a.full": 0.3}
+    values = {**FOUND, "exposure": 0.4, "exposure.relink.10": 0.4, "exposure.s.a.full": 0.3}
     shown = exposures(values)
     assert shown is not None
     assert shown.worst == (
-        "The strongest attacker, one who knows 10 exact samples of somebody and follows the trace by its "
-        "speed and direction, learns 40.0% of a person's other samples on average, and more than half for "
+        "The strongest attacker, one who knows 10 exact samples of somebody and joins what was cut or "
+        "swapped there, learns 40.0% of a person's other samples on average, and more than half for "
         "25.0% of people. 90.0% of its claims are right."
     )
     assert [title for title, _ in shown.panels] == [
         "Knows a few exact samples",
-        "Follows the trace by speed and direction",
+        "Joins pieces and undoes swaps",
         "Compares places",
     ]
     assert [svg.count("fill: var(--accent)") for _, svg in shown.panels] == [0, 1, 0]
@@ -168,14 +168,15 @@ def test_the_worst_attacker_is_named() -> None:
         ("exposure", "learnt of a person by the strongest attacker"),
         ("exposure.s.b.10", "learnt by one who compares places, the 10 strongest of them, from other"
          " days"),
-        ("exposure.follow.1.3h.precision", "learnt by one who knows 1 exact sample of somebody and "
-         "follows the trace by its speed and direction: followed for 3 h: share of the "
-         "claims that is right"),
+        ("exposure.near.1.precision", "learnt by one who knows 1 exact sample of somebody and takes what "
+         "the same released trajectories hold before and after: share of the claims that is right"),
+        ("exposure.habits.low", "learnt by one who knows somebody's habits of other days and takes every "
+         "piece that fits: the lowest of the halves it was tested on"),
         ("la_t.b", "linked by one who compares times of day from other days"),
         ("density.busiest.shares", "change of where samples lie by the hour (JSD): error of the 100 "
          "busiest, as shares"),
-        ("profile.st.cosine", "matched to the right person by places and hours of other days, by "
-         "likeness"),
+        ("relink.cut.precision", "swaps and cuts that the re-linker undoes: at cuts alone: share of the "
+         "claims that is right"),
         ("of.another.version", "of.another.version"),
     ],
 )  # fmt: skip

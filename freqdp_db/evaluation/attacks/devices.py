@@ -1,7 +1,7 @@
 """Attackers who know a device by what it writes: its instants, and the digits of its coordinates.
 
-From a few known samples the attacker finds the runs that hold them: samples of a released trajectory
-between two swap points, which are one object's. They show at which fraction of a second the device sends,
+From a few known samples the attacker finds the runs that hold them: stretches of released trajectories
+that are one object's. They show at which fraction of a second the device sends,
 at which second of the minute, at which phase of its own interval, and with how many decimals it writes
 coordinates. All runs of the release that fit are claimed, the best ones first, unless somebody would
 be at two places at once, or have to travel faster than anybody does. Where more fits than a few
@@ -12,7 +12,6 @@ over how exactly it has to fit, at which claims are right at even odds on averag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -22,13 +21,14 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import (
     NEAR_M,
     AttackScore,
+    best_at_even_odds,
     boxes_of,
     score_claim,
     until_of,
 )
-from freqdp_db.evaluation.attacks.following import SwapPoints, best_at_even_odds
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
-from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.evaluation.attacks.relinking import Runs
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.model.arrays import Flags, Ids, Ints
 from freqdp_db.model.trajectories import Locations
 
@@ -52,49 +52,16 @@ _TURN = 2 * np.pi
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Samples of a released trajectory between two swap points."""
-
-    offsets: Ints
-    """Run r has the samples offsets[r] to offsets[r + 1] - 1."""
-    of: Ints
-    """The run of each sample."""
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def first(self) -> Ints:
-        return self.offsets[:-1]
-
-
-def find_runs(release: ReleaseSeen, swap_points: SwapPoints) -> Runs:
-    """A run ends with its trajectory, and where identities may have been dealt anew."""
-    last = release.ends | (swap_points.group >= 0)
-    ends = np.flatnonzero(last) + 1
-    of: Ints = np.cumsum(last) - last
-    return Runs(np.concatenate([[0], ends]).astype(np.int64), of)
-
-
 def device_exposures(
     case: Case,
-    swap_points: SwapPoints,
+    runs: Runs,
     count: int,
     known: KnownSamples,
     sighted: Sighted,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """`exposure.<mark>.<count>` of a release with swap points; nothing where trajectories are whole.
-
-    `done` is called after each of the marks.
-    """
+    """`exposure.<mark>.<count>` of a release that was taken apart. `done` is called after each mark."""
     release, side = case.release, case.release.trajectories
-    if (release.groups is None and not release.pieces) or not side.samples or not len(case):
-        for _ in MARKS:
-            done()
-        return {}
-    runs = find_runs(release, swap_points)
     seen = _seen_runs(runs, known, sighted)
     everybody = np.ones(len(case), np.bool_)
     found: dict[str, float] = {}
