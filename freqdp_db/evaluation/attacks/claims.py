@@ -207,7 +207,7 @@ def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackSco
     parts = map_ranges(
         _claim_wholes, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
-        pick, release.trajectories.offsets, release.x, release.y, release.trajectories.at,
+        pick, release.trajectories.offsets, release.x, release.y, release.true_at,
         boxes_of(release), until_of(release),
     )  # fmt: skip
     return AttackScore(*joined(parts))

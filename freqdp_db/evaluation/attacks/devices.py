@@ -30,6 +30,7 @@ from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
 from freqdp_db.evaluation.attacks.relinking import Runs
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Locations
 
 MARKS = ("fraction", "second", "interval", "digits")
@@ -179,7 +180,8 @@ def _claim(
     parts = map_ranges(
         _claim_all, case.original.offsets, case.original.offsets, case.x, case.y, case.original.at,
         known.flags(case.original.samples), known.offsets, seen, asked, runs.offsets, angle, order,
-        direction[order], upto, release.x, release.y, side.at, boxes_of(release), until_of(release),
+        direction[order], upto, release.x, release.y, side.at, release.true_at, boxes_of(release),
+        until_of(release),
         np.array(_FITS) * _TURN, _MOST_OBJECTS * side.samples / len(case),
     )  # fmt: skip
     found, right = joined(parts)
@@ -189,7 +191,7 @@ def _claim(
 @njit(nogil=True, cache=True)
 def _claim_all(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, known_offsets, seen, asked, run_offsets, angle, order,
-    direction, upto, x, y, at, boxes, until, fits, most,
+    direction, upto, x, y, at, true_at, boxes, until, fits, most,
 ):  # fmt: skip
     found = np.empty((last - first, len(fits)))
     right = np.empty((last - first, len(fits)))
@@ -202,8 +204,9 @@ def _claim_all(  # type: ignore[no-untyped-def]
                 claim = _fitting(
                     mark, fits[f], most, mine, run_offsets, order, direction, upto, x, y, at
                 )
+            claim = claim[stable_order(true_at[claim])]
             found[u - first, f], right[u - first, f] = score_claim(
-                u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
+                u, offsets, ux, uy, ut, known, claim, x, y, true_at, boxes, until
             )
     return found, right
 

@@ -93,7 +93,7 @@ def find_units(case: Case) -> Units:
     """Runs of the release, without their even days."""
     release = case.release
     runs = find_runs(release)
-    sample = np.flatnonzero(on_odd_days(release.trajectories.at, case.timezone))
+    sample = np.flatnonzero(on_odd_days(release.true_at, case.timezone))
     run = runs.of[sample]
     there, number = np.unique(run, return_inverse=True)
     offsets = offsets_of(number, len(there))
@@ -495,7 +495,7 @@ def _score(
     parts = map_ranges(
         _claim_units, matches.offsets, matches.offsets, persons, asked, matches.unit, chance,
         units.offsets, units.sample, case.original.offsets, case.x, case.y, case.original.at, known,
-        release.x, release.y, release.trajectories.at, boxes_of(release), until_of(release),
+        release.x, release.y, release.true_at, boxes_of(release), until_of(release),
         np.array(_THRESHOLDS),
     )  # fmt: skip
     found, right = joined(parts)

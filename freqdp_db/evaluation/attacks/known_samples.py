@@ -486,7 +486,7 @@ def sighting_exposures(
 @njit(nogil=True, cache=True)
 def _claim_near(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, known_offsets, where, trajectory, begins, x, y, at,
-    boxes, until, windows,
+    true_at, boxes, until, windows,
 ):  # fmt: skip
     """Shares found and right of each object's claim, for each window."""
     found = np.empty((last - first, len(windows)))
@@ -507,9 +507,9 @@ def _claim_near(  # type: ignore[no-untyped-def]
                     n, i = n + 1, i + 1
                 after = max(after, i)
             claim = claim[:n]
-            claim = claim[stable_order(at[claim])]
+            claim = claim[stable_order(true_at[claim])]
             found[u - first, w], right[u - first, w] = score_claim(
-                u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
+                u, offsets, ux, uy, ut, known, claim, x, y, true_at, boxes, until
             )
     return found, right
 
@@ -537,8 +537,8 @@ def near_known(
     parts = map_ranges(
         _claim_near, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
-        release.trajectory, side.offsets, release.x, release.y, side.at, boxes_of(release),
-        until_of(release), np.array(windows, np.int64),
+        release.trajectory, side.offsets, release.x, release.y, side.at,
+        release.true_at, boxes_of(release), until_of(release), np.array(windows, np.int64),
     )  # fmt: skip
     found, right = joined(parts)
     return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]

@@ -42,6 +42,8 @@ _NEAR_M, _VERY_NEAR_M = 3_000.0, 500.0
 _FASTEST_M_S = 40.0
 _MOST_OF_A_CLASS = 12
 """Candidates of one end by one class of gap and distance: those that fit best."""
+_MOST_PAIRS = 20_000_000
+"""With more ends, fewer candidates of each."""
 _MOST_OF_A_GROUP = 24
 _CLASSES = 3
 # Waiting costs as much as standing this far off for every second; the last velocity says where
@@ -176,6 +178,7 @@ def _pairs_of_pieces(
         _find_starts, len(ends), release.x[tail], release.y[tail], side.at[tail],
         traits[ends].astype(np.float64), x, y, at, traits[starts].astype(np.float64), by_cell,
         cells, begins, quiet, soon, max(soon, quiet + _LATER_US),
+        max(min(_MOST_OF_A_CLASS, _MOST_PAIRS // (_CLASSES * max(len(ends), 1))), 1),
     )  # fmt: skip
     e, s = joined(parts)
     return ends[e], starts[s]
@@ -198,12 +201,27 @@ def _keep_best(cost, who, n, new_cost, new):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _find_starts(  # type: ignore[no-untyped-def]
-    first, last, ex, ey, et, ends, sx, sy, st, starts, by_cell, cells, begins, quiet, soon, later
+    first,
+    last,
+    ex,
+    ey,
+    et,
+    ends,
+    sx,
+    sy,
+    st,
+    starts,
+    by_cell,
+    cells,
+    begins,
+    quiet,
+    soon,
+    later,
+    most,
 ):
-    most = (last - first) * _CLASSES * _MOST_OF_A_CLASS
-    end, start, n = np.empty(most, np.int64), np.empty(most, np.int64), 0
-    cost = np.empty((_CLASSES, _MOST_OF_A_CLASS))
-    who = np.empty((_CLASSES, _MOST_OF_A_CLASS), np.int64)
+    room = (last - first) * _CLASSES * most
+    end, start, n = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    cost, who = np.empty((_CLASSES, most)), np.empty((_CLASSES, most), np.int64)
     for e in range(first, last):
         counts = np.zeros(_CLASSES, np.int64)
         i = np.searchsorted(st, et[e] + max(quiet, 1))
@@ -434,7 +452,7 @@ def find_joints(release: ReleaseSeen) -> Joints | None:
     traits = run_traits(release, runs)
     pairs = find_pairs(release, runs, traits)
     owner = release.owners[runs.first]
-    order = np.lexsort((runs.first, side.at[runs.first], owner))
+    order = np.lexsort((runs.first, release.true_at[runs.first], owner))
     follows = np.full(len(runs), -1, np.int64)
     same = owner[order][1:] == owner[order][:-1]
     follows[order[:-1][same]] = order[1:][same]
@@ -625,12 +643,12 @@ def score_links(
     case: Case, runs: Runs, links: Links, known: KnownSamples, sighted: Sighted, asked: Flags
 ) -> list[AttackScore]:
     """What the claims are worth at each threshold, for the objects that are asked for."""
-    release, side = case.release, case.release.trajectories
+    release = case.release
     parts = map_ranges(
         _claim_all, case.original.offsets, asked, case.original.offsets, case.x, case.y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
         runs.of, runs.offsets, links.after, links.before, links.likely_after, links.likely_before,
-        release.x, release.y, side.at, boxes_of(release), until_of(release), np.array(_THRESHOLDS),
+        release.x, release.y, release.true_at, boxes_of(release), until_of(release), np.array(_THRESHOLDS),
     )  # fmt: skip
     found, right = joined(parts)
     return [AttackScore(f[asked], r[asked]) for f, r in zip(found.T, right.T, strict=True)]

@@ -13,7 +13,7 @@ from freqdp_db.evaluation.figures import Curve, Picture, Share, bar_chart, line_
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.maps import EditedWay, Raster, RoadLines, heat_png, trajectory_map
-from freqdp_db.evaluation.report.words import attack_in_words, strongest
+from freqdp_db.evaluation.report.words import attack_in_words, between, strongest
 from freqdp_db.methods.frequency.applying import pf_of_targets
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.model.arrays import Flags, Ints, Metres, owners, within
@@ -352,7 +352,7 @@ def worst_in_words(values: Mapping[str, float], worst: str) -> str:
         return "None of these attackers learns anything about a person's samples."
     words = (
         f"The strongest attacker, one {attack_in_words(worst)}, learns {values[worst]:.1%} of a "
-        "person's other samples on average"
+        f"person's other samples on average{between(values, worst)}"
     )
     half = values.get(f"{worst}.half")
     if half is not None and round(half, 3) > 0:

@@ -428,13 +428,13 @@ def _follow_each(case: Case, chosen: Ints, rng: np.random.Generator) -> list[Fol
             continue
         claim, likely = claim_linked(
             u, known.offsets, sighted.where, runs.of, runs.offsets, links.after, links.before,
-            links.likely_after, links.likely_before, side.at,
+            links.likely_after, links.likely_before, release.true_at,
         )  # fmt: skip
         away = np.abs(side.at[claim] - side.at[sighted.where[position]])
         claim = claim[(likely >= _LIKELY) & (away <= _HORIZON_US)]
         right = right_ones(
             u, case.original.offsets, case.x, case.y, case.original.at, claim, release.x,
-            release.y, side.at, boxes, until,
+            release.y, release.true_at, boxes, until,
         )  # fmt: skip
         found.append(Followed(int(u), int(known.position[position]), claim, right))
     return found

@@ -110,6 +110,15 @@ def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
     return max(attacks, key=lambda name: values[name])
 
 
+def between(values: Mapping[str, float], attack: str) -> str:
+    """The least and the most that an attack learns in the halves it was tested on."""
+    if f"{attack}.low" not in values:
+        return ""
+    return (
+        f" ({values[f'{attack}.low']:.1%} to {values[f'{attack}.high']:.1%} by half of the people)"
+    )
+
+
 def _found(values: Mapping[str, float], name: str) -> Verdict:
     question = "Could someone be found in it?"
     if EXPOSED not in values:
@@ -121,7 +130,7 @@ def _found(values: Mapping[str, float], name: str) -> Verdict:
     if learnt > 0:
         meaning = (
             f"The strongest attacker, one {attack_in_words(best)}, learns {learnt:.1%} of a person's "
-            "samples on average"
+            f"samples on average{between(values, best)}"
         )
         half = values.get(f"{best}.half")
         if half is not None:
