@@ -26,7 +26,7 @@ from freqdp_db.commands import (
     Workers,
     command,
 )
-from freqdp_db.errors import BadInput, FreqdpError, NotFound
+from freqdp_db.errors import BadInput, FreqdpError, NotFound, Remark
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from freqdp_db.db.releases import ReleaseRow
     from freqdp_db.db.windows import Window
     from freqdp_db.engines.partitions import Engine as RunningEngine
-    from freqdp_db.evaluation.audit.audit import Audit
+    from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.paper.bench import PipelineBench, SearchBench
@@ -626,7 +626,7 @@ class Freqdp:
         found = self._window(wanted, window)
         with self._started(engine, workers) as (progress, running):
             row, findings = build_and_look(database, wanted, progress, running, found)
-        choices = [f"{choice}." for choice in choosing_warnings(database, wanted)]
+        choices = [Remark(f"{choice.text}.") for choice in choosing_warnings(database, wanted)]
         return BuiltDataset(
             **vars(row),
             seconds=progress.seconds,
@@ -949,8 +949,7 @@ class Freqdp:
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
         from freqdp_db.dataset.registration import file_called
         from freqdp_db.dataset.road_tables import found_roads, some_roads
-        from freqdp_db.evaluation.report.public import write_public_report
-        from freqdp_db.evaluation.report.report import write_report
+        from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
 
         table, progress = some_roads(roads, map), self._progress()
@@ -1126,8 +1125,8 @@ class Freqdp:
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.paper.bench_search import search_times
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
-        from freqdp_db.paper.published import EPSILON
         from freqdp_db.paper.summary_files import PaperOptions, paper_on
+        from freqdp_db.paper.summary_table import EPSILON
         from freqdp_db.results import Experiment
 
         table, folder = some_roads(roads, map), None if out is None else Path(out)
@@ -1174,7 +1173,7 @@ class Freqdp:
 
         Exit 3 if a mechanism loses more than it claims.
         """
-        from freqdp_db.evaluation.audit import audit as auditing
+        from freqdp_db.evaluation import audit as auditing
         from freqdp_db.release.request import Request
 
         request = Request.parse(method, **parameters)

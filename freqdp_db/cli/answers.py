@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from freqdp_db import results
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
-    from freqdp_db.evaluation.audit.audit import Audit
+    from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.paper.bench import PipelineBench, SearchBench
@@ -97,8 +97,8 @@ def _added(session: Session, found: results.AddedDataset, given: Given) -> None:
         )
     for what in (*found.budget_notes, *found.untraced):
         session.print(f"Note: {what}.")
-    for what in found.warnings:
-        session.print(f"Warning: {what}.")
+    for warning in found.warnings:
+        session.print(f"Warning: {warning.text}.")
     session.print(f"Next: freqdp dataset build {shlex.quote(found.name)}")
 
 

@@ -15,7 +15,7 @@ from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
 from freqdp_db.db.tables import Names, metadata_for
-from freqdp_db.errors import AlreadyExists, NotFound
+from freqdp_db.errors import AlreadyExists, NotFound, Remark
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
 
@@ -231,7 +231,7 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     ]
 
 
-def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
+def choosing_warnings(database: Database, dataset: DatasetRow) -> list[Remark]:
     """Where a source may choose rows by what other objects' rows are, in words."""
     with database.begin() as connection:
         found = choosing(
@@ -242,8 +242,10 @@ def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
             dataset.mapping.filter,
         )
     return [
-        f"{what}: if whether a row of one object is there depends on other objects' rows, no "
-        "guarantee for persons holds; choosing row by row or object by object is safe"
+        Remark(
+            f"{what}: if whether a row of one object is there depends on other objects' rows, no "
+            "guarantee for persons holds; choosing row by row or object by object is safe"
+        )
         for what in found
     ]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -200,27 +201,6 @@ def column_comments(connection: Connection, relation: tuple[str, str]) -> dict[s
     return {str(row[0]): str(row[1]) for row in rows}
 
 
-def digest_of(connection: Connection, relation: tuple[str, str]) -> tuple[int, str]:
-    """How many rows a table has, and a digest of them, whatever their order: in one scan.
-
-    It finds what was changed by hand or by a fault. Nobody is kept from it who can also write down
-    another digest.
-    """
-    require_there(connection, relation)
-    columns = columns_of(connection, relation)
-    # geometries have no hash of 64 bits: their bytes do
-    hashed = [
-        sql.SQL("{}::bytea" if "geometry(" in kind else "{}").format(sql.Identifier(name))
-        for name, kind in columns.items()
-    ]
-    query = sql.SQL(
-        "SELECT count(*), coalesce(sum(hash_record_extended(ROW({}), 0)), 0)::text FROM {}"
-    ).format(sql.SQL(", ").join(hashed), sql.Identifier(*relation))
-    row = driver(connection).execute(query).fetchone()
-    assert row is not None
-    return int(row[0]), str(row[1])
-
-
 @dataclass(frozen=True)
 class Check:
     """What `check_release` found: a row of it."""
@@ -254,16 +234,16 @@ def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     return int(one_value(connection, query, [sql.Identifier(*relation).as_string(None)]))
 
 
-def table_bytes(
+def digest_of(
     connection: Connection,
     relation: tuple[str, str],
     columns: list[str],
     order: list[str],
     ids: tuple[int | None, int | None] = (None, None),
-) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order; none: as they were written.
+) -> tuple[int, str]:
+    """How many rows a release's table has, and a SHA-256 of what COPY sends for them, in this order.
 
-    ids: only those from this trajectory_id on, and before that one.
+    order: none, as they were written. ids: only those from this trajectory_id on, and before that one.
     """
     require_there(connection, relation)
     as_written(connection)
@@ -278,7 +258,17 @@ def table_bytes(
         connection.execute(
             sa.text("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         )
-    return copy_bytes(driver(connection), query)
+    counted: list[int] = []
+    found = digest_rows(copy_bytes(driver(connection), query, counted.append))
+    return counted[0], found
+
+
+def digest_rows(blocks: Iterable[Any]) -> str:
+    """SHA-256 of rows as COPY has them."""
+    found = hashlib.sha256()
+    for block in blocks:
+        found.update(np.frombuffer(block, np.uint8).data)
+    return found.hexdigest()
 
 
 # A published release as `release export` reads it: from the release schema alone.

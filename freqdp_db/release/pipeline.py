@@ -48,7 +48,6 @@ from freqdp_db.release.verification import (
     Compared,
     Replayed,
     Verified,
-    compare_rows,
     replay_steps,
 )
 
@@ -317,26 +316,27 @@ def _index_and_compare(
     progress: Progress,
     start: Callable[..., Future[None]],
 ) -> Compared:
-    """Compare what was written with what was replayed.
-
-    Meanwhile the other tables are written and indexed, and the first one is indexed.
-    """
+    """Compare what was written with what was replayed, and index it meanwhile."""
     first, *others = tables
-    waiting = {relation: start(rows.write_other, staged, relation) for relation in others}
-    key, indexes = staged.start_indexes(first, start)
+    stored = {r: Stored(*staged.name_of(r), in_order=rows.in_order) for r in tables}
+    indexes = [start(staged.index, first, column) for column in first.indexes[:1]]
     if not rows.in_order:
         with progress.stage("index the key"):
-            key.result()
-    stored = {r: Stored(*staged.name_of(r), in_order=rows.in_order) for r in tables}
-    compared = compare_rows(
-        staged.database,
-        replayed,
-        stored,
-        progress,
-        lambda relation: waiting[relation].result() if relation in waiting else None,
-    )
+            start(staged.index, first, None).result()
+    with progress.stage("compare rows", rows.rows) as stage:
+        # at first beside one index alone: it takes longest, and more would hold it up
+        found = {first.suffix: replayed.rows.compare(staged.database, first, stored[first], stage)}
+        written = {relation: start(rows.write_other, staged, relation) for relation in others}
+        columns = first.indexes[1:] if not rows.in_order else (None, *first.indexes[1:])
+        indexes += [start(staged.index, first, column) for column in columns]
+        for relation in others:
+            written[relation].result()
+            found[relation.suffix] = replayed.rows.compare(
+                staged.database, relation, stored[relation], stage
+            )
+    compared = Compared.of(replayed, found)
     with progress.stage("finish indexes"):
-        for index in (key, *indexes):
+        for index in indexes:
             index.result()
         staged.finish_indexes(first)
     return compared

@@ -66,6 +66,7 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         guarantee = self.request.guarantee(self.protected, self.not_covered)
+        remarks = self.request.remarks([taken.counts for taken in self.steps])
         return {
             "dataset": self.dataset,
             "window": self.window,
@@ -93,7 +94,7 @@ class Plan:
             "objects_with_fewer_than_2m_places": self.sparse,
             "seconds": self.seconds,
             "earlier_releases": self.earlier,
-            "warnings": self.request.remarks([taken.counts for taken in self.steps]).warnings,
+            "warnings": [str(remark) for remark in remarks.warnings],
             "refused": self.refused,
             "notes": self.notes,
             "guarantee": guarantee,
@@ -120,7 +121,7 @@ class Plan:
         )
         remarks = self.request.remarks([taken.counts for taken in self.steps])
         lines += [f"Errors: {text}" for text in remarks.errors]
-        lines += [f"Warning: {text}" for text in remarks.warnings]
+        lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
         lines += odd_size(self.request.method, self.samples, self.rows)
         if self.sparse:
             lines.append(

@@ -14,7 +14,7 @@ from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import CURRENCIES, per_unit
 from freqdp_db.db.releases import ReleaseRow
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, Remark
 from freqdp_db.methods import parameters
 from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import Stretch, plain
@@ -32,7 +32,7 @@ class Remarks(NamedTuple):
 
     errors: list[str]
     """How large errors are: for analysts, too."""
-    warnings: list[str]
+    warnings: list[Remark]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Request:
             if recorded is not None:
                 options = options_of(step, self.values)
                 found.errors.extend(filter(None, [step.errors(options, recorded)]))
-                found.warnings.extend(step.warnings(options, recorded))
+                found.warnings.extend(map(Remark, step.warnings(options, recorded)))
         return found
 
     def with_facts(self, dataset: DatasetRow, build: BuildRow) -> Request:

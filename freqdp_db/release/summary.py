@@ -15,7 +15,7 @@ from freqdp_db.db.metrics import measured_value
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, published_beside
 from freqdp_db.methods.contract import EXPOSES, Method
-from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.progress import Progress
@@ -79,7 +79,7 @@ class Release(ReleaseRow, Document):
         return super().document() | {
             "parameters": request.readable(),
             "relations": [f"{self.schema}.{name}" for name in self.relation_names],
-            "warnings": request.remarks([recorded.counts for recorded in self.steps]).warnings,
+            "warnings": plain(request.remarks([done.counts for done in self.steps]).warnings),
         }
 
     @property
@@ -112,7 +112,7 @@ class Release(ReleaseRow, Document):
             lines.append(f"Step {recorded.step}, {step.words}: {done}.")
         remarks = request.remarks([recorded.counts for recorded in self.steps])
         lines += [f"Errors: {text}" for text in remarks.errors]
-        lines += [f"Warning: {text}" for text in remarks.warnings]
+        lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
         lines += self._left(request.method)
         if self.state == "published":
             lines += odd_size(request.method, self.build.samples, self.rows or 0)

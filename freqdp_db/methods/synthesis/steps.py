@@ -225,8 +225,8 @@ class StrictStep(SyntheticStep):
         found = super().warnings(options, counts)
         if options.accounting == "zcdp" and options.delta * objects * _SMALL > 1:
             found.append(
-                f"delta {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
-                f"{float(options.delta * objects):.2g}: that is no longer small. Take a --delta of "
+                f"[[delta]] {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
+                f"{float(options.delta * objects):.2g}: that is no longer small. Take a [[delta]] of "
                 f"{plain(Decimal(1).scaleb(-len(str(_SMALL * objects))))} or less."
             )
         return found

@@ -1,6 +1,6 @@
 """A real pg_cron drives three runs one minute apart, while 20 readers poll <dataset>_current.
 
-    cd tests && python -m chaos.nightly [--runs 3] [--readers 20]
+    PYTHONPATH=tests python tests/crash/nightly.py [--runs 3] [--readers 20]
 
 Needs pg_cron for the server's version (Debian: postgresql-15-cron). The recipe is the one of
 docker/OPERATING.md, every minute instead of every night.
@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-from chaos.stage import make_dataset, own_server, query, reckon, say, start_worker, stop_workers
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from stage import make_dataset, own_server, reckon, say, start_worker, stop_workers
+from world import query
 
 from freqdp_db.server.embedded import EmbeddedServer
 

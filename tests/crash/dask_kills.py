@@ -1,6 +1,6 @@
 """Builds and releases on Dask while its workers, its scheduler and the command itself are killed.
 
-    cd tests && python -m chaos.dask_kills [--workers 20] [--schedulers 5] [--drivers 5] [--seed 1]
+    PYTHONPATH=tests python tests/crash/dask_kills.py [--workers 20] [--schedulers 5] [--drivers 5]
 
 Each time one process is killed at a random moment of a build or a release. The command has to end
 well, or to be refused clearly and to go on when it is given again; builds and releases have to be those
@@ -22,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from chaos.stage import ROOT, own_server, query, quietly, reckon, say
+from stage import ROOT, own_server, reckon, say
+from world import freqdp, query
 
 _OBJECTS, _DAYS = 300, 4
 _ASKED = ("--method", "gl", "--epsilon", "1", "--seed", "5")
@@ -145,7 +146,7 @@ def run(url: str, what: str, job: tuple[str, ...], seconds: float, ends: Counter
     refused = [line for line in said[1].splitlines() if line.startswith("freqdp: ")]
     assert what == "driver" or refused, said[1]
     ends[f"{what}: " + (refused[0] if refused else "killed")] += 1
-    quietly(url, *job)
+    freqdp(url, *job).succeeded()
 
 
 def main() -> None:
@@ -159,17 +160,17 @@ def main() -> None:
     random.shuffle(kills)
     ends: Counter[str] = Counter()
     with own_server() as (_, url):
-        quietly(url, "load", "demo", "--objects", str(_OBJECTS), "--days", str(_DAYS))
-        quietly(
+        freqdp(url, "load", "demo", "--objects", str(_OBJECTS), "--days", str(_DAYS)).succeeded()
+        freqdp(
             url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
             "--time", "at", "--geom", "geom", "--budget", "1000",
-        )  # fmt: skip
-        quietly(url, "dataset", "build", "city")
-        quietly(url, "anonymize", "city", "--method", "lg", *_ASKED, "--as", "threads")
+        ).succeeded()  # fmt: skip
+        freqdp(url, "dataset", "build", "city").succeeded()
+        freqdp(url, "anonymize", "city", "--method", "lg", *_ASKED, "--as", "threads").succeeded()
         expected = query(url, _DIGESTS, "threads"), query(url, _FINGERPRINT)
         begun = time.monotonic()
-        quietly(url, "anonymize", "city", "--method", "lg", *_ASKED, "--as", "dask", "--new-draw",
-                "--engine", "dask", "--workers", "2")  # fmt: skip
+        freqdp(url, "anonymize", "city", "--method", "lg", *_ASKED, "--as", "dask", "--new-draw",
+                "--engine", "dask", "--workers", "2").succeeded()  # fmt: skip
         seconds = time.monotonic() - begun + 2
         for number, what in enumerate(kills):
             name = f"r{number}"

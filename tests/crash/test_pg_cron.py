@@ -1,4 +1,4 @@
-"""The recipe of docker/OPERATING.md, with a real pg_cron. That it fires: `python -m chaos.nightly`."""
+"""The recipe of docker/OPERATING.md, with a real pg_cron. That it fires: `nightly.py`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chaos.nightly import cron_server, schedule
-from chaos.stage import make_dataset, query
+from nightly import cron_server, schedule
 from psycopg.conninfo import make_conninfo
+from stage import make_dataset
+from world import query
 
 from freqdp_db.server.binaries import find_binaries
 

@@ -1,6 +1,6 @@
 """200 requests on 20 datasets with four workers, and with one: each done once, and how much faster.
 
-cd tests && python -m chaos.crowd [--requests 200] [--datasets 20]
+PYTHONPATH=tests python tests/crash/crowd.py [--requests 200] [--datasets 20]
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from chaos.stage import (
+from stage import (
     make_dataset,
     own_server,
-    query,
     reckon,
     say,
     start_worker,
     stop_workers,
     wait_for_jobs,
 )
+from world import query
 
 _ASK = "SELECT freqdp.request_release(%s, 'lg', 1, '{\"new_draw\": true, \"signature\": 4}')"
 

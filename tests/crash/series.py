@@ -1,6 +1,6 @@
 """A year of nights on the demo's city: a schedule with a window, kills, missed nights, two workers at once.
 
-    cd tests && python -m chaos.series [--nights 365] [--kills 50] [--method lg+cut] [--seed 1]
+    PYTHONPATH=tests python tests/crash/series.py [--nights 365] [--kills 50] [--method lg+cut] [--seed 1]
 
 The city moves for as many days as there are nights. The clock of windows is ours: `find_window` is told
 what time it is. In the end every window has to be there once, paid for once, in one table; the budget must
@@ -18,8 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from chaos.stage import OPEN, own_server, query, quietly, reckon, say, start_worker, wait_for_jobs
 from library import opened
+from stage import OPEN, own_server, reckon, say, start_worker, wait_for_jobs
+from world import query
 
 import freqdp_db
 from freqdp_db.db.sql_objects import render, resource
@@ -94,8 +95,8 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
                 timezone="Europe/Brussels", unit="person-day", region="4.2,50.7,4.5,51.0", budget=1,
             )  # fmt: skip
         tell_the_time(url)
-        quietly(url, "schedule", "add", "city", "--method", method, "--at", "0 3 * * *", "--window", "day",
-                "--since", "2024-03-04", *_OPTIONS[method])  # fmt: skip
+        freqdp(url, "schedule", "add", "city", "--method", method, "--at", "0 3 * * *", "--window", "day",
+                "--since", "2024-03-04", *_OPTIONS[method]).succeeded()  # fmt: skip
         missed = range(count // 2, min(count // 2 + _MISSED, count - 1))
         killed = set(draw.sample([n for n in range(count) if n not in missed], kills))
         raced = set(draw.sample(range(count), max(count // 20, 1))) - set(missed)

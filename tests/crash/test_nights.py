@@ -1,8 +1,8 @@
-"""A few of the nights of `chaos.series`; a year is run by hand."""
+"""A few of the nights of `series.py`; a year is run by hand."""
 
 from __future__ import annotations
 
-from chaos.series import nights
+from series import nights
 
 
 def test_some_nights() -> None:

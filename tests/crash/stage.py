@@ -1,8 +1,10 @@
-"""What the shows share: a server of their own, small datasets, worker processes, and the reckoning."""
+"""What the shows share: a server of their own, small datasets, worker processes, and the reckoning.
+
+Shows are scripts: `PYTHONPATH=tests python tests/crash/strikes.py`.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -11,14 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from library import build_points, make_points, opened
+from witness import leftovers
+from world import freqdp, query
 
-from freqdp_db.cli import main
 from freqdp_db.db.schema import upgrade
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
@@ -52,12 +54,6 @@ def make_dataset(url: str, name: str, *, objects: int = 8, samples: int = 60) ->
     ]
     with opened(url) as database:
         build_points(database, name, make_points(url, name, points))
-
-
-def query(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    with psycopg.connect(url, autocommit=True) as connection:
-        cursor = connection.execute(statement.encode(), values or None)
-        return cursor.fetchall() if cursor.description else []
 
 
 def start_worker(url: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -105,30 +101,20 @@ def reckon(url: str) -> dict[str, Any]:
     versions = query(url, "SELECT dataset_id, version FROM freqdp.release WHERE version IS NOT NULL "
                           "GROUP BY 1, 2 HAVING count(*) > 1")  # fmt: skip
     assert not versions, f"a version was given twice: {versions}"
-    orphans = query(
+    orphans = leftovers(url) + query(
         url,
-        "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp'::regnamespace AND relkind = 'r' "
-        "AND (relname LIKE 'staging%%' OR relname ~ '_[0-9]+$' AND NOT relispartition) UNION ALL "
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
         "AND relkind = 'r' AND relname NOT IN ('catalog', 'series') "
         "AND NOT EXISTS (SELECT FROM freqdp_release.catalog "
-        "WHERE relname IN (name, name || '_line'))".replace("%%", "%"),
+        "WHERE relname IN (name, name || '_line'))",
     )
     assert not orphans, f"orphan tables: {orphans}"
     verified = 0
     for (name,) in query(url, "SELECT name FROM freqdp_release.catalog ORDER BY 1"):
-        quietly(url, "release", "verify", name)
+        freqdp(url, "release", "verify", name).succeeded()
         verified += 1
-    quietly(url, "ledger", "verify")
+    freqdp(url, "ledger", "verify").succeeded()
     return {"jobs": dict(jobs), "releases": releases, "verified": verified}
-
-
-def quietly(url: str, *arguments: str) -> None:
-    """Run a command that has to succeed."""
-    said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(said):
-        code = main.run([*arguments, "--dsn", url])
-    assert code == 0, f"{arguments}: {said.getvalue()}"
 
 
 def say(**figures: Any) -> None:

@@ -1,8 +1,8 @@
-"""A few of the trials of `chaos.strikes`; a thousand are run by hand."""
+"""A few of the trials of `strikes.py`; a thousand are run by hand."""
 
 from __future__ import annotations
 
-from chaos.strikes import strikes
+from strikes import strikes
 
 
 def test_some_strikes() -> None:

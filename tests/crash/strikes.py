@@ -1,6 +1,6 @@
 """A command at work, and one bad thing that happens to it or to the server at a random moment.
 
-    cd tests && python -m chaos.strikes [--trials 1000] [--seed 1]
+    PYTHONPATH=tests python tests/crash/strikes.py [--trials 1000] [--seed 1]
 
 Each trial starts a build, a release or a worker with a job, waits for a random while, and strikes:
 the client is killed or interrupted, its sessions are ended, a backend is killed (the server then
@@ -15,7 +15,6 @@ import argparse
 import os
 import random
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,13 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-
-sys.path.append(str(Path(__file__).parent.parent / "crash"))
-
-from chaos.stage import own_server, query, quietly, reckon, say
 from harness import Driver, Run
+from stage import own_server, reckon, say
 from witness import leftovers
-from world import ADD_CITY
+from world import ADD_CITY, freqdp, query
 
 from freqdp_db.server.embedded import EmbeddedServer
 
@@ -127,9 +123,9 @@ class Trials:
     def __init__(self, server: EmbeddedServer, url: str, folder: Path, seed: int) -> None:
         self.url, self.draw = url, random.Random(seed)
         self.weather = Weather(server, url, self.draw)
-        quietly(url, "load", "demo", "--objects", "20", "--days", "1")
-        quietly(url, *ADD_CITY, "--budget", "1000")
-        quietly(url, "dataset", "build", "city")
+        freqdp(url, "load", "demo", "--objects", "20", "--days", "1").succeeded()
+        freqdp(url, *ADD_CITY, "--budget", "1000").succeeded()
+        freqdp(url, "dataset", "build", "city").succeeded()
         self.driver = Driver(url, folder)
         self.counts: Counter[str] = Counter()
         self.longest = 0.0
@@ -177,7 +173,7 @@ class Trials:
     def _finish(self, what: str, before: list[tuple[Any, ...]]) -> None:
         """Run what is left of the work, then require all of it, once."""
         if what == "build":
-            quietly(self.url, "dataset", "build", "city")
+            freqdp(self.url, "dataset", "build", "city").succeeded()
         elif what == "worker":
             self._serve()
         else:
@@ -189,8 +185,8 @@ class Trials:
         for name, state in made:
             assert state in ("published", "withdrawn"), (name, state)
             if state == "published":
-                quietly(self.url, "release", "verify", name)
-                quietly(self.url, "release", "withdraw", name)
+                freqdp(self.url, "release", "verify", name).succeeded()
+                freqdp(self.url, "release", "withdraw", name).succeeded()
         assert leftovers(self.url) == []
 
     def _serve(self) -> None:
@@ -207,10 +203,10 @@ class Trials:
         """Go on with the release that was begun, or begin it."""
         found = query(self.url, _RELEASES)
         if len(found) == before:
-            quietly(self.url, *_COMMANDS["anonymize"][0])
+            freqdp(self.url, *_COMMANDS["anonymize"][0]).succeeded()
         for name, state in found[before:]:
             if state == "running":
-                quietly(self.url, "release", "resume", name)
+                freqdp(self.url, "release", "resume", name).succeeded()
 
 
 def strikes(trials: int, seed: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Scheduled runs back to back while workers are killed, the server restarts and connections are cut.
 
-    cd tests && python -m chaos.storm [--runs 100] [--seed 1]
+    PYTHONPATH=tests python tests/crash/storm.py [--runs 100] [--seed 1]
 
 Every job has to end in done or a clear refusal, the ledger has to be exact, every release has to
 verify, and no table may be left over.
@@ -17,17 +17,16 @@ from collections import Counter
 from pathlib import Path
 
 import psycopg
-from chaos.stage import (
+from proxy import Proxy
+from stage import (
     make_dataset,
     own_server,
-    query,
-    quietly,
     reckon,
     say,
     start_worker,
     stop_workers,
 )
-from proxy import Proxy
+from world import freqdp, query
 
 from freqdp_db.server.embedded import EmbeddedServer
 
@@ -81,8 +80,8 @@ def storm(runs: int, seed: int) -> None:
             make_dataset(url, name)
             # the last one runs out of budget on the way: a refusal that has to be clear
             epsilon = "150" if name == names[-1] else "1"
-            quietly(url, "schedule", "add", name, "--method", "lg", "--at", "0 3 * * *", "--keep", "2",
-                    "--signature", "4", "--epsilon", epsilon)  # fmt: skip
+            freqdp(url, "schedule", "add", name, "--method", "lg", "--at", "0 3 * * *", "--keep", "2",
+                    "--signature", "4", "--epsilon", epsilon).succeeded()  # fmt: skip
         start, made, weather = time.monotonic(), 0, Storm(server, url, draw, Path(folder))
         next_strike, begun = start, 0
         try:
