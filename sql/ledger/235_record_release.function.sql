@@ -28,12 +28,24 @@ BEGIN
         RAISE EXCEPTION 'the parameters of a release by % are not complete, or not written as they are stored', record_release.method
         USING ERRCODE = 'QF001', HINT = 'record them as request_parameters returns them';
     END IF;
-    SELECT b.dataset_id, b.time_window, d.max_exposure INTO source
+    SELECT b.dataset_id, b.time_window, b.window_begin, b.window_end, d.timezone, d.max_exposure INTO source
     FROM ${private}.build AS b JOIN ${private}.dataset AS d ON d.dataset_id = b.dataset_id
     WHERE b.build_id = record_release.build AND b.dropped_at IS NULL AND d.dropped_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no build %', quote_nullable(record_release.build)
         USING ERRCODE = 'QF002', HINT = '`freqdp dataset build` makes one';
+    END IF;
+    -- the window that is booked is the one whose rows are drawn from
+    IF source.time_window IS NOT NULL AND (
+        (SELECT (w.window_begin, w.window_end) FROM ${private}.find_window(source.time_window::text, source.timezone::text) AS w)
+            IS DISTINCT FROM (source.window_begin, source.window_end)
+        OR EXISTS (
+            SELECT FROM ${private}.sample AS s
+            WHERE s.build_id = record_release.build AND (s.at < source.window_begin OR s.at > source.window_end)
+        )
+    ) THEN
+        RAISE EXCEPTION 'build % is not of window %', record_release.build, source.time_window
+        USING ERRCODE = 'QF001', HINT = 'read the window again: freqdp dataset build DATASET --window WINDOW';
     END IF;
     IF record_release.series IS NOT NULL THEN
         PERFORM ${private}.require_series(record_release.series::text, record_release.build::int, record_release.method::text);

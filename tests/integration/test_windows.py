@@ -173,6 +173,20 @@ def test_a_changed_window_in_the_ledger_is_found(city: str) -> None:
     assert freqdp(city, "ledger", "verify").code == 3
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "window_begin = '2024-03-04 00:00+00', window_end = '2024-03-05 00:00+00'",
+        "window_begin = '2024-03-01 00:00+00', window_end = '2024-04-01 00:00+00'",
+    ],
+)
+def test_a_build_of_another_window_is_not_booked_for_one(city: str, forged: str) -> None:
+    """Whoever may write builds cannot have all data counted as one day's."""
+    query(city, f"UPDATE freqdp.build SET time_window = '2024-03-04', {forged}")
+    freqdp(city, "anonymize", "city", "--window", MONDAY, *LG).refused("is not of window")
+    assert query(city, "SELECT count(*) FROM freqdp.release") == [(0,)]
+
+
 def test_all_windows_together_have_every_row_once(city: str) -> None:
     """Whatever the type of the time: an aware one, a local one, a date, numbers."""
     query(
