@@ -66,10 +66,10 @@ class Need:
 
     parameter: str
     """It names the relation."""
-    reader: Literal["points", "roads"]
-    """As what it is read: `Points`, or a `Network` of roads."""
+    reader: Literal["points", "roads", "zones"]
+    """As what it is read: `Points`, a `Network` of roads, or `Zones`, which need be no relation."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Which parameters name columns of it; of points, their `category`."""
+    """Which parameters name columns of it: of points their `category`, of zones `zone`, `district`."""
     optional: bool = False
     """Whether the method does without, where the parameter is not given."""
 

@@ -140,7 +140,7 @@ def _ask(
             build_id=build.build_id, replaces=replaces,
         )  # fmt: skip
         beside = requests.published_beside(connection, database, dataset.account_id)
-        read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
+        read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         for text in notes_for_persons(database, dataset, build, request):
             progress.note(text)
         requests.keep_build(connection, database, build.build_id)

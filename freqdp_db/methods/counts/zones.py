@@ -111,12 +111,14 @@ class Zones:
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Those of the table `_zone`."""
         levels = ["zone"] * len(self) + ["district"] * self.districts + ["city"]
-        parents = [self.district_ids[self.district], np.full(self.districts, self.city_id), [0]]
+        parent = np.full(self.city_id, self.city_id, np.int64)
+        parent[: len(self)] = self.district_ids[self.district]
+        parent[-1] = 0
         yield {
             "zone": np.arange(1, self.city_id + 1),
             "name": [*self.name, *self.district_name, CITY],
             "level": levels,
-            "parent": np.concatenate(parents).astype(np.int64),
+            "parent": parent,
             "geom": list(self.shapes),
         }
 
