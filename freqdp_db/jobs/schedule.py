@@ -15,6 +15,7 @@ from freqdp_db.db.ledger import budget_of
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.document import JobRequest
+from freqdp_db.methods.contract import WITHOUT_SAMPLES
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
 
@@ -116,7 +117,7 @@ class Planned:
 def warning_of(asked: JobRequest) -> str:
     """What whoever makes a schedule should know of releases that follow each other."""
     kind = asked.request.method.kind
-    if kind == "synthetic":
+    if kind in WITHOUT_SAMPLES:
         return _REPEATED_SYNTHETIC + ("" if asked.new_draw else _TELLS_NO_CHANGE)
     return _REPEATED_UNLINKED if kind == "unlinked" else _REPEATED
 

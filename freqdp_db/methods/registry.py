@@ -17,7 +17,7 @@ from freqdp_db.paper.closure import CLOSURE
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 _JOINED = "+"
-_COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
+_COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic", "counts")
 
 METHODS: dict[str, Method] = {
     method.name: method for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *SYNTHESIS, *CLOSURE)

@@ -14,7 +14,7 @@ from freqdp_db.db.published import may_read, read_catalog
 from freqdp_db.db.releases import ObjectRow
 from freqdp_db.errors import NotFound, PermissionMissing
 from freqdp_db.methods import kinds
-from freqdp_db.methods.contract import Kind
+from freqdp_db.methods.contract import WITHOUT_SAMPLES, Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.documents import Document, not_in_json
 
@@ -161,7 +161,7 @@ def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
         return row.released_id, None
     method = find_method(row.method)
     steps = {step.name for step in method.steps}
-    if method.kind == "synthetic":
+    if method.kind in WITHOUT_SAMPLES:
         return None, _SYNTHETIC
     if "cut" in steps or (row.parameters or {}).get("pieces") is not None:
         return None, _PIECES

@@ -58,7 +58,7 @@ class Release(ReleaseRow, Document):
             **vars(release),
             spend=request.spend,
             unit=request.method.unit,
-            table=f"{schema}.{release.name}{request.method.relations[0].suffix}",
+            table=f"{schema}.{release.name}{request.relations[0].suffix}",
             readers=_readers(release),
             exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
@@ -231,7 +231,7 @@ def odd_size(method: Method, samples: int, rows: int) -> list[str]:
             f"Warning: {rows:,} rows, {rows / max(samples, 1):,.0f} times the samples: noise made them "
             "many. Say how many trips it should be with --size, or give a longer --every."
         ]
-    if method.kind == "generalised" or rows >= _LITTLE * samples:
+    if method.kind in ("generalised", "counts") or rows >= _LITTLE * samples:
         return []
     more = {
         "synthetic": "a larger --epsilon, or more objects, give more",

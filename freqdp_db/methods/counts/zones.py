@@ -316,3 +316,50 @@ BIN = Relation(
     key=("bin",),
 )
 """Its rows are those of `Bins.rows`."""
+
+# Views that put the counts on a map.
+
+_LEVEL = Column("level", "text", "zone, district or city: show one of them at a time.")
+_BIN = Column("bin", "int4", "The time bin; 0: all bins together.")
+_BIN_NAME = Column("bin_name", "text", "What the time bin is called.")
+_SHOWN_VALUE = Column("value", "float8", "The count; where noise made it negative, 0.")
+_MARGIN = Column("margin", "float8", "Half of the 95 % interval of the count.")
+
+VISITS_MAP = Relation(
+    "_visits_map",
+    (
+        Column("zone", "int8", "The zone."),
+        _BIN,
+        Column("name", "text", "What the zone is called."),
+        _LEVEL,
+        _BIN_NAME,
+        _SHOWN_VALUE,
+        _MARGIN,
+        Column("geom", "geometry(MultiPolygon)", "The area of the zone."),
+    ),
+    "Visits with the areas of the zones, for a map: choose a level and a bin.",
+    chosen_by="visits",
+    view="create_visits_map",
+)
+FLOWS_LINE = Relation(
+    "_flows_line",
+    (
+        Column("origin", "int8", "The zone where the trips begin."),
+        Column("destination", "int8", "The zone where they end: another one."),
+        _BIN,
+        Column("origin_name", "text", "What the origin is called."),
+        Column("destination_name", "text", "What the destination is called."),
+        _LEVEL,
+        _BIN_NAME,
+        _SHOWN_VALUE,
+        _MARGIN,
+        Column(
+            "geom",
+            "geometry(LineString)",
+            "From the middle of the origin to that of the destination.",
+        ),
+    ),
+    "Flows as lines between zones of the same level, for a map: choose a level and a bin.",
+    chosen_by="flows",
+    view="create_flows_line",
+)

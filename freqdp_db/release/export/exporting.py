@@ -124,8 +124,8 @@ def export_release(
     """
     chosen = _find_format(format_name)
     require_readable(database, name)
-    tables = _tables_to_write(database, name)
-    targets = [_target(name, suffix, chosen, out) for suffix in tables]
+    files_of = _relations_by_file(database, name, format_name)
+    targets = [_target(name, suffix, chosen, out) for suffix in files_of]
     files = tuple(
         target.with_name(target.name + kind)
         for target in targets
@@ -139,17 +139,22 @@ def export_release(
         if not reader.catalog["granted"]:
             reason = why_not_granted(reader.catalog["guarantee"])
             progress.note(f"Warning: NOT for handing out. {reason}")
-        for number, (suffix, target) in enumerate(zip(tables, targets, strict=True)):
+        for number, (relations, target) in enumerate(zip(files_of.values(), targets, strict=True)):
             data, guarantee, notice = drafts[3 * number : 3 * number + 3]
             if reader.has_trajectories and system is not None:
                 rows = _write_trajectories(chosen, data, reader, system, progress)
                 columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
             else:
-                with progress.stage(f"export {name}{suffix}", unit="rows") as stage:
-                    rows = write_table(format_name, data, reader, name + suffix, system, stage)
-                columns = reader.comments(name + suffix)
-            if number == 0:
-                _require_rows(reader, rows)
+                rows, columns = 0, {}
+                for relation in relations:
+                    with progress.stage(f"export {relation}", unit="rows") as stage:
+                        found = write_table(format_name, data, reader, relation, system, stage)
+                    if relation == reader.tables[0]:
+                        _require_rows(reader, found)
+                    rows += found
+                    said = reader.comments(relation)
+                    several = len(relations) > 1
+                    columns |= {f"{relation}.{c}" if several else c: said[c] for c in said}
             written += rows
             document = guarantee_document(
                 reader.catalog, target, data, format_name, system, list(columns)
@@ -159,13 +164,20 @@ def export_release(
     return Exported(name, files, written)
 
 
-def _tables_to_write(database: Database, name: str) -> list[str]:
-    """Each is a file, by what follows the release's name; trajectories are one file."""
+def _relations_by_file(database: Database, name: str, format_name: str) -> dict[str, list[str]]:
+    """What is written to each file, by what follows the release's name in that of the file.
+
+    Trajectories are one file, and so is a GeoPackage, which has layers: those for a map come first,
+    because programs open the first one. Views are written where there are geometries.
+    """
     with database.begin(snapshot=True) as connection:
         reader = ReleaseReader(connection, database, name)
     if reader.has_trajectories:
-        return [""]
-    return [table.removeprefix(name) for table in reader.tables]
+        return {"": [name]}
+    if format_name == "gpkg":
+        return {"": [*reader.views, *reader.tables]}
+    written = reader.tables if format_name == "csv" else [*reader.tables, *reader.views]
+    return {relation.removeprefix(name): [relation] for relation in written}
 
 
 def _write_trajectories(

@@ -1,4 +1,4 @@
-"""Tables of a release that are no trajectories, as CSV, GeoParquet and GeoPackage."""
+"""Tables and views of a release that are no trajectories, as CSV, GeoParquet and GeoPackage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def write_table(
     batches = _batches(reader, table, schema, format_name)
     if format_name == "gpkg":
         column = geometries[0] if geometries else None
-        return Layers(path, reader, system).write(table, "Unknown", schema, batches, stage, column)
+        shape = "Unknown" if column is None else _shape(columns[column])
+        return Layers(path, reader, system).write(table, shape, schema, batches, stage, column)
     rows = 0
     if format_name == "csv":
         with pa_csv.CSVWriter(path, schema) as writer:
@@ -57,7 +58,8 @@ def write_table(
         return rows
     metadata = {"freqdp": json.dumps(catalog_document(reader.catalog))}
     if geometries and system is not None:
-        metadata["geo"] = json.dumps(_geo_metadata(geometries, system))
+        shapes = {name: _shape(columns[name]) for name in geometries}
+        metadata["geo"] = json.dumps(_geo_metadata(shapes, system))
     schema = schema.with_metadata(metadata)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in batches:
@@ -65,6 +67,11 @@ def write_table(
             rows += len(batch)
             stage.advance(len(batch))
     return rows
+
+
+def _shape(kind: str) -> str:
+    """Of a type such as `public.geometry(MultiPolygon,4326)`."""
+    return kind.partition("geometry(")[2].partition(",")[0]
 
 
 def _arrow_type(kind: str, format_name: str) -> pa.DataType:
@@ -88,12 +95,13 @@ def _batches(
             yield pa.record_batch(arrays, schema=schema)
 
 
-def _geo_metadata(geometries: list[str], system: ReferenceSystem) -> dict[str, Any]:
+def _geo_metadata(shapes: dict[str, str], system: ReferenceSystem) -> dict[str, Any]:
     crs = system.crs.to_json_dict()
     return {
         "version": "1.1.0",
-        "primary_column": geometries[0],
+        "primary_column": next(iter(shapes)),
         "columns": {
-            name: {"encoding": "WKB", "geometry_types": [], "crs": crs} for name in geometries
+            name: {"encoding": "WKB", "geometry_types": [shape], "crs": crs}
+            for name, shape in shapes.items()
         },
     }
