@@ -7,16 +7,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from freqdp_db.methods.contract import Method, Need
 from freqdp_db.methods.kinds import plain
-from freqdp_db.methods.synthesis.options import SyntheticOptions
 from freqdp_db.methods.synthesis.steps import AdaTraceStep, DptStep, StrictStep, SyntheticStep
 from freqdp_db.privacy.guarantee import Declare, Guarantee, ProtectedUnit
-
-if TYPE_CHECKING:
-    from freqdp_db.methods.synthesis.options import Parameters
 
 # --- What the synthetic methods guarantee: differential privacy for one object with all its data ---
 
@@ -28,6 +24,9 @@ _ORIGINS = {
     "object and without its free reads of the data.",
     "dpt": "Method: after DPT (He, Cormode, Machanavajjhala, Procopiuc, Srivastava, PVLDB 2015), at "
     "the unit of an object and without free reads of the data.",
+    "counts": "Method: noisy counts at several levels, combined by least squares, under zero-concentrated "
+    "differential privacy (Bun and Steinke 2016; discrete Gaussian noise by Canonne, Kamath and "
+    "Steinke 2020).",
 }
 
 
@@ -42,12 +41,29 @@ _ASSUMES = (
 )
 
 
-def _given(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Parameters:
+class Costs(Protocol):
+    """What a guarantee says of the budget of a release."""
+
+    @property
+    def epsilon(self) -> Fraction: ...
+
+    @property
+    def delta(self) -> Fraction: ...
+
+    @property
+    def pure(self) -> bool: ...
+
+    @property
+    def rho(self) -> Fraction: ...
+
+
+def _given(options: type[Any], values: Mapping[str, Any]) -> Costs:
     given: dict[str, Any] = {f: values.get(f) for f in options.__dataclass_fields__}
-    return options(**given).parameters
+    found: Costs = options(**given).parameters
+    return found
 
 
-def booked_rho(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Decimal:
+def booked_rho(options: type[Any], values: Mapping[str, Any]) -> Decimal:
     """What the ledger for objects books: rounded up, as `rho_of` in SQL does."""
     parameters = _given(options, values)
     if parameters.pure:
@@ -55,7 +71,17 @@ def booked_rho(options: type[SyntheticOptions], values: Mapping[str, Any]) -> De
     return Decimal(ceil(parameters.rho * Fraction(1_000_001, 1_000_000) * _BOOKED)) / _BOOKED
 
 
-def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
+def object_guarantee(
+    name: str,
+    options: type[Any],
+    artefact: str = "trajectories",
+    title: str = "The table of trajectories",
+) -> Declare:
+    """What holds of all that a release publishes. options: have the budget as `parameters`."""
+    table, this = ("The table is", "this table alone")
+    if artefact != "trajectories":
+        table, this = (f"{title} are", "them alone")
+
     def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
         from freqdp_db.privacy.accounting import (
             best_guess_any,
@@ -76,15 +102,15 @@ def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
             there, which = (best_guess_any(rho) for rho in (parameters.rho, replaced))
         return Guarantee(
             plain=[
-                f"The table is differentially private for {protected.words} with all its data in the "
+                f"{table} differentially private for {protected.words} with all its data in the "
                 f"region and the period: {stated}.",
-                "Starting from even odds and knowing everybody else's data, nobody can guess from this "
-                f"table alone whether a given {one} is in the data and be right more than "
+                "Starting from even odds and knowing everybody else's data, nobody can guess from "
+                f"{this} whether a given {one} is in the data and be right more than "
                 f"{percent_at_most(there)} of the time, or which of two {one}s is in it more than "
                 f"{percent_at_most(which)} of the time.",
             ],
             artefacts={
-                "trajectories": {
+                artefact: {
                     "unit": f"{protected.words} with all its data",
                     "neighbouring": "added or removed",
                     "claimed_epsilon": epsilon,
@@ -94,7 +120,7 @@ def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
                     "assumes": "; ".join(_ASSUMES),
                 }
             },
-            titles={"trajectories": "The table of trajectories"},
+            titles={artefact: title},
             assumed_public=[
                 "the region and the period",
                 "the parameters of the release, and tables that they name",
@@ -117,7 +143,7 @@ def object_guarantee(name: str, options: type[SyntheticOptions]) -> Declare:
     return declare
 
 
-def _several(values: Mapping[str, Any], parameters: Parameters) -> str:
+def _several(values: Mapping[str, Any], parameters: Costs) -> str:
     """What somebody who is two objects costs, by group privacy."""
     from freqdp_db.privacy.accounting import cost_of_several, epsilon_of, rounded_up
 
