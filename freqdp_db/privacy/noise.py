@@ -95,9 +95,10 @@ class BoundedCoin(Coin):
     def digits(self, bits: int) -> int:
         precision = 20 + bits // 3
         while True:
-            low, high = (math.floor(bound * 2**bits) for bound in self._bounds(precision))
-            if low == high:
-                return low
+            low, high = self._bounds(precision)
+            digits = int(low * 2**bits)
+            if digits == int(high * 2**bits):
+                return digits
             precision *= 2
 
 

@@ -73,8 +73,8 @@ class Items:
     def where(self, kept: Flags) -> Items:
         owner = np.repeat(np.arange(len(self.offsets) - 1), self.counts)
         lengths = np.bincount(owner[kept], minlength=len(self.offsets) - 1)
-        columns = (self.bin, self.zone, self.to, self.size, self.order)
-        return Items(offsets_from(lengths), *(column[kept] for column in columns))
+        bin, zone, to, size = (c[kept] for c in (self.bin, self.zone, self.to, self.size))
+        return Items(offsets_from(lengths), bin, zone, to, size, self.order[kept])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,13 +64,13 @@ class Fit:
     """The part of the variance that is one noisy number's, at most."""
 
 
-def sums(parent: Ints, values: Table, parts: int) -> Table:
+def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:
     """The sum of the rows that belong to each part."""
     order = np.argsort(parent, kind="stable")
     offsets = offsets_of(parent[order], parts)
     running = np.zeros((len(values) + 1, values.shape[1]), values.dtype)
     np.cumsum(values[order], axis=0, out=running[1:])
-    found: Table = running[offsets[1:]] - running[offsets[:-1]]
+    found: NDArray[Any] = running[offsets[1:]] - running[offsets[:-1]]
     return found
 
 
@@ -134,7 +134,7 @@ def rounded(values: Table, parent: Ints | None, above: Ints | None) -> Ints:
     whole = np.floor(values).astype(np.int64)
     if parent is None or above is None:
         return np.rint(values).astype(np.int64)
-    missing = above - sums(parent, whole, len(above)).astype(np.int64)
+    missing = above - sums(parent, whole, len(above))
     count = np.bincount(parent, minlength=len(above))[:, None]
     # more than one each, where the values do not add up by themselves
     each, rest = missing // count, missing % count

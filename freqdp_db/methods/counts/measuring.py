@@ -124,7 +124,8 @@ def _district_pairs(trips: Items, zones: Zones) -> Ints:
     """Pair of districts and bin of each trip."""
     district = zones.district.astype(np.int64)
     pair = district[trips.zone] * zones.districts + district[trips.to]
-    return pair * (trips.bin.max(initial=0) + 1) + trips.bin
+    groups: Ints = pair * (trips.bin.max(initial=0) + 1) + trips.bin
+    return groups
 
 
 def capped_by(found: Contributions, plan: Plan, zones: Zones) -> Contributions:
