@@ -43,7 +43,7 @@ def _counted(true: np.ndarray, deviation: float, seed: int) -> Counted:  # type:
         true + np.random.default_rng(seed).normal(0, deviation, true.shape) if deviation else true
     )
     by_district = np.stack([noisy[d == DISTRICT].sum(axis=0) for d in range(DISTRICT.max() + 1)])
-    return Counted(noisy, deviation, crowd_of(noisy, noisy.sum(axis=1), by_district, DISTRICT))
+    return Counted(noisy, deviation, crowd_of(noisy.sum(axis=1), by_district, DISTRICT))
 
 
 def test_unprotected_counts_give_members_away() -> None:

@@ -47,16 +47,15 @@ class Counted:
     """What a crowd like the published one has there: from coarser levels."""
 
 
-def crowd_of(value: Table, by_zone: Table, by_district: Table, district: Ids) -> Table:
+def crowd_of(by_zone: Table, by_district: Table, district: Ids) -> Table:
     """Expected counts: what a zone has in all bins, spread over bins as its district has it.
 
     by_zone: of each zone in all bins. by_district: districts by bins.
     """
     profile = np.maximum(by_district, _FEWEST)
     profile = profile / profile.sum(axis=1, keepdims=True)
-    crowd = np.maximum(by_zone, 0.0)[:, None] * profile[district]
-    assert crowd.shape == value.shape
-    return np.maximum(crowd, _FEWEST)
+    crowd: Table = np.maximum(np.maximum(by_zone, 0.0)[:, None] * profile[district], _FEWEST)
+    return crowd
 
 
 def membership_in_counts(
