@@ -25,12 +25,12 @@ bench: $(VENV)/.installed server
 	$(BIN)/freqdp bench search --sizes 200,1000
 	$(BIN)/freqdp bench pipeline --sizes 200,500,1000
 
-wheel: $(VENV)/.installed-dev
-	$(BIN)/python -m build --wheel
+wheel: | $(BIN)/python
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # The documents as a site, in build/site: guide, every command, every SQL function.
 docs: $(VENV)/.installed-dev
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # A PostGIS server on this machine: found, or installed where that is allowed.
 .PHONY: server

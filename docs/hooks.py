@@ -76,20 +76,48 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
 
 def commands_page() -> str:
     """Every command with its options, from what `--help` shows."""
-    lines = ["# Commands", "", "What `--help` says, command by command.", ""]
-    for path, command in _leaves(typer.main.get_command(app)):
-        options = [p for p in command.params if p.param_type_name == "option"]
+    leaves = list(_leaves(typer.main.get_command(app)))
+    common = [o for o in _options(leaves[0][1]) if _panel(o) == _COMMON_PANEL]
+    lines = [
+        "# Commands",
+        "",
+        "What `--help` says, command by command. Every command takes these:",
+        "",
+    ]
+    lines += [*_option_table(common), ""]
+    for path, command in leaves:
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         words = " ".join(["freqdp", *path, *(a.name.upper() for a in arguments)])
         lines += [f"## freqdp {' '.join(path)}", "", _cell(command.help or ""), ""]
-        lines += [f"`{words} [OPTIONS]`", "", "| option | what |", "|---|---|"]
-        lines += [
-            f"| `{', '.join(o.opts)}`{'' if o.is_flag else ' …'} | {_cell(o.help or '')}{_default(o)} |"
-            for o in options
-            if not o.hidden
-        ]
-        lines.append("")
+        lines += [f"`{words} [OPTIONS]`", ""]
+        panels: dict[str, list[Any]] = {}
+        for option in _options(command):
+            panels.setdefault(_panel(option), []).append(option)
+        panels.pop(_COMMON_PANEL, None)
+        for panel, options in panels.items():
+            lines += [f"**{panel}**", ""] if panel else []
+            lines += [*_option_table(options), ""]
     return "\n".join(lines)
+
+
+_COMMON_PANEL = "Every command"
+
+
+def _options(command: Any) -> list[Any]:
+    return [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+
+
+def _panel(option: Any) -> str:
+    """The heading that an option has in `--help`; empty: the first."""
+    return getattr(option, "rich_help_panel", None) or ""
+
+
+def _option_table(options: list[Any]) -> list[str]:
+    rows = [
+        f"| `{', '.join(o.opts)}`{'' if o.is_flag else ' …'} | {_cell(o.help or '')}{_default(o)} |"
+        for o in options
+    ]
+    return ["| option | what |", "|---|---|", *rows]
 
 
 def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -128,14 +156,15 @@ def sql_page() -> str:
 
 def _sql_object(file: Path) -> Iterator[str]:
     text = file.read_text("utf-8").replace("${private}", "freqdp").replace("${postgis}.", "")
+    text = text.replace("${release}", "freqdp_release")
     name, kind = file.name.split("_", 1)[1].split(".")[:2]
     head = re.search(
-        rf"CREATE {kind.upper()} freqdp\.{name}\s*(\(.*?\))\s*\n?\s*RETURNS", text, re.DOTALL
+        rf"CREATE {kind.upper()} (\w+)\.{name}\s*(\(.*?\))\s*\n?\s*RETURNS", text, re.DOTALL
     )
-    signature = " ".join(head[1].split()) if head else ""
+    schema, signature = (head[1], " ".join(head[2].split())) if head else ("freqdp", "")
     yield f"### {name}"
     yield ""
-    yield f"`{kind} freqdp.{name}{signature}`"
+    yield f"`{kind} {schema}.{name}{signature}`"
     yield ""
     for what, on, _, comment in _COMMENT.findall(text):
         said = _cell(comment.replace("''", "'"))

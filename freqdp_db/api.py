@@ -68,7 +68,9 @@ Region = Annotated[
         "of polygons."
     ),
 ]
-Period = Annotated[str | None, Option("Public: when the data may lie: FROM/TO, two dates.")]
+Period = Annotated[
+    str | None, Option("Public: when the data may lie: FROM/TO, two dates. TO is not included.")
+]
 MaxExposure = Annotated[
     str | float | None,
     Option(
@@ -445,8 +447,17 @@ class Freqdp:
         source: Annotated[str, Option("Table or view: schema.relation.")],
         *,
         object: Annotated[str, Option("Column that names the moving object.")],
-        time: Annotated[str, Option("Column with the time: timestamp, date or epoch numbers.")],
-        geom: Annotated[str | None, Option("Column with a point.")] = None,
+        time: Annotated[
+            str | None,
+            Option(
+                "Column with the time: timestamp, date or epoch numbers. Of lines: an array, a time for "
+                "each point; left out: M, in Unix seconds. Of trip records: START,END."
+            ),
+        ] = None,
+        geom: Annotated[
+            str | None,
+            Option("Column with a point, or with the line of a trip. Of trip records: START,END."),
+        ] = None,
         lon: Annotated[str | None, Option("Column with the longitude.")] = None,
         lat: Annotated[str | None, Option("Column with the latitude.")] = None,
         x: Annotated[str | None, Option("Column with the projected x, in [[srid]].")] = None,
@@ -474,6 +485,7 @@ class Freqdp:
     ) -> "results.AddedDataset":
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
+        A row is a sample, or a trip: a line with its times, or both ends (columns named START,END).
         Column names are matched exactly first, then case-folded as in SQL. Whatever is read from the
         same tables shares one budget: views, partitions, other columns of objects. Region and period
         are for methods with a guarantee for one object with all its data: with them, a budget for that

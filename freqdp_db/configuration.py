@@ -34,7 +34,7 @@ from freqdp_db.db.ledger import find_budget
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.published import columns_of
 from freqdp_db.db.schedules import ScheduleRow, list_schedules
-from freqdp_db.db.source import read_column, read_name
+from freqdp_db.db.source import read_columns, read_name
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.schedule import Cron, find_zone
@@ -157,7 +157,9 @@ def _as_meant(database: Database, row: DatasetRow, given: dict[str, Any]) -> dic
         # a table that is gone: the columns are those that the dataset has
         kept = {c for c in _as_registered(row).values() if isinstance(c, str)}
         columns = columns_of(connection, source) or kept
-        meant |= {k: read_column(columns, given[k]) for k in _COLUMNS if k in given}
+        meant |= {k: read_columns(columns, given[k]) for k in _COLUMNS if k in given}
+        if "time" not in given and "geom" in meant:
+            meant["time"] = meant["geom"]  # lines have it in them
         if "snap" in given and Snap.parse(given["snap"]) != Snap.parse(row.snap):
             meant["snap"] = Snap.named(connection, given["snap"]).text
     return meant | {k: given[k] for k in ("srid", "timezone", "where") if k in given}

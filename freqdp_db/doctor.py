@@ -86,11 +86,12 @@ def _no_embedded_server(settings: Settings) -> Finding | None:
         return None
     find_binaries(None)  # says what to install, if there is nothing to make one with
     return Finding(
-        f"no server: none is named by --dsn, DATABASE_URL or PG* variables, and there is no "
+        f"no server yet: none is named by --dsn, DATABASE_URL or PG* variables, and there is no "
         f"embedded one in {server.layout.data_dir} yet",
-        False,
-        "freqdp db start makes the embedded server there (FREQDP_DATA_DIR: elsewhere), as does any "
-        "command that needs one; or name a server of yours with --dsn",
+        True,
+        "name your server with --dsn or DATABASE_URL; otherwise the first command that needs a server "
+        "creates the embedded one there (FREQDP_DATA_DIR: elsewhere)",
+        advice=True,
     )
 
 

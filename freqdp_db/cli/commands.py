@@ -35,9 +35,6 @@ from freqdp_db.settings import Settings, libpq_is_configured, load_settings
 # The options that say what release is wanted: made from what the methods declare.
 
 
-_PANEL = "Of the method"
-
-
 def method_help() -> str:
     """Which methods there are."""
     joined = [m.name for m in METHODS.values() if m.after]
@@ -69,6 +66,8 @@ def _parameter_help(declaration: Parameter, takers: list[str]) -> str:
     """What it is; where methods mean different things by one name, what each means."""
     if declaration in RELEASE:
         return declaration.help
+    kinds = {METHODS[name].kind for name in takers}
+    everyone = takers == [m.name for m in METHODS.values() if m.kind in kinds]
     meant: dict[str, list[str]] = {}
     for name in takers:
         known = {p.name: p for p in METHODS[name].parameters}
@@ -77,7 +76,20 @@ def _parameter_help(declaration: Parameter, takers: list[str]) -> str:
         if own.default is not None and not isinstance(own.kind, Flag):
             text += f" Default {own.kind.show(own.default)}."
         meant.setdefault(text, []).append(name)
+    if len(kinds) == len(meant) == 1 and everyone:
+        return next(iter(meant))
     return " ".join(f"{', '.join(names)}: {text}" for text, names in meant.items())
+
+
+def _panel(declaration: Parameter, takers: list[str]) -> str:
+    """Under which heading its option stands."""
+    kinds = {METHODS[name].kind for name in takers}
+    if declaration in RELEASE:
+        return "Every method"
+    if len(kinds) > 1:
+        return "Methods of several kinds"
+    (kind,) = kinds
+    return f"{kind.capitalize()}: {', '.join(m.name for m in METHODS.values() if m.kind == kind)}"
 
 
 def options(of_methods: MethodParameters) -> list[inspect.Parameter]:
@@ -89,7 +101,7 @@ def options(of_methods: MethodParameters) -> list[inspect.Parameter]:
         flag = isinstance(declaration.kind, Flag)
         option = typer.Option(
             declaration.option, help=_parameter_help(declaration, takers), show_default=False,
-            rich_help_panel=_PANEL,
+            rich_help_panel=_panel(declaration, takers),
         )  # fmt: skip
         kind: Any = bool if flag else str | None
         found.append(parameter(name, kind, option, False if flag else None))

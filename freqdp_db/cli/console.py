@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass
@@ -13,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from freqdp_db.api import Freqdp
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
@@ -27,9 +25,8 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ClickException: type[Exception] = UsageError.__bases__[0]
 
 PROGRAM = "freqdp"
-_ENDLESS = 10_000
-_UNBROKEN = 20
-"""Characters of a table's cell that stay on one line however narrow the terminal is."""
+_GAP = 2
+"""Spaces between the columns of a table."""
 _ROOT: dict[str, Any] = {}
 """Common options given before the command's name; those given after it win."""
 
@@ -66,36 +63,36 @@ class Session:
             show()
 
     def print(self, text: str) -> None:
-        self.out.print(printable(text), markup=False, soft_wrap=True)
+        """A line of the answer. A terminal gets it broken between words, but for commands to copy."""
+        whole = not self.out.is_terminal or PROGRAM + " " in text
+        self.out.print(printable(text), markup=False, soft_wrap=whole)
 
     def print_all(self, lines: Sequence[str]) -> None:
         for line in lines:
             self.print(line)
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A table on stdout; numbers to the right."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for index, header in enumerate(headers):
-            numeric = bool(rows) and all(
-                isinstance(r[index], (int, float)) or r[index] is None for r in rows
-            )
-            longest = max((len(_cell(r[index])) for r in rows), default=0)
-            table.add_column(
-                header,
-                justify="right" if numeric else "left",
-                overflow="fold",
-                min_width=min(longest, _UNBROKEN),
-            )
-        for row in rows:
-            table.add_row(*(_cell(value) for value in row))
-        # a file has no width; and what a terminal has no room for is wrapped, not lost
-        if not self.out.is_terminal and "COLUMNS" not in os.environ:
-            self.out.width = _ENDLESS
-        with self.out.capture() as drawn:
-            self.out.print(table, crop=False)
-        # what a row is filled up with is nobody's to copy
-        for line in drawn.get().splitlines():
-            self.out.file.write(line.rstrip() + "\n")
+        """A table on stdout, numbers to the right; where a terminal is too narrow, a block for each row."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+        if self.out.is_terminal and sum(widths) + _GAP * (len(widths) - 1) > self.out.width:
+            for index, row in enumerate(rows):
+                if index:
+                    self.print("")
+                self.pairs(list(zip(headers, row, strict=True)))
+            return
+        right = [
+            bool(rows) and all(isinstance(v, int | float | None) for v in column)
+            for column in zip(*rows, strict=True)
+        ] or [False] * len(headers)
+        for row in (list(headers), *cells):
+            filled = [
+                cell.rjust(width) if to_right else cell.ljust(width)
+                for cell, width, to_right in zip(row, widths, right, strict=True)
+            ]
+            line = (" " * _GAP).join(filled).rstrip()
+            style = "bold" if row == list(headers) else None
+            self.out.print(line, markup=False, soft_wrap=True, style=style)
 
     def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
         """Aligned `name  value` lines on stdout."""

@@ -17,15 +17,17 @@ from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.source import (
     Relation,
     SourceRelation,
     check_mapping,
+    declared_srid,
     find_relation,
-    geometry_srid,
     lineage,
 )
 from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, read_anchors
+from freqdp_db.db.source_trips import as_samples
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput
@@ -221,7 +223,8 @@ def open_source(
 ) -> SourceReader:
     """A dataset's relation as it is now, if it still has the columns; part: only these rows."""
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-    check_mapping(relation, dataset.mapping, projected=dataset.source_srid != WGS84)
+    samples = as_samples(relation, dataset.mapping, postgis_schema(connection))
+    check_mapping(*samples, projected=dataset.source_srid != WGS84)
     _require_same_srid(relation, dataset)
     return SourceReader(connection, relation, dataset.mapping, dataset.source_srid, part)
 
@@ -230,7 +233,7 @@ def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
     """Refuse a column whose type declares another SRID than it did; odd rows are left out instead."""
     if dataset.mapping.geom is None:
         return
-    declared = geometry_srid(relation.columns[dataset.mapping.geom])
+    declared = declared_srid(relation, dataset.mapping.geom)
     if declared not in (None, 0, dataset.source_srid):
         raise BadData(
             f"[[geom]] {dataset.mapping.geom!r} of {dataset.source} has SRID {declared} now, and had "

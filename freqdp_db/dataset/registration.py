@@ -16,20 +16,22 @@ from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, mark_dropped
 from freqdp_db.db.ledger import Claimed
 from freqdp_db.db.locks import hold
+from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.schedules import list_schedules
 from freqdp_db.db.source import (
     NUMBERS,
     Mapping,
     Relation,
     check_mapping,
+    declared_srid,
     definition_of,
     find_relation,
-    geometry_srid,
     named_relation,
-    read_column,
+    read_columns,
     require_timezone,
 )
 from freqdp_db.db.source_rows import SourceReader
+from freqdp_db.db.source_trips import as_samples, line_with_times
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 
@@ -100,7 +102,8 @@ class Registration:
     name: str
     source: str
     object: str
-    time: str
+    time: str | None
+    """None: the M of lines."""
     geom: str | None = None
     lon: str | None = None
     lat: str | None = None
@@ -155,7 +158,7 @@ def parse_time_unit(text: str) -> str:
 
 
 def check_time_unit(relation: Relation, mapping: Mapping) -> None:
-    """Refuse a unit where times are not numbers."""
+    """Refuse a unit where times of samples are not numbers."""
     column = relation.column("[[time]]", mapping.time)
     if mapping.time_unit is not None and column.type not in NUMBERS:
         raise BadInput(
@@ -170,7 +173,8 @@ def declare_time_unit(database: Database, dataset: DatasetRow, text: str) -> Non
     unit = parse_time_unit(text)
     with database.begin() as connection:
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-    check_time_unit(relation, replace(dataset.mapping, time_unit=unit))
+        mapping = replace(dataset.mapping, time_unit=unit)
+        check_time_unit(*as_samples(relation, mapping, postgis_schema(connection)))
     change_dataset(database, dataset.dataset_id, time_unit=unit)
 
 
@@ -205,8 +209,9 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         require_timezone(connection, wanted.timezone)
         relation = named_relation(connection, wanted.source)
         mapping = _mapping(relation, wanted)
-        check_mapping(relation, mapping, projected=wanted.x is not None)
-        check_time_unit(relation, mapping)
+        samples = as_samples(relation, mapping, postgis_schema(connection))
+        check_mapping(*samples, projected=wanted.x is not None)
+        check_time_unit(*samples)
         if wanted.srid is not None:
             system = ReferenceSystem.parse(
                 wanted.srid, definition_of(connection, wanted.srid, "[[srid]]")
@@ -270,17 +275,24 @@ def _require_position(wanted: Registration) -> None:
 
 def _mapping(relation: Relation, wanted: Registration) -> Mapping:
     def column(text: str | None) -> str | None:
-        return None if text is None else read_column(relation.columns, text)
+        return None if text is None else read_columns(relation.columns, text)
 
+    geom = column(wanted.geom)
+    if wanted.time is None and not line_with_times(relation, geom):
+        raise BadInput(
+            "[[time]] is missing",
+            remedy="name the column with the time of a sample; only lines with M have it in them",
+        )
+    times_in_lines = wanted.time is None or wanted.time == wanted.geom
     return Mapping(
         object=column(wanted.object) or "",
-        time=column(wanted.time) or "",
-        geom=column(wanted.geom),
+        time=column(wanted.time or wanted.geom) or "",
+        geom=geom,
         lon=column(wanted.lon if wanted.x is None else wanted.x),
         lat=column(wanted.lat if wanted.y is None else wanted.y),
         timezone=wanted.timezone,
         filter=wanted.filter,
-        time_unit=wanted.time_unit,
+        time_unit=wanted.time_unit or ("s" if times_in_lines else None),
     )
 
 
@@ -297,7 +309,7 @@ def _source_srid(
         return wanted.srid
     if mapping.geom is None:
         return WGS84
-    declared = geometry_srid(relation.columns[mapping.geom])
+    declared = declared_srid(relation, mapping.geom)
     if declared:
         return declared
     counts = reader.count()

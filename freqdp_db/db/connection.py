@@ -47,8 +47,8 @@ _LEAST = {
 _MAY = {
     "analyst": "to read releases that were granted, and nothing else",
     "auditor": "to read the ledger and the records, and no data",
-    "runner": "to build, publish and measure: it reads original data",
-    "admin": "to register datasets and raise budgets: it reads original data as well",
+    "runner": "to build, publish and measure",
+    "admin": "to register datasets and raise budgets",
 }
 # Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
 _FOR_ADMINISTRATORS = {
@@ -86,6 +86,12 @@ def remedy_for(denied: str, settings: Settings, user: str | None, command: str =
         role = "admin"
     if role is not None:
         granted = format_name(settings.role(role))
+        if role in ("runner", "admin"):
+            return (
+                f"this reads original data, and is not for analysts: they have schema "
+                f"{format_name(settings.release_schema)} (`freqdp release list`). For others an "
+                f"administrator can: GRANT {granted} TO {login} ({_MAY[role]})"
+            )
         return f"an administrator can: GRANT {granted} TO {login} ({_MAY[role]})"
     if kind == "schema":
         schema = format_name(name)

@@ -223,6 +223,7 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT EXECUTE ON FUNCTION {search} TO {workers}",
         f"GRANT USAGE ON SCHEMA {release} TO {role['analyst']}",
         f"GRANT SELECT ON {release}.catalog TO {role['analyst']}",
+        f"GRANT EXECUTE ON FUNCTION {release}.tile(int, int, int, json) TO {workers}, {role['analyst']}",
         f"GRANT USAGE ON SCHEMA {private}, {release} TO {role['auditor']}",
         f"GRANT SELECT ON {private}.account, {private}.population, {private}.population_source, "
         f"{private}.build_source, {private}.spend, {private}.budget, {private}.release, "

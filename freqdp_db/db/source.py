@@ -16,7 +16,7 @@ from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
 INTEGERS = {"int2", "int4", "int8"}
 NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
-_TIMES = {"timestamptz", "timestamp", "date"}
+TIMES = {"timestamptz", "timestamp", "date"}
 
 _DEGREES = ("[[lon]]", "[[lat]]"), "a number of degrees"
 
@@ -75,10 +75,17 @@ class Relation:
     schema: str
     name: str
     columns: dict[str, RelationColumn]
+    expanded: sql.Composable | None = None
+    """A subquery over it with a row for each sample, where a row of it is a trip."""
 
     @property
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(self.schema, self.name)
+
+    @property
+    def rows(self) -> sql.Composable:
+        """What is read, as it stands after FROM."""
+        return self.expanded or self.identifier
 
     def column(self, option: str, name: str) -> RelationColumn:
         if name not in self.columns:
@@ -118,6 +125,20 @@ def read_column(columns: Collection[str], text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1].replace('""', '"')
     return text.lower() if text.lower() in columns else text
+
+
+def column_pair(columns: Collection[str], text: str) -> tuple[str, str] | None:
+    """The two columns that are named with a comma between them: the ends of a trip."""
+    if text in columns or text.count(",") != 1:
+        return None
+    first, last = (read_column(columns, part.strip()) for part in text.split(","))
+    return first, last
+
+
+def read_columns(columns: Collection[str], text: str) -> str:
+    """What column is meant, or what pair of them."""
+    pair = column_pair(columns, text)
+    return read_column(columns, text) if pair is None else ",".join(pair)
 
 
 def named_relation(connection: sa.Connection, text: str) -> Relation:
@@ -196,7 +217,7 @@ def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = Fal
     """
     relation.column("[[object]]", mapping.object)
     time = relation.column("[[time]]", mapping.time)
-    if time.type not in _TIMES | NUMBERS:
+    if time.type not in TIMES | NUMBERS:
         raise BadInput(
             f"[[time]] {mapping.time!r} is of type {time.shown}",
             remedy="it must be a timestamp (with or without time zone), a date or epoch numbers",
@@ -208,11 +229,10 @@ def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = Fal
                 f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
                 remedy="it must be a PostGIS point; for two number columns use [[lon]] and [[lat]]",
             )
-        kind = geom.shown.partition("(")[2].rstrip(")").split(",")[0].upper().rstrip("ZM")
-        if kind not in ("", "GEOMETRY", "POINT"):
+        if geometry_kind(geom).rstrip("ZM") not in ("", "GEOMETRY", "POINT"):
             raise BadInput(
                 f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
-                remedy="one sample per row is needed: use ST_DumpPoints in a view over it",
+                remedy="points or lines are needed: make a view over it that has them",
             )
     options, unit = (("[[x]]", "[[y]]"), "a number") if projected else _DEGREES
     for option, name in zip(options, (mapping.lon, mapping.lat), strict=True):
@@ -223,11 +243,24 @@ def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = Fal
             )
 
 
+def geometry_kind(column: RelationColumn) -> str:
+    """What the column's type declares, such as POINT or LINESTRINGZM; empty: nothing."""
+    if column.type not in ("geometry", "geography"):
+        return ""
+    return column.shown.partition("(")[2].rstrip(")").split(",")[0].upper()
+
+
 def geometry_srid(column: RelationColumn) -> int | None:
     """The SRID that the column's type declares."""
     if "," in column.shown:
         return int(column.shown.rpartition(",")[2].rstrip(")"))
     return 4326 if column.type == "geography" else None
+
+
+def declared_srid(relation: Relation, geom: str) -> int | None:
+    """The SRID that the type of a geometry column declares; of a pair, that of the first."""
+    pair = column_pair(relation.columns, geom)
+    return geometry_srid(relation.columns[geom if pair is None else pair[0]])
 
 
 # Reference systems, as the server knows them.

@@ -18,6 +18,7 @@ from freqdp_db.db.connection import driver
 from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
 from freqdp_db.db.names import postgis_schema, trusted_postgis
 from freqdp_db.db.source import INTEGERS, NUMBERS, Mapping, Relation, geometry_srid
+from freqdp_db.db.source_trips import as_samples
 from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput
 
@@ -68,10 +69,9 @@ class SourceReader:
     ) -> None:
         """srid: geometries of others are left out; None: none are. part: only these rows."""
         self._connection = connection
-        self._relation = relation
-        self._mapping = mapping
         self._srid = srid
         self._postgis = postgis_schema(connection)
+        self._condition = mapping.filter
         trusted = trusted_postgis(connection) if mapping.filter else None
         if trusted is not None:
             # what the filter may call without naming a schema
@@ -80,16 +80,17 @@ class SourceReader:
                     sql.Identifier(trusted)
                 )
             )
+        self._relation, self._mapping = as_samples(relation, mapping, self._postgis)
         self._part = part or SourcePart()
         self.hash_seed = self._part.hash_seed
-        time = relation.columns[mapping.time].type
-        self.epoch = time in NUMBERS
+        columns, mapped = self._relation.columns, self._mapping
+        self.epoch = columns[mapped.time].type in NUMBERS
         self.time_unit = mapping.time_unit
         # a column of plain points of one SRID: nothing else can be in it
-        self.all_points = mapping.geom is not None and bool(
-            _PLAIN_POINT.fullmatch(relation.columns[mapping.geom].shown)
+        self.all_points = mapped.geom is not None and bool(
+            _PLAIN_POINT.fullmatch(columns[mapped.geom].shown)
         )
-        self.integer_keys = relation.columns[mapping.object].type in INTEGERS
+        self.integer_keys = columns[mapped.object].type in INTEGERS
 
     def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
         return sql.SQL("{}({})").format(sql.Identifier(self._postgis, name), argument)
@@ -166,7 +167,9 @@ class SourceReader:
         return sorted(found, key=lambda row: row[1] if self.integer_keys else row[0])
 
     def blocks(self) -> int | None:
-        """How many blocks its largest table has; None: its rows do not lie in blocks (a view)."""
+        """How many blocks its largest table has; None: its samples do not lie in blocks (a view)."""
+        if self._relation.expanded is not None:
+            return None
         query = sql.SQL(
             "SELECT CASE WHEN bool_and(relkind IN ('r', 'm')) THEN "
             "max(pg_relation_size(oid) / current_setting('block_size')::int) END FROM pg_class "
@@ -183,7 +186,7 @@ class SourceReader:
 
     def check_filter(self) -> None:
         """Let the server parse the filter and the columns; reads no row."""
-        condition = self._mapping.filter
+        condition = self._condition
         if condition is not None and not condition.strip():
             raise BadInput("[[where]] is empty", remedy="give a condition, or leave [[where]] out")
         try:
@@ -246,7 +249,7 @@ class SourceReader:
             p=is_point,
             s=has_srid,
             usual=usual,
-            r=self._relation.identifier,
+            r=self._relation.rows,
             w=self._where(*([sql.SQL("false")] if limit_zero else [])),
         )
         # binary results need the extended protocol, which takes one statement only: a filter that
@@ -266,7 +269,7 @@ class SourceReader:
                 self._object(),
                 sql.Identifier(self._mapping.object),
                 more,
-                self._relation.identifier,
+                self._relation.rows,
                 self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
             )
             rows = driver(self._connection).execute(query).fetchall()
@@ -300,7 +303,7 @@ class SourceReader:
                 chosen = [self._is_point(), self._has_srid()]
         query = sql.SQL("SELECT {} FROM {}{}").format(
             sql.SQL(", ").join([self._object(), self._time(), *position]),
-            self._relation.identifier,
+            self._relation.rows,
             self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed), *chosen),
         )
         when: ColumnType = "float8" if self.epoch else "timestamptz"

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.methods.contract import Undated, WorkingSet
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
+from freqdp_db.methods.unlinking.dates import in_week
 from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
@@ -134,6 +135,9 @@ class ReleaseSeen:
     """How many objects each trajectory stands for, where that is several."""
     part_of: Ids | None = None
     """The trajectory that each object is in, -1: in none; None: in several, or as `owner` says."""
+    undated: Undated | None = None
+    """Where dates were left out: the week, which is public, and what times were, which is not."""
+    timezone: str = "UTC"
 
     @cached_property
     def trajectory(self) -> Ids:
@@ -167,7 +171,14 @@ class ReleaseSeen:
         """Times as the release shows them."""
         if self.clock_us:
             at = nearest_tick(at, self.clock_us)
+        if self.undated is not None:
+            at = in_week(at, self.timezone, self.undated.week_us)
         return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
+
+    @property
+    def true_at(self) -> Ints:
+        """Times of the samples with their dates, by which claims are judged."""
+        return self.trajectories.at if self.undated is None else self.undated.at
 
 
 def _metres(grain: Decimal | None) -> float | None:
@@ -189,7 +200,7 @@ class Case:
         release = ReleaseSeen(
             state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),
             values.get("clock"), _metres(values.get("grain")), state.groups, state.pieces,
-            state.members, state.part_of,
+            state.members, state.part_of, state.undated, build.timezone,
         )  # fmt: skip
         return cls(build.trajectories, build.locations, release, build.timezone)
 

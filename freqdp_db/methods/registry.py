@@ -11,18 +11,17 @@ from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.counts.family import COUNTS
 from freqdp_db.methods.frequency.family import FREQUENCY
-from freqdp_db.methods.k_anonymity.family import K_ANONYMITY
-from freqdp_db.methods.synthesis.family import SYNTHESIS
+from freqdp_db.methods.k_anonymity.glove import GLOVE
+from freqdp_db.methods.synthesis.steps import STRICT
 from freqdp_db.methods.unlinking.family import UNLINKING
-from freqdp_db.paper.closure import CLOSURE
+from freqdp_db.paper.methods import CLOSURE, COMPARED
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 _JOINED = "+"
 _COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic", "counts")
 
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (*FREQUENCY, *UNLINKING, *K_ANONYMITY, *SYNTHESIS, *COUNTS, *CLOSURE)
+    method.name: method for method in (*FREQUENCY, *UNLINKING, GLOVE, STRICT, *COUNTS, *COMPARED)
 }
 
 _EDITED_BEFORE = "Samples were taken out and others put in first. "

@@ -163,7 +163,7 @@ def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
     steps = {step.name for step in method.steps}
     if method.kind in WITHOUT_SAMPLES:
         return None, _SYNTHETIC
-    if "cut" in steps or (row.parameters or {}).get("pieces") is not None:
+    if steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
         return None, _PIECES
     if "swap" in steps:
         return row.released_id, _SWAPPED

@@ -143,11 +143,6 @@ def test_the_limit_is_for_the_mean_and_for_the_share_of_exposed_persons() -> Non
         assert "freqdp dataset set 'my d' --max-exposure 6%" in str(refused.value.remedy)
 
 
-@pytest.mark.parametrize("text", ["0", "101%", "5", "x", "-1%", ""])
-def test_limits_that_are_none(city: str, text: str) -> None:
-    freqdp(city, "dataset", "set", "city", "--max-exposure", text).refused("--max-exposure")
-
-
 def _ask(url: str, options: str = "{}") -> None:
     query(url, "SELECT freqdp.request_release('city', 'lg', 0.5, %s::jsonb || '{\"signature\": 3}')",
           options)  # fmt: skip

@@ -45,10 +45,3 @@ def test_a_broken_mechanism_is_caught(city: str, monkeypatch: pytest.MonkeyPatch
     assert answer.document["error"] == "VerificationFailed"
     assert "tf_vector: epsilon is at least" in answer.document["message"]
     assert "PRIVACY.md" in answer.document["remedy"]
-
-
-def test_bad_input(city: str) -> None:
-    freqdp(city, "audit", "city", "--method", "lg", "--runs", "10").refused("--runs 10")
-    freqdp(city, "audit", "nowhere", "--method", "lg").refused("'nowhere'")
-    freqdp(city, "audit", "city", "--method", "sc").refused("sc", "no noise")
-    freqdp(city, "audit", "city", "--method", "lg+swap").refused("lg+swap", "step swap")

@@ -98,22 +98,3 @@ def test_growth_exponent() -> None:
     assert growth_exponent([run(10, 1.0), run(100, 10.0), run(1000, 100.0)]) == pytest.approx(1.0)
     assert growth_exponent([run(10, 1.0), run(100, 100.0)]) == pytest.approx(2.0)
     assert growth_exponent([run(10, 1.0)]) is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("search", "--sizes", "ten"), ("--sizes", "ten")),
-        (("pipeline", "--sizes", "0"), ("--sizes", "0")),
-        (("search", "--queries", "0"), ("--queries", "0")),
-        (("search", "--strategies", "magic"), ("--strategies", "magic", "extent")),
-        (("search", "--picture", "a.jpg"), ("--picture", "a.jpg", ".png")),
-        (("pipeline", "--picture", "nowhere/a.png"), ("--picture", "nowhere")),
-        (("search", "nobody"), ("nobody", "dataset list")),
-        (("pipeline", "nobody"), ("nobody", "dataset list")),
-    ],
-)
-def test_refusals(database_url: str, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
-    done = freqdp(database_url, "bench", *arguments)
-    assert done.code == 1
-    assert all(word in done.err for word in words), done.err

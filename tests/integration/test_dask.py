@@ -416,34 +416,6 @@ def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
     freqdp(city, "plan", "city", "--method", "lg").refused("FREQDP_ENGINE=dask", "not installed")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ("anonymize", "city", "--method", "lg", "--engine", "spark"),
-            "--engine spark is not an engine",
-        ),
-        (("anonymize", "city", "--method", "lg", "--engine", "dask://host"), "is not an engine"),
-        (
-            ("anonymize", "city", "--method", "lg", "--workers", "2"),
-            "--workers 2 is for --engine dask",
-        ),
-        (
-            ("plan", "city", "--method", "lg", "--engine", "dask", "--workers", "0"),
-            "--workers 0 is not between",
-        ),
-        (
-            ("plan", "city", "--method", "lg", "--engine", "tls://h:1", "--workers", "1"),
-            "is for --engine dask",
-        ),
-        (("experiment", "city", "--workers", "2"), "--workers 2 is for --engine dask"),
-        (("experiment", "city", "--engine", "spark"), "--engine spark is not an engine"),
-    ],
-)
-def test_refused(city: str, arguments: tuple[str, ...], words: str) -> None:
-    freqdp(city, *arguments).refused(words)
-
-
 @pytest.mark.parametrize("method", ["swap", "lg+cut", "glove"])
 def test_methods_that_need_all_trajectories(city: str, cluster: Cluster, method: str) -> None:
     before = value(city, "SELECT count(*) FROM freqdp.release")

@@ -829,23 +829,3 @@ def test_projected_columns(database_url: str, srid: int) -> None:
     assert (built["locations"], built["samples"]) == (same["locations"], same["samples"])
     made = freqdp(database_url, "anonymize", "d", "--method", "swap").succeeded()
     assert value(database_url, f"SELECT ST_SRID(geom) FROM {made['table']} LIMIT 1") == srid
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--x", "lon", "--y", "lat"), "--srid"),
-        (("--x", "lon", "--srid", "32650"), "position"),
-        (
-            ("--x", "lon", "--y", "lat", "--lon", "lon", "--lat", "lat", "--srid", "32650"),
-            "position",
-        ),
-        (("--x", "at", "--y", "lat", "--srid", "32650"), "--x 'at' is of type"),
-        (("--x", "nix", "--y", "lat", "--srid", "32650"), "--x 'nix'"),
-        (("--x", "lon", "--y", "lat", "--srid", "999999"), "--srid 999999"),
-    ],
-)
-def test_projected_columns_refused(database_url: str, more: tuple[str, ...], said: str) -> None:
-    _walks(database_url, position="lon, lat")
-    add = ("dataset", "add", "d", "--from", "walks", "--object", "who", "--time", "at")
-    freqdp(database_url, *add, *more).refused(said)

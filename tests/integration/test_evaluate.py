@@ -165,32 +165,6 @@ def test_match_writes_the_road_of_each_sample(released: str) -> None:
     freqdp(released, *again, "--replace").succeeded()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("evaluate", "r", "--roads", "demo.nothing"), ("demo.nothing",)),
-        (("evaluate", "r", "--roads", "demo.city"), ("demo.city", "id")),
-        (("evaluate", "r", "--roads", "a.b.c"), ("--roads",)),
-        (("evaluate", "r", "--map", "geom=x"), ("--map",)),
-        (("evaluate", "r", "--roads", "demo.roads", "--map", "geom=x"), ("geom=x",)),
-        (("match", "nobody", "--roads", "demo.roads", "--into", "mine.m"), ("nobody",)),
-        (("match", "city", "--roads", "demo.roads", "--into", "freqdp_release.m"), ("release",)),
-    ],
-)
-def test_bad_roads(released: str, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
-    freqdp(released, *arguments).refused(*words)
-    assert query(released, "SELECT name FROM freqdp.metric") == []
-
-
-@pytest.mark.parametrize("seed", ["-1", "x", str(2**63)])
-def test_bad_seeds(released: str, seed: str) -> None:
-    freqdp(released, "evaluate", "r", "--seed", seed).refused("--seed", seed)
-
-
-def test_unknown_release(released: str) -> None:
-    freqdp(released, "evaluate", "nothing").refused("nothing")
-
-
 def test_a_changed_table_is_noticed(released: str) -> None:
     query(released, "UPDATE freqdp_release.r SET trajectory_id = trajectory_id + 1 WHERE seq = 1")
     answer = freqdp(released, "evaluate", "r")

@@ -102,33 +102,3 @@ def test_the_paper_s_table(city: str, tmp_path: Path) -> None:
     assert any(line.startswith("| DPT | not run |") for line in table)
     for name in ("epsilon.svg", "size.svg"):
         assert ElementTree.parse(out / name).getroot().tag.endswith("svg")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--paper",), ("--paper", "--roads")),
-        (("--paper", "--roads", "demo.roads", "--method", "lg"), ("--method", "--paper")),
-        (("--paper", "--roads", "demo.roads", "--signature", "5"), ("--signature", "--paper")),
-        (("--paper", "--roads", "demo.roads", "--time-step", "60s"), ("--time-step", "--paper")),
-        (("--paper", "--roads", "demo.roads", "--category", "c"), ("--category", "--poi")),
-        (("--paper", "--roads", "demo.roads", "--epsilon", "0"), ("--epsilon", "0")),
-        (("--paper", "--roads", "demo.roads", "--objects", "41"), ("--objects 41",)),
-        (("--poi", "demo.poi"), ("--poi", "--paper")),
-        (("--method", "xyz"), ("--method", "xyz")),
-        (("--method", "lg:"), ("--method", "lg:")),
-        (("--method", "lg:near"), ("near",)),
-        (("--epsilon", "0"), ("--epsilon", "0")),
-        (("--objects", "41"), ("--objects 41", "40")),
-        (("--objects", "0"), ("--objects 0",)),
-        (("--seeds", "0"), ("--seeds 0",)),
-        (("--time-step", "soon"), ("--time-step", "soon")),
-        (("--roads", "demo.none"), ("demo.none",)),
-    ],
-    ids=str,
-)
-def test_bad_designs(
-    city: str, tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
-) -> None:
-    freqdp(city, "experiment", "city", *arguments, "--out", str(tmp_path / "e")).refused(*words)
-    assert not (tmp_path / "e").exists()

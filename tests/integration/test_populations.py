@@ -280,15 +280,6 @@ def test_two_budgets_of_one_table_from_before_are_refused_until_named(database_u
         _strict(database_url, name).succeeded()
 
 
-@pytest.mark.parametrize("name", ["", " ", "a/b", "x" * 64])
-def test_names_of_populations(database_url: str, name: str) -> None:
-    query(database_url, FLEET)
-    _add(database_url, "one", "fleet.ping", "--persons", name).refused("--persons")
-    assert freqdp(database_url, "dataset", "list").succeeded() == []
-    _add(database_url, "one", "fleet.ping").succeeded()
-    freqdp(database_url, "dataset", "set", "one", "--persons", name).refused("--persons")
-
-
 def test_oids_of_another_database_say_nothing(database_url: str) -> None:
     """A restored database has other OIDs: what is known by them is known by its name only."""
     query(database_url, FLEET)

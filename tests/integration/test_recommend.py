@@ -79,28 +79,6 @@ def test_histories_rule_out_unlinking_and_say_what_that_costs(city: str, tmp_pat
     assert "keep nobody's history" in found["guarantee"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--risk", "5"), ("--risk 5 is not",)),
-        (("--risk", "often"), ("--risk often",)),
-        (("--for", "fun"), ("--for 'fun'",)),
-        (("--objects", "41"), ("--objects 41", "40")),
-        (("--objects", "3"), ("--objects 3",)),
-        (("--objects", "many"), ("--objects 'many'",)),
-        (("--minutes", "0"), ("--minutes 0",)),
-        (("--minutes", "soon"), ("--minutes soon",)),
-        (("--seed", "-1"), ("--seed -1",)),
-    ],
-    ids=str,
-)
-def test_bad_values(
-    city: str, tmp_path: Path, arguments: tuple[str, ...], words: tuple[str, ...]
-) -> None:
-    freqdp(city, "recommend", "city", *arguments, "--out", str(tmp_path / "r")).refused(*words)
-    assert not (tmp_path / "r").exists()
-
-
 def test_bad_places(city: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     freqdp(city, "recommend", "city", "--out", str(tmp_path / "file")).refused("is not a folder")

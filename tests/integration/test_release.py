@@ -869,12 +869,6 @@ def test_paged_search_gives_the_same_release(
         assert same_rows(city, f"freqdp_release.at_once{table}", f"freqdp_release.by_pages{table}")
 
 
-@pytest.mark.parametrize("size", ["much", "0GB", "-1GB", "4", "4TB"])
-def test_memory_is_a_size(city: str, size: str) -> None:
-    answer = freqdp(city, "anonymize", "city", "--method", "lg", f"--memory={size}")
-    assert answer.code == 1 and "--memory" in answer.err and size in answer.err
-
-
 def test_an_hour_of_a_release_is_found_by_its_index(released: str) -> None:
     hour = value(released, "SELECT date_trunc('hour', min(at)) FROM freqdp_release.r")
     plan = query(

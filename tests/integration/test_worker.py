@@ -900,33 +900,3 @@ def test_metrics_of_a_database_that_hangs(url: str, monkeypatch: pytest.MonkeyPa
         ended.set()
         first.join()
     assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("worker", "--lease", "0"), "--lease 0"),
-        (("worker", "--grace", "x"), "--grace x"),
-        (("worker", "--metrics", "99999999"), "--metrics 99999999"),
-        (("worker", "--metrics", "0", "--metrics-address", "192.0.2.7"), "free on 192.0.2.7"),
-        (("schedule", "add", "d", "--method", "lg", "--at", "0 3 * *"), "five fields"),
-        (
-            ("schedule", "add", "d", "--method", "lg", "--at", "@daily", "--timezone", "Mars"),
-            "--timezone 'Mars'",
-        ),
-        (("schedule", "add", "d", "--method", "lg", "--at", "@daily", "--keep", "0"), "--keep 0"),
-        (
-            ("schedule", "add", "nobody", "--method", "lg", "--at", "@daily"),
-            "there is no dataset 'nobody'",
-        ),
-        (("jobs", "--cancel", "5"), "there is no job 5"),
-        (("jobs", "--limit", "0"), "--limit 0"),
-    ],
-)
-def test_bad_input(database_url: str, arguments: tuple[str, ...], words: str) -> None:
-    if arguments[0] == "schedule" and arguments[2] == "d":
-        make_points(database_url, "points", POINTS[:2])
-        freqdp(database_url, "dataset", "add", "d", "--from", "world.points", "--object", "object",
-               "--time", "at", "--geom", "geom").succeeded()  # fmt: skip
-    freqdp(database_url, *arguments).refused(words)
-    assert query(database_url, "SELECT 1 FROM freqdp.schedule") == []

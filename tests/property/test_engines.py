@@ -35,12 +35,13 @@ from freqdp_db.methods.frequency.ranking import close_signatures
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
-from freqdp_db.methods.synthesis import dpt, strict
+from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.paper import dpt
 from freqdp_db.paper.local_searches import SegmentQueries
 from freqdp_db.paper.strategies import LOCAL_STRATEGIES, STRATEGIES
 from freqdp_db.privacy.noise import SeededSource

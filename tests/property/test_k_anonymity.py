@@ -17,11 +17,11 @@ from freqdp_db.engines.ranges import use
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.k_anonymity.boxes import Boxes, Origin, first_boxes
-from freqdp_db.methods.k_anonymity.diversity import count_points, fingerprint
 from freqdp_db.methods.k_anonymity.greedy import group_rows, replay_merges
 from freqdp_db.model.areas import Points
 from freqdp_db.model.arrays import Ids, offsets_from
 from freqdp_db.model.trajectories import Locations
+from freqdp_db.paper.diversity import count_points, fingerprint
 from freqdp_db.release.request import Request
 
 box = st.tuples(

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freqdp_db.methods.synthesis import adatrace, dpt
-from freqdp_db.methods.synthesis.baseline import cell_trips
 from freqdp_db.methods.synthesis.layout import Grids
 from freqdp_db.methods.synthesis.plan import (
     LARGEST_BOUND,
@@ -24,6 +22,7 @@ from freqdp_db.methods.synthesis.plan import (
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.methods.synthesis.vectors import (
     _arguments,
+    cell_trips,
     size_counts,
     sum_objects,
     summed,
@@ -31,6 +30,7 @@ from freqdp_db.methods.synthesis.vectors import (
     weight,
     whole_root,
 )
+from freqdp_db.paper import adatrace, dpt
 from tests.synthetic_world import PERIOD, REGION, small_city, small_trips, without
 
 ACCOUNTINGS = pytest.mark.parametrize("pure", [False, True], ids=["zcdp", "pure"])

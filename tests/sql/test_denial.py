@@ -51,7 +51,7 @@ def test_golden_matrix_denies() -> None:
             "catalog",
             *(f"{of}{part}" for of in ("d_1", "d_current") for part in suffixes()),
         )
-        may = dict.fromkeys(readable, "SELECT")
+        may = dict.fromkeys(readable, "SELECT") | {"tile(z": "EXECUTE"}
         schema, _, relation = name.rstrip(":").partition(".")
         if kind == "schema":
             assert rights["freqdp_analyst"] == ("-" if schema == "freqdp" else "USAGE")

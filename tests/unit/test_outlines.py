@@ -22,16 +22,16 @@ from freqdp_db.methods.kinds import (
     TimeStretch,
     outline_in_geojson,
 )
-from freqdp_db.methods.synthesis import adatrace, dpt, strict
-from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
+from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.options import Parameters, SyntheticOptions
 from freqdp_db.methods.synthesis.public import Corners, Region
 from freqdp_db.methods.synthesis.sampling import lattice
-from freqdp_db.methods.synthesis.steps import AdaTraceStep
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import draw
 from freqdp_db.model.arrays import Metres
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.paper import adatrace, dpt
+from freqdp_db.paper.synthesis import AdaTraceStep
 from freqdp_db.privacy.noise import SeededSource
 from tests.synthetic_world import PERIOD, REGION, small_city
 
@@ -132,11 +132,9 @@ def test_baselines_keep_to_the_area() -> None:
         Fraction(1),
         SeededSource(2),
     )
-    for made in (
-        adatrace_trips(adatrace.draw(trips, AREA, epsilon, source), AREA, PERIOD, epsilon, 200,
-                       SMALL.every_us),
-        dpt_trips(dpt.draw(trips, AREA, epsilon, source), AREA, PERIOD, epsilon, 200, SMALL.every_us),
-    ):  # fmt: skip
+    for method in (adatrace, dpt):
+        drawn = method.draw(trips, AREA, epsilon, source)
+        made = method.make_trips(drawn, AREA, PERIOD, epsilon, 200, SMALL.every_us)
         strict.check_trips(strict.Synthetic(*made), 200, AREA, PERIOD, SMALL)
 
 
@@ -221,10 +219,9 @@ def test_every_sample_lies_inside_of_what_was_said(text: str, every: int) -> Non
     assert degrees_outside(text, released.places.x, released.places.y) == 0
     epsilon, source = Fraction(1), SeededSource(2)
     trips = cut_trips(trajectories, wide, region, PERIOD)
-    for made in (
-        adatrace_trips(adatrace.draw(trips, region, epsilon, source), region, PERIOD, epsilon, 200, every),
-        dpt_trips(dpt.draw(trips, region, epsilon, source), region, PERIOD, epsilon, 200, every),
-    ):  # fmt: skip
+    for method in (adatrace, dpt):
+        drawn = method.draw(trips, region, epsilon, source)
+        made = method.make_trips(drawn, region, PERIOD, epsilon, 200, every)
         assert degrees_outside(text, made[1].x, made[1].y) == 0
 
 

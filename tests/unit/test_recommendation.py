@@ -25,9 +25,7 @@ from freqdp_db.evaluation.recommendation.choosing import (
     guaranteed,
     judged,
     learns,
-    percent,
     price_of_histories,
-    risk_in_words,
     upper_end,
     within,
 )
@@ -37,7 +35,6 @@ from freqdp_db.evaluation.recommendation.options import (
     Purpose,
     RecommendOptions,
     find_purpose,
-    in_words,
     kept,
     parse_minutes,
 )
@@ -53,10 +50,8 @@ from freqdp_db.evaluation.recommendation.recommend import (
 from freqdp_db.evaluation.recommendation.running import (
     TimeBudget,
     expected,
-    how_long,
     objects_of_trial,
     objects_within,
-    span,
     split,
 )
 from freqdp_db.methods.contract import KINDS
@@ -107,21 +102,6 @@ def test_about_as_useful_and_less_risky_wins() -> None:
     assert choose([best, replace(alike, usefulness=0.575)], LIMIT).recommended is best
 
 
-def test_how_useful_it_is_stands_beside_the_risk() -> None:
-    assert "Usefulness: 0.06 (hardly)." in choose([made_up("a", 0.01, 0.06)], LIMIT).why
-
-
-def test_a_time_that_does_not_suffice_is_said() -> None:
-    assert how_long(30, 120) == "about 30 s, at most 2 min"
-    assert how_long(180, 120).startswith(
-        "about 3 min for all of them; those that do not fit into 2 min"
-    )
-
-
-def test_a_single_one_is_said_to_be() -> None:
-    assert "No other candidate stays within it." in choose([made_up("a", 0.01, 0.5)], LIMIT).why
-
-
 def test_nothing_meets_the_risk() -> None:
     far, near = made_up("a", 0.6, 0.9), made_up("b", 0.08, 0.4)
     found = choose([far, near], LIMIT)
@@ -132,12 +112,6 @@ def test_nothing_meets_the_risk() -> None:
     assert "Do not hand out" in found.why
     # of whom much is learnt counts for nearness as well
     assert choose([made_up("a", 0.06, 0.9, half=0.5), near], LIMIT).nearest is near
-
-
-def test_nothing_serves_the_purpose() -> None:
-    found = choose([made_up("a", 0.01, None)], LIMIT)
-    assert found.picked is None
-    assert found.why == "No method that could be measured serves this purpose."
 
 
 def test_the_frontier_is_what_no_other_beats() -> None:
@@ -166,12 +140,6 @@ def test_every_method_is_tried_or_said_not_to_be(purpose: Purpose) -> None:
     assert tried | never == set(METHODS)
     if purpose.name != "histories":
         assert not tried & never
-
-
-def test_more_than_half_of_nobody_is_plain_english() -> None:
-    assert "on average, and more than half of nobody." in learns(made_up("a", 0.01, 0.5))
-    some = made_up("a", 0.2, 0.5, half=0.367)
-    assert ", and more than half for 36.7 % of people." in learns(some)
 
 
 def test_a_guarantee_is_on_a_line_of_its_own() -> None:
@@ -275,35 +243,6 @@ def test_usefulness_is_from_0_to_1() -> None:
         assert PURPOSES[name].score(best) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(1.0, "nearly as before"), (0.9, "nearly as before"), (0.899, "well"), (0.7, "well"),
-     (0.699, "roughly"), (0.5, "roughly"), (0.499, "poorly"), (0.25, "poorly"), (0.249, "hardly"),
-     (0.0, "hardly")],
-)  # fmt: skip
-def test_words_for_usefulness(number: float, words: str) -> None:
-    assert in_words(number) == words
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(0.0, "hardly anything"), (0.0099, "hardly anything"), (0.01, "little"), (0.0499, "little"),
-     (0.05, "a part"), (0.199, "a part"), (0.2, "much"), (0.499, "much"), (0.5, "most of a person"),
-     (1.0, "most of a person")],
-)  # fmt: skip
-def test_words_for_risk(number: float, words: str) -> None:
-    assert risk_in_words(number) == words
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(0.0, "0 %"), (0.0009, "less than 0.1 %"), (0.001, "0.1 %"), (0.05, "5 %"), (0.0376, "3.8 %"),
-     (1.0, "100 %")],
-)  # fmt: skip
-def test_percent(number: float, words: str) -> None:
-    assert percent(number) == words
-
-
 def test_every_candidate_can_be_asked_for() -> None:
     for purpose in PURPOSES.values():
         grid = grid_for(purpose)
@@ -362,10 +301,6 @@ def test_what_fits_is_reckoned_in_samples() -> None:
     assert objects_of_trial(samples) == 40
     assert objects_of_trial(samples[::-1] * 0 + 10**9) == 20
     assert objects_of_trial(samples[:12]) == 12
-
-
-def test_span() -> None:
-    assert [span(s) for s in (0.2, 89.4, 90, 600)] == ["1 s", "89 s", "2 min", "10 min"]
 
 
 @pytest.mark.parametrize(
@@ -521,3 +456,9 @@ def test_the_lines(tmp_path: Path) -> None:
     assert lines[-1] == f"The page: {found.file}"
     document = found.document()
     assert document["candidates"][0]["label"] == "lg" and document["recommended"] == "cut"
+
+
+def test_nothing_serves_the_purpose() -> None:
+    found = choose([made_up("a", 0.01, None)], LIMIT)
+    assert found.picked is None
+    assert found.why == "No method that could be measured serves this purpose."

@@ -15,8 +15,7 @@ import pytest
 import freqdp_db
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import options_of
-from freqdp_db.methods.synthesis import adatrace, dpt, strict
-from freqdp_db.methods.synthesis.baselines import adatrace_trips, dpt_trips
+from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.estimation import with_tail_cut
 from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
 from freqdp_db.methods.synthesis.plan import (
@@ -35,6 +34,7 @@ from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import draw, measured
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.paper import adatrace, dpt
 from freqdp_db.privacy.accounting import (
     best_guess,
     best_guess_any,
@@ -235,16 +235,12 @@ def test_few_objects_still_give_a_release(accounting: str, objects: int) -> None
 def test_baselines_give_possible_trips() -> None:
     trips, epsilon, source = small_trips(100, 6), Fraction(1), SeededSource(2)
     parameters = Parameters(size=200)
-    for made, again in (
-        [adatrace_trips(a, REGION, PERIOD, epsilon, 200, parameters.every_us) for _ in range(2)]
-        for a in [adatrace.draw(trips, REGION, epsilon, source)]
-    ):
+    for method in (adatrace, dpt):
+        drawn = method.draw(trips, REGION, epsilon, source)
+        asked = (REGION, PERIOD, epsilon, 200, parameters.every_us)
+        made, again = (method.make_trips(drawn, *asked) for _ in range(2))
         strict.check_trips(strict.Synthetic(*made), 200, REGION, PERIOD, parameters)
         assert (made[0].location == again[0].location).all()
-    made = dpt_trips(
-        dpt.draw(trips, REGION, epsilon, source), REGION, PERIOD, epsilon, 200, parameters.every_us
-    )
-    strict.check_trips(strict.Synthetic(*made), 200, REGION, PERIOD, parameters)
 
 
 # --- how long, how far, how many --------------------------------------------------------------------
@@ -388,7 +384,7 @@ def test_delta_above_a_hundred_thousandth_is_refused() -> None:
 
 FOLDER = Path(freqdp_db.__file__).parent / "methods" / "synthesis"
 DECLARE = {"kinds", "parameters"}
-SEE_DATA = {"trips", "vectors", "baseline", "adatrace", "dpt"}
+SEE_DATA = {"trips", "vectors"}
 PUBLIC_SIDE = (
     "strict", "estimation", "walks", "sampling", "roads", "plan", "layout", "options", "public",
 )  # fmt: skip

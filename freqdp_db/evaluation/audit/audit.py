@@ -32,13 +32,18 @@ from freqdp_db.evaluation.audit.vectors import (
 )
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
 from freqdp_db.methods.loop import Trial, run_steps
-from freqdp_db.methods.synthesis.baseline import cell_trips
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
 from freqdp_db.methods.synthesis.public import Region
 from freqdp_db.methods.synthesis.strict import carry_out, released_size
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
-from freqdp_db.methods.synthesis.vectors import measured, size_counts, vectors_of, with_noise
+from freqdp_db.methods.synthesis.vectors import (
+    cell_trips,
+    measured,
+    size_counts,
+    vectors_of,
+    with_noise,
+)
 from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
 from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.privacy.accounting import epsilon_of, rounded_down

@@ -23,8 +23,8 @@ from freqdp_db.methods.counts.options import MARGINS, SUMMARY, CountsOptions
 from freqdp_db.methods.counts.zones import BIN, FLOWS_LINE, VISITS_MAP, ZONE
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.relations import Column, Relation
-from freqdp_db.methods.synthesis.family import booked_rho, object_guarantee
 from freqdp_db.methods.synthesis.options import LARGEST_DELTA
+from freqdp_db.methods.synthesis.steps import booked_rho, object_guarantee
 from freqdp_db.privacy.noise import RandomSource
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from freqdp_db.methods.counts.zones import Bins, Zones
 
 MOST_ROWS = 20_000_000
+_ORIGIN = (
+    "Method: noisy counts at several levels, combined by least squares, under zero-concentrated "
+    "differential privacy (Bun and Steinke 2016; discrete Gaussian noise by Canonne, Kamath and "
+    "Steinke 2020)."
+)
 _FEW_OBJECTS = 50
 _SMALL = 100
 """delta is to be at most a hundredth of one over the number of objects."""
@@ -329,7 +334,7 @@ COUNTS = (
         "tables of counts by zone and time, with margins and a guarantee for one object with all its data",
         (CountsStep(),),
         kind="counts",
-        guarantee=object_guarantee("counts", CountsOptions, "counts", "The tables of counts"),
+        guarantee=object_guarantee(CountsOptions, _ORIGIN, "counts", "The tables of counts"),
         unit="person",
         needs=(Need("zones", "zones", {"zone": "zone", "district": "district"}),),
         books=partial(booked_rho, CountsOptions),

@@ -1,24 +1,77 @@
-"""The step of `glove`: groups of objects that are released as one trajectory of areas."""
+"""`glove`: groups of objects that are released as one trajectory of areas."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import Counts, Step, StepContext, WorkingSet
+from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.methods.contract import Counts, Method, Step, StepContext, WorkingSet
 from freqdp_db.methods.k_anonymity.boxes import CELL_M, MINUTE_US, SIDES, Origin
-from freqdp_db.methods.k_anonymity.options import GloveOptions, require_enough
-from freqdp_db.methods.kinds import Meet
+from freqdp_db.methods.kinds import Choice, Duration, Meet, MeetingPlace, Whole
+from freqdp_db.methods.parameters import parameter
+from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, released_ids
 
 if TYPE_CHECKING:
     from freqdp_db.methods.k_anonymity.greedy import Shaping
+
+
+LARGEST_K = 100
+
+
+@dataclass(frozen=True)
+class GloveOptions:
+    k: int = parameter(Whole(2, LARGEST_K, "5"), "So many objects are made alike at least.", 5)
+    widest: Meet | None = parameter(
+        MeetingPlace("6km/2h"),
+        "Leave out, for the whole group, what would be wider or longer than this: 6km/2h.",
+    )
+    pieces: int | None = parameter(
+        Duration("30min"),
+        "First cut trips into pieces of at most so long, and make pieces of the same time alike.",
+    )
+    leftovers: str = parameter(
+        Choice(("join", "suppress")),
+        "Whoever finds fewer than k others joins the nearest group, or is left out.",
+        "join",
+    )
+
+    @property
+    def cutting(self) -> CutOptions | None:
+        """How trips are cut first: as `cut` does, but at any place, since nobody is alone there."""
+        if self.pieces is None:
+            return None
+        return CutOptions(
+            trips=20 * MINUTE_US,
+            pieces=self.pieces,
+            quiet=5 * MINUTE_US,
+            ends=1,
+            silence="apart",
+            gap=30 * MINUTE_US,
+            crowd=None,
+            crowd_within=None,
+            dates=None,
+            clock=None,
+            grain=None,
+            beside=None,
+        )
+
+
+def require_enough(k: int, objects: int) -> None:
+    """Refuse to make more objects alike than there are."""
+    if k > objects:
+        raise BadInput(
+            f"[[k]] {k} is more than the {objects:,} objects that there are",
+            remedy=f"choose [[k]] of at most {objects:,}, or a dataset of more objects",
+        )
 
 
 @dataclass(frozen=True)
@@ -374,3 +427,75 @@ def _inside(before: WorkingSet, samples: Ints, of: Ints, after: WorkingSet) -> t
     inside = there & (areas.x_min[box] <= x) & (x < areas.x_max[box])
     inside &= (areas.y_min[box] <= y) & (y < areas.y_max[box])
     return there, inside
+
+
+# --- What it guarantees, and what it does not ---
+
+ASSUMED_PUBLIC = ["the parameters of the release"]
+_NOT_DP = (
+    "It is not differential privacy: it says nothing about somebody who knows what the others of "
+    "a group did."
+)
+_NOT_PROTECTED = [
+    "what the areas say of every object of a group: if it was recorded at a time of an interval, it "
+    "was in that interval's area",
+    "that an object is in the data, for whoever knows all its movements",
+    "the join with another release of the same source, whose groups may differ",
+]
+
+
+def object_artefact(k: Any, what: str) -> dict[str, Any]:
+    return {
+        "unit": "object",
+        "neighbouring": "none",
+        "claimed_epsilon": None,
+        "accounted_epsilon": None,
+        "k": k,
+        "assumes": what,
+    }
+
+
+def glove_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+    k = values["k"]
+    plain = [
+        f"Each trajectory stands for at least {k} objects: every sample of each of them that was not "
+        "left out lies in one of its areas, at a time in that area's interval. It does not say which "
+        "of them were in an area: it may have been some of them only.",
+        _NOT_DP,
+    ]
+    if values.get("pieces") is not None:
+        plain.insert(
+            1,
+            "This holds for each piece of a trip by itself: an object is in other groups with "
+            "other objects before and after.",
+        )
+    if values.get("widest") is not None:
+        plain.append(
+            "Areas that would be too wide or too long were left out for the whole group, and with "
+            "them the samples that only they held."
+        )
+    return Guarantee(
+        plain=plain,
+        artefacts={"trajectories": object_artefact(k, "an object is one trajectory of the build")},
+        titles={"trajectories": f"The table of trajectories, each for at least {k} objects"},
+        assumed_public=ASSUMED_PUBLIC,
+        not_protected=_NOT_PROTECTED,
+        origin="Gramaglia, Fiore: Hiding mobile traffic fingerprints with GLOVE (CoNEXT 2015).",
+    )
+
+
+SHARED = (
+    "Each trajectory stands for at least k objects: their samples, but for those left out, lie in its "
+    "areas, at times in the intervals of these. An area may hold samples of some of them only: see "
+    "where and when groups were, coarsely; do not count objects by areas, and do not read the points "
+    "as positions."
+)
+
+GLOVE = Method(
+    "glove",
+    "makes trajectories of at least k objects one, of areas and intervals",
+    (GloveStep(),),
+    kind="generalised",
+    guarantee=glove_guarantee,
+    explains=SHARED,
+)

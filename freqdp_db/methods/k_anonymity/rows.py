@@ -9,8 +9,8 @@ import numpy as np
 from freqdp_db.engines.ranges import map_ranges
 from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.k_anonymity.boxes import Boxes, first_boxes
+from freqdp_db.methods.k_anonymity.glove import GloveOptions
 from freqdp_db.methods.k_anonymity.greedy import Merges, Shaping, group_rows
-from freqdp_db.methods.k_anonymity.options import GloveOptions
 from freqdp_db.methods.trips import samples_of
 from freqdp_db.model.arrays import Ids, Ints, offsets_from, rows_of
 from freqdp_db.model.trajectories import Trajectories

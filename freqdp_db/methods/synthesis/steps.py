@@ -1,15 +1,17 @@
-"""The steps of the synthetic methods: one draw that sees the data, and trips made from it alone."""
+"""`strict`, and what any synthetic method is: one draw that sees the data, and trips made from it alone."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Counts, Facts, Nothing, Step, StepContext, WorkingSet
+from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import Counts, Facts, Method, Need, Step, StepContext, WorkingSet
 from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
 from freqdp_db.methods.synthesis.options import (
     LARGEST_DELTA,
@@ -18,10 +20,10 @@ from freqdp_db.methods.synthesis.options import (
     StrictOptions,
     SyntheticOptions,
 )
+from freqdp_db.privacy.guarantee import Declare, Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.synthesis.baselines import Baseline
     from freqdp_db.methods.synthesis.roads import RoadNet
 
 _FEW_OBJECTS = 50
@@ -263,79 +265,162 @@ def _roads(world: StepContext, options: StrictOptions) -> RoadNet | None:
     return road_net(world.inputs["roads"], region, options.every)
 
 
-class BaselineStep(SyntheticStep):
-    """A published method, repaired, at the unit of a person: to compare with."""
+# --- What they guarantee: differential privacy for one object with all its data ---
 
-    options = SyntheticOptions
-    logs = Nothing
+_STRICT_ORIGIN = (
+    "Method: noisy counts of trips under zero-concentrated differential privacy (Bun and Steinke 2016; "
+    "discrete Gaussian noise by Canonne, Kamath and Steinke 2020)."
+)
+_BOOKED = 10**12
+_ASSUMES = (
+    "the region, the period and the parameters do not depend on the data, nor do tables that they "
+    "name (roads)",
+    "whether a row is in the source depends on the rows of its own object and on public numbers alone",
+    "places are snapped by a public rule, in a projection that was not chosen from the data",
+    "the unit of times that are numbers was declared, not told from the data",
+    "the noise has no seed",
+)
 
-    @abstractmethod
-    def method(self) -> Baseline:
-        """Its draw and its trips."""
+
+class Costs(Protocol):
+    """What a guarantee says of the budget of a release."""
 
     @property
-    def draws(self) -> type:  # type: ignore[override]
-        return self.method().draws
+    def epsilon(self) -> Fraction: ...
 
-    def noisy_objects(self, drawn: Any) -> int:
-        from freqdp_db.methods.synthesis.plan import SCALE
+    @property
+    def delta(self) -> Fraction: ...
 
-        return int(self.method().objects(drawn).sum()) // SCALE
+    @property
+    def pure(self) -> bool: ...
 
-    def draw(
-        self, world: StepContext, state: WorkingSet, options: SyntheticOptions, source: RandomSource
-    ) -> Any:
-        from freqdp_db.methods.synthesis.trips import cut_trips
-
-        region, period = world.public_facts(options.region, options.period)
-        trips = cut_trips(state.trajectories, state.places, region, period)
-        return self.method().draw(trips, region, options.parameters.epsilon, source)
-
-    def released(
-        self, world: StepContext, drawn: Any, logged: Any, options: SyntheticOptions
-    ) -> tuple[Any, Any]:
-        from freqdp_db.methods.synthesis.baselines import noisy_size
-
-        facts = world.public_facts(options.region, options.period)
-        count = options.size or noisy_size(self.method().objects(drawn), options.every)
-        return self.method().trips(drawn, *facts, options.parameters.epsilon, count, options.every)
-
-    def carry_out(
-        self, world: StepContext, state: WorkingSet, drawn: Any, options: SyntheticOptions
-    ) -> tuple[Nothing, WorkingSet]:
-        return Nothing(), self.replay(world, state, drawn, Nothing(), options)
-
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Any,
-        logged: Any,
-        after: WorkingSet,
-        options: SyntheticOptions,
-    ) -> dict[str, int]:
-        from freqdp_db.methods.synthesis.strict import Synthetic, check_trips
-
-        if int(drawn.seed.min()) < 0 or int(drawn.seed.max()) >= 2**32:
-            raise VerificationFailed("the seed is not 256 bits")
-        facts = world.public_facts(options.region, options.period)
-        made = Synthetic(after.trajectories, after.places)
-        return check_trips(made, len(made.trajectories), *facts, options.parameters)
+    @property
+    def rho(self) -> Fraction: ...
 
 
-class AdaTraceStep(BaselineStep):
-    name = "adatrace"
-
-    def method(self) -> Baseline:
-        from freqdp_db.methods.synthesis.baselines import ADATRACE
-
-        return ADATRACE
+def _given(options: type[Any], values: Mapping[str, Any]) -> Costs:
+    given: dict[str, Any] = {f: values.get(f) for f in options.__dataclass_fields__}
+    found: Costs = options(**given).parameters
+    return found
 
 
-class DptStep(BaselineStep):
-    name = "dpt"
+def booked_rho(options: type[Any], values: Mapping[str, Any]) -> Decimal:
+    """What the ledger for objects books: rounded up, as `rho_of` in SQL does."""
+    parameters = _given(options, values)
+    if parameters.pure:
+        return Decimal(values["epsilon"]) ** 2 / 2
+    return Decimal(math.ceil(parameters.rho * Fraction(1_000_001, 1_000_000) * _BOOKED)) / _BOOKED
 
-    def method(self) -> Baseline:
-        from freqdp_db.methods.synthesis.baselines import DPT
 
-        return DPT
+def object_guarantee(
+    options: type[Any],
+    origin: str,
+    artefact: str = "trajectories",
+    title: str = "The table of trajectories",
+) -> Declare:
+    """What holds of all that a release publishes. options: have the budget as `parameters`."""
+    table, this = ("The table is", "this table alone")
+    if artefact != "trajectories":
+        table, this = (f"{title} are", "them alone")
+
+    def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+        from freqdp_db.privacy.accounting import (
+            best_guess_any,
+            best_guess_pure,
+            cost_of_replacing,
+            percent_at_most,
+        )
+
+        parameters = _given(options, values)
+        epsilon, one = plain(values["epsilon"]), protected.noun
+        pure = parameters.pure
+        if pure:
+            stated = f"epsilon {epsilon}"
+            there, which = (best_guess_pure(n * parameters.epsilon) for n in (1, 2))
+        else:
+            stated = f"epsilon {epsilon}, delta {values['delta']:f}"
+            replaced = cost_of_replacing(parameters.rho)
+            there, which = (best_guess_any(rho) for rho in (parameters.rho, replaced))
+        return Guarantee(
+            plain=[
+                f"{table} differentially private for {protected.words} with all its data in the "
+                f"region and the period: {stated}.",
+                "Starting from even odds and knowing everybody else's data, nobody can guess from "
+                f"{this} whether a given {one} is in the data and be right more than "
+                f"{percent_at_most(there)} of the time, or which of two {one}s is in it more than "
+                f"{percent_at_most(which)} of the time.",
+            ],
+            artefacts={
+                artefact: {
+                    "unit": f"{protected.words} with all its data",
+                    "neighbouring": "added or removed",
+                    "claimed_epsilon": epsilon,
+                    "accounted_epsilon": epsilon,
+                    "delta": None if pure else format(values["delta"], "f"),
+                    "rho": _readable(parameters.rho),
+                    "assumes": "; ".join(_ASSUMES),
+                }
+            },
+            titles={artefact: title},
+            assumed_public=[
+                "the region and the period",
+                "the parameters of the release, and tables that they name",
+                "the rule by which samples are snapped, the projection, the time zone and the unit of "
+                "time of the source",
+            ],
+            not_protected=[
+                "that the source exists and a release of it was made, and when",
+                "what other releases tell of the same objects: the ledger adds up the synthetic "
+                "(differentially private) ones of the same source; releases with true samples "
+                "(edited, unlinked, generalised) are in no such sum",
+                _several(values, parameters),
+            ],
+            noise=("discrete Laplace" if pure else "discrete Gaussian")
+            + ", exact, from the operating system's randomness",
+            spends={"epsilon": epsilon, "rho": _readable(parameters.rho)},
+            origin=origin,
+        )
+
+    return declare
+
+
+def _several(values: Mapping[str, Any], parameters: Costs) -> str:
+    """What somebody who is two objects costs, by group privacy."""
+    from freqdp_db.privacy.accounting import cost_of_several, epsilon_of, rounded_up
+
+    if parameters.pure:
+        cost, two = "k objects cost k times epsilon", f"epsilon {plain(2 * values['epsilon'])}"
+    else:
+        epsilon = epsilon_of(cost_of_several(parameters.rho, 2), parameters.delta)
+        cost = "k objects cost k^2 times rho"
+        two = f"epsilon {rounded_up(epsilon)} at delta {values['delta']:f}"
+    return f"somebody who is several objects (two phones, a changed id): {cost}; two are {two}"
+
+
+def _readable(rho: Fraction) -> str:
+    """With six digits, rounded up."""
+    rounded = Context(prec=6, rounding=ROUND_CEILING)
+    return plain(rounded.divide(Decimal(rho.numerator), Decimal(rho.denominator)))
+
+
+def synthetic_method(
+    summary: str, step: SyntheticStep, origin: str, needs: tuple[Need, ...] = ()
+) -> Method:
+    return Method(
+        step.name,
+        summary,
+        (step,),
+        kind="synthetic",
+        guarantee=object_guarantee(step.options, origin),
+        unit="person",
+        needs=needs,
+        books=partial(booked_rho, step.options),
+    )
+
+
+STRICT = synthetic_method(
+    "synthetic trips with a guarantee for one object with all its data",
+    StrictStep(),
+    _STRICT_ORIGIN,
+    (Need("roads", "roads", optional=True),),
+)

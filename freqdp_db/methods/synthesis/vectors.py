@@ -17,13 +17,14 @@ accounting, epsilon-DP. The second round's plan depends on the first round's noi
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import add, map_ranges, merged
+from freqdp_db.engines.ranges import add, joined, map_ranges, merged
 from freqdp_db.methods.synthesis.layout import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
@@ -330,3 +331,52 @@ def draw(
     return measured(
         cut_trips(trajectories, places, region, period), region, period, parameters, source
     )
+
+
+@dataclass(frozen=True)
+class CellTrips:
+    """Trips as sequences of cells of one square grid, filled along straight lines."""
+
+    by_object: Ints
+    offsets: Ints
+    cells: Ints
+    side: int
+    """Cells along each side of the region."""
+
+
+@njit(nogil=True, cache=True)
+def _cell_sequences(first, last, offsets, x, y, box, side):  # type: ignore[no-untyped-def]
+    lengths = np.zeros(last - first, np.int64)
+    out = np.empty(4 * (offsets[last] - offsets[first]) + 16, np.int64)
+    k = 0
+    for t in range(first, last):
+        cx, cy = 0, 0
+        for i in range(offsets[t], offsets[t + 1]):
+            to_x = min(np.int64((x[i] - box[0]) / box[2] * side), side - 1)
+            to_y = min(np.int64((y[i] - box[1]) / box[3] * side), side - 1)
+            if k + 2 * side > len(out):
+                more = np.empty(2 * len(out) + 2 * side, np.int64)
+                more[:k] = out[:k]
+                out = more
+            if i == offsets[t]:
+                cx, cy = to_x, to_y
+                out[k] = cy * side + cx
+                k += 1
+                lengths[t - first] += 1
+                continue
+            from_x, from_y = cx, cy
+            while cx != to_x or cy != to_y:
+                cx, cy = step_towards(cx, cy, to_x, to_y, from_x, from_y)
+                out[k] = cy * side + cx
+                k += 1
+                lengths[t - first] += 1
+    return lengths, out[:k]
+
+
+def cell_trips(trips: Trips, region: Region, side: int) -> CellTrips:
+    parts = map_ranges(
+        _cell_sequences, trips.offsets, trips.offsets, trips.x, trips.y,
+        (region.x_min, region.y_min, region.width, region.height), side,
+    )  # fmt: skip
+    lengths, cells = joined(parts)
+    return CellTrips(trips.by_object, offsets_from(lengths), cells, side)

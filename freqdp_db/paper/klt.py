@@ -1,22 +1,52 @@
-"""The step of `klt`: as `glove`, with areas that say little about what people do there."""
+"""`klt`, to compare with: as `glove`, with areas that say little about what people do there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Facts, StepContext, WorkingSet
-from freqdp_db.methods.k_anonymity.glove import GloveDraw, GloveLog, GloveStep, Grouping
-from freqdp_db.methods.k_anonymity.options import KltOptions
+from freqdp_db.methods.contract import Facts, Method, Need, StepContext, WorkingSet
+from freqdp_db.methods.k_anonymity.glove import (
+    ASSUMED_PUBLIC,
+    SHARED,
+    GloveDraw,
+    GloveLog,
+    GloveOptions,
+    GloveStep,
+    Grouping,
+    glove_guarantee,
+)
+from freqdp_db.methods.kinds import Name, Number, Whole
+from freqdp_db.methods.parameters import parameter
 from freqdp_db.model.arrays import Ints
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 if TYPE_CHECKING:
     from freqdp_db.methods.k_anonymity.boxes import Origin
     from freqdp_db.methods.k_anonymity.greedy import Shaping
+
+
+@dataclass(frozen=True)
+class KltOptions(GloveOptions):
+    poi: str | None = parameter(
+        Name("public.poi"), "Table or view of points of interest: schema.name."
+    )
+    category: str = parameter(
+        Name("category"), "Its column that says what each of them is.", "category"
+    )
+    l: int = parameter(  # noqa: E741
+        Whole(1, 1000, "3"), "Every area holds points of so many categories at least.", 3
+    )
+    t: Decimal = parameter(
+        Number(Decimal(100), "0.1"),
+        "How far the categories of an area may be from those of all points (KL divergence).",
+        Decimal("0.1"),
+    )
 
 
 @dataclass(frozen=True)
@@ -36,12 +66,12 @@ class KltStep(Grouping[KltOptions, KltLog]):
     }
 
     def shaping(self, world: StepContext, origin: Origin, options: KltOptions) -> Shaping | None:
-        from freqdp_db.methods.k_anonymity.diversity import count_points
+        from freqdp_db.paper.diversity import count_points
 
         return count_points(world.inputs["poi"], origin, options.l, float(options.t))
 
     def log(self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> KltLog:
-        from freqdp_db.methods.k_anonymity.diversity import fingerprint
+        from freqdp_db.paper.diversity import fingerprint
 
         return KltLog(*runs, *merges, fingerprint(world.inputs["poi"]))
 
@@ -53,7 +83,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         logged: KltLog,
         options: KltOptions,
     ) -> WorkingSet:
-        from freqdp_db.methods.k_anonymity.diversity import fingerprint, grow_as_shown
+        from freqdp_db.paper.diversity import fingerprint, grow_as_shown
 
         if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
             raise VerificationFailed("the points of interest are not what they were")
@@ -71,7 +101,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         after: WorkingSet,
         options: KltOptions,
     ) -> dict[str, int]:
-        from freqdp_db.methods.k_anonymity.diversity import check_areas
+        from freqdp_db.paper.diversity import check_areas
 
         found = super().check(world, before, drawn, logged, after, options)
         assert after.areas is not None
@@ -87,7 +117,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
             )
 
     def require_inputs(self, options: KltOptions, inputs: Mapping[str, Any], facts: Facts) -> None:
-        from freqdp_db.methods.k_anonymity.diversity import require_countable
+        from freqdp_db.paper.diversity import require_countable
 
         require_countable(inputs["poi"])
         categories = len(inputs["poi"].names)
@@ -96,3 +126,31 @@ class KltStep(Grouping[KltOptions, KltLog]):
                 f"[[l]] {options.l} is more than the {categories:,} categories of {options.poi}",
                 remedy=f"choose [[l]] of at most {categories:,}, or other points with [[poi]]",
             )
+
+
+def klt_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+    found = glove_guarantee(values, protected)
+    return Guarantee(
+        plain=[
+            *found.plain,
+            f"Every area holds points of interest of at least {values['l']} categories, whose "
+            f"shares are within a divergence of {values['t']} of those of all points.",
+        ],
+        artefacts=found.artefacts,
+        titles=found.titles,
+        assumed_public=[*ASSUMED_PUBLIC, "the points of interest and their categories"],
+        not_protected=found.not_protected,
+        origin="Tu et al.: Protecting trajectory from semantic attack considering k-anonymity, "
+        "l-diversity, and t-closeness (IEEE TNSM 2019).",
+    )
+
+
+KLT = Method(
+    "klt",
+    "as glove, with areas that hold a mix of points of interest",
+    (KltStep(),),
+    kind="generalised",
+    guarantee=klt_guarantee,
+    explains=SHARED,
+    needs=(Need("poi", "points", {"category": "category"}),),
+)

@@ -1,19 +1,50 @@
-"""The step of `w4m`: clusters of objects, moved until they are near each other at all times."""
+"""`w4m`, to compare with: clusters of objects, moved until they are near each other at all times."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import Counts, Nothing, Step, StepContext, WorkingSet
-from freqdp_db.methods.k_anonymity.options import W4mOptions, require_enough
+from freqdp_db.methods.contract import Counts, Method, Nothing, Step, StepContext, WorkingSet
+from freqdp_db.methods.k_anonymity.glove import (
+    ASSUMED_PUBLIC,
+    LARGEST_K,
+    object_artefact,
+    require_enough,
+)
+from freqdp_db.methods.kinds import Choice, Number, Whole
+from freqdp_db.methods.parameters import parameter
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
+
+
+@dataclass(frozen=True)
+class W4mOptions:
+    k: int = parameter(Whole(2, LARGEST_K, "5"), "So many objects are made alike at least.", 5)
+    delta: Decimal = parameter(
+        Number(Decimal(100_000), "1000", unit="metres"),
+        "Objects of a cluster are never further apart than so many metres.",
+        Decimal(1000),
+    )
+    trash: Decimal = parameter(
+        Number(Decimal(100), "10", unit="per cent", decimals=3),
+        "So many per cent of the objects may be left out because they are like nobody.",
+        Decimal(10),
+    )
+    distance: str = parameter(
+        Choice(("lstd", "edr")),
+        "How alike two objects are: lstd compares them at equal shares of their time, edr counts "
+        "the samples that have no like in the other.",
+        "lstd",
+    )
 
 
 @dataclass(frozen=True)
@@ -50,7 +81,7 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Nothing, options: W4mOptions
     ) -> tuple[W4mLog, WorkingSet]:
-        from freqdp_db.methods.k_anonymity.clusters import compare, find_clusters
+        from freqdp_db.paper.clusters import compare, find_clusters
 
         there = np.flatnonzero(state.trajectories.lengths > 0)
         likeness = compare(
@@ -124,7 +155,7 @@ def most_trash(options: W4mOptions, objects: int) -> int:
 
 def _moved(state: WorkingSet, logged: W4mLog, options: W4mOptions) -> tuple[WorkingSet, int]:
     """One trajectory of each object, empty for those left out; and how many samples are matched."""
-    from freqdp_db.methods.k_anonymity.clusters import brought_near, compare
+    from freqdp_db.paper.clusters import brought_near, compare
 
     old, delta = state.trajectories, float(options.delta)
     likeness = compare(
@@ -192,3 +223,37 @@ def check_clusters(
                 raise VerificationFailed("two members of a cluster are further apart than delta")
         instants += len(times)
     return {"clusters": len(offsets) - 1, "instants": instants, "trash": trash}
+
+
+def w4m_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+    k, delta = values["k"], values["delta"]
+    return Guarantee(
+        plain=[
+            f"At the time of each sample of a trajectory at least {k - 1} others have a sample too, "
+            f"within {delta} m of it.",
+            "That is not k-anonymity: each object keeps a trajectory of its own, and whoever looks "
+            "for the nearest may well find it again.",
+        ],
+        artefacts={"trajectories": object_artefact(None, "nothing is claimed for one trajectory")},
+        titles={"trajectories": "One trajectory by itself"},
+        assumed_public=ASSUMED_PUBLIC,
+        not_protected=[
+            "whose a trajectory is, for whoever knows about where an object was",
+            "the join with another release of the same source",
+        ],
+        origin="Abul, Bonchi, Nanni: Anonymization of moving objects databases by clustering and "
+        "perturbation (Information Systems 2010).",
+    )
+
+
+W4M = Method(
+    "w4m",
+    "moves the objects of a cluster until they are near each other at all times",
+    (W4mStep(),),
+    kind="generalised",
+    guarantee=w4m_guarantee,
+    moves_objects=True,
+    explains="Each trajectory is one object's, moved in place and time until others are near it "
+    "at all times: moved, not coarse, and not k-anonymous. Count places and flows coarsely; do "
+    "not read the points as positions.",
+)

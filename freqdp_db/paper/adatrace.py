@@ -26,16 +26,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from freqdp_db.methods.synthesis.baseline import (
-    SPEED_M_PER_S,
-    CellTrips,
-    cell_trips,
-    noisy_sum,
-    owners,
-    per_object,
-    positive,
-    steps_of,
-)
 from freqdp_db.methods.synthesis.estimation import Model, usual_paces
 from freqdp_db.methods.synthesis.layout import (
     BENDS,
@@ -51,9 +41,21 @@ from freqdp_db.methods.synthesis.layout import (
 )
 from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.sampling import sampled
 from freqdp_db.methods.synthesis.trips import Trips
+from freqdp_db.methods.synthesis.vectors import CellTrips, cell_trips
 from freqdp_db.model.arrays import Ints
-from freqdp_db.model.kernels import SEED_WORDS
+from freqdp_db.model.kernels import SEED_WORDS, key
+from freqdp_db.paper.cell_counts import (
+    SPEED_M_PER_S,
+    Baseline,
+    Released,
+    noisy_sum,
+    owners,
+    per_object,
+    positive,
+    steps_of,
+)
 from freqdp_db.privacy.noise import RandomSource
 
 SIDE = 6
@@ -127,3 +129,18 @@ def model_of(
         bent=False,
     )
     return model, grids
+
+
+def make_trips(
+    drawn: AdaTraceDraw,
+    region: Region,
+    period: Period,
+    epsilon: Fraction,
+    count: int,
+    every_us: int,
+) -> Released:
+    model, grids = model_of(drawn, region, period, epsilon)
+    return sampled(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))
+
+
+ADATRACE = Baseline(AdaTraceDraw, draw, make_trips, lambda drawn: drawn.pairs)

@@ -1,4 +1,4 @@
-"""What the two published methods share here: whole-object weights, noise, and plain straight trips.
+"""What `adatrace` and `dpt` share: whole-object weights, noise, and plain straight trips.
 
 The unit of both as published is one trajectory. Here it is one object with all its data: an object's
 trips weigh 1 together (a whole number over 2**16 each), so that it moves every vector by at most 1 in
@@ -7,72 +7,36 @@ L1, as in their texts. Trips come from the same map as those of `strict`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS
+from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
 from freqdp_db.methods.synthesis.plan import SCALE
-from freqdp_db.methods.synthesis.public import Region
-from freqdp_db.methods.synthesis.trips import Trips
-from freqdp_db.methods.synthesis.vectors import step_towards
-from freqdp_db.model.arrays import Ints, Metres, offsets_from
+from freqdp_db.methods.synthesis.vectors import CellTrips
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.noise import RandomSource, scale_for
 
 SPEED_M_PER_S = 8.0
 """Neither published method has times: a public speed, and starts spread evenly."""
+Released = tuple[Trajectories, Locations]
 
 
 @dataclass(frozen=True)
-class CellTrips:
-    """Trips as sequences of cells of one square grid, filled along straight lines."""
+class Baseline:
+    """A published method: what it draws, and how trips are made of it."""
 
-    by_object: Ints
-    offsets: Ints
-    cells: Ints
-    side: int
-    """Cells along each side of the region."""
-
-
-@njit(nogil=True, cache=True)
-def _cell_sequences(first, last, offsets, x, y, box, side):  # type: ignore[no-untyped-def]
-    lengths = np.zeros(last - first, np.int64)
-    out = np.empty(4 * (offsets[last] - offsets[first]) + 16, np.int64)
-    k = 0
-    for t in range(first, last):
-        cx, cy = 0, 0
-        for i in range(offsets[t], offsets[t + 1]):
-            to_x = min(np.int64((x[i] - box[0]) / box[2] * side), side - 1)
-            to_y = min(np.int64((y[i] - box[1]) / box[3] * side), side - 1)
-            if k + 2 * side > len(out):
-                more = np.empty(2 * len(out) + 2 * side, np.int64)
-                more[:k] = out[:k]
-                out = more
-            if i == offsets[t]:
-                cx, cy = to_x, to_y
-                out[k] = cy * side + cx
-                k += 1
-                lengths[t - first] += 1
-                continue
-            from_x, from_y = cx, cy
-            while cx != to_x or cy != to_y:
-                cx, cy = step_towards(cx, cy, to_x, to_y, from_x, from_y)
-                out[k] = cy * side + cx
-                k += 1
-                lengths[t - first] += 1
-    return lengths, out[:k]
-
-
-def cell_trips(trips: Trips, region: Region, side: int) -> CellTrips:
-    parts = map_ranges(
-        _cell_sequences, trips.offsets, trips.offsets, trips.x, trips.y,
-        (region.x_min, region.y_min, region.width, region.height), side,
-    )  # fmt: skip
-    lengths, cells = joined(parts)
-    return CellTrips(trips.by_object, offsets_from(lengths), cells, side)
+    draws: type
+    draw: Callable[..., Any]
+    trips: Callable[..., Released]
+    objects: Callable[[Any], Ints]
+    """Noisy counts whose sum is the number of objects."""
 
 
 @njit(nogil=True, cache=True)
@@ -127,3 +91,9 @@ def steps_of(trips: CellTrips) -> tuple[Ints, Ints]:
     code = np.full(9, -1, np.int64)
     code[(HEADING_Y + 1) * 3 + HEADING_X + 1] = np.arange(HEADINGS)
     return trip[1:][same], a * HEADINGS + code[(dy + 1) * 3 + dx + 1]
+
+
+def noisy_size(noisy: Ints, every_us: int) -> int:
+    """How many trips are released unless somebody says: the noisy number of objects."""
+    most = MOST_ROWS // (USUAL_TRIP_US // every_us + 1)
+    return min(max(int(noisy.sum()) // SCALE, 1), LARGEST_SIZE, most)

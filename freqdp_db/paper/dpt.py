@@ -26,15 +26,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.methods.synthesis.baseline import (
-    SPEED_M_PER_S,
-    cell_trips,
-    noisy_sum,
-    owners,
-    per_object,
-    positive,
-    steps_of,
-)
+from freqdp_db.methods.synthesis import sampling
 from freqdp_db.methods.synthesis.estimation import Model, usual_paces
 from freqdp_db.methods.synthesis.layout import (
     DAYPARTS,
@@ -47,9 +39,21 @@ from freqdp_db.methods.synthesis.layout import (
 )
 from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.sampling import Parts, emitted, lattice
 from freqdp_db.methods.synthesis.trips import Trips
+from freqdp_db.methods.synthesis.vectors import cell_trips
 from freqdp_db.model.arrays import Ints, Metres, offsets_from
-from freqdp_db.model.kernels import SEED_WORDS, stream, uniform
+from freqdp_db.model.kernels import SEED_WORDS, derived, key, stream, uniform
+from freqdp_db.paper.cell_counts import (
+    SPEED_M_PER_S,
+    Baseline,
+    Released,
+    noisy_sum,
+    owners,
+    per_object,
+    positive,
+    steps_of,
+)
 from freqdp_db.privacy.noise import RandomSource
 
 SIDES = (16, 8, 4)
@@ -224,3 +228,24 @@ def model_of(region: Region, period: Period, level: int) -> tuple[Model, Grids]:
         longest=MINUTE_EDGES[-1:], bent=False,
     )  # fmt: skip
     return model, grids
+
+
+def make_trips(
+    drawn: DptDraw, region: Region, period: Period, epsilon: Fraction, count: int, every_us: int
+) -> Released:
+    purpose = key(drawn.seed, "dpt")
+    bounds = np.floor(np.cumsum(levels(drawn)) * count + 0.5).astype(np.int64)
+    parts: Parts = []
+    first = 0
+    for level, last in enumerate(bounds.tolist()):
+        offsets, path = walks(drawn, level, last - first, first, epsilon, derived(purpose, 0))
+        model, grids = model_of(region, period, level)
+        bends = np.full(last - first, -1.0)
+        parts += emitted(
+            model, grids, period, every_us, (offsets, path, bends), first, derived(purpose, 1)
+        )
+        first = last
+    return sampling.joined(parts, lattice(grids, every_us))
+
+
+DPT = Baseline(DptDraw, draw, make_trips, lambda drawn: drawn.starts)

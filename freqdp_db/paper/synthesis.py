@@ -1,0 +1,109 @@
+"""`adatrace` and `dpt`, repaired, at the unit of a person: to compare `strict` with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from freqdp_db.errors import VerificationFailed
+from freqdp_db.methods.contract import Nothing, StepContext, WorkingSet
+from freqdp_db.methods.synthesis.options import SyntheticOptions
+from freqdp_db.methods.synthesis.steps import SyntheticStep, synthetic_method
+from freqdp_db.privacy.noise import RandomSource
+
+if TYPE_CHECKING:
+    from freqdp_db.paper.cell_counts import Baseline
+
+
+class BaselineStep(SyntheticStep):
+    """A published method, repaired, at the unit of a person: to compare with."""
+
+    options = SyntheticOptions
+    logs = Nothing
+
+    @abstractmethod
+    def method(self) -> Baseline:
+        """Its draw and its trips."""
+
+    @property
+    def draws(self) -> type:  # type: ignore[override]
+        return self.method().draws
+
+    def noisy_objects(self, drawn: Any) -> int:
+        from freqdp_db.methods.synthesis.plan import SCALE
+
+        return int(self.method().objects(drawn).sum()) // SCALE
+
+    def draw(
+        self, world: StepContext, state: WorkingSet, options: SyntheticOptions, source: RandomSource
+    ) -> Any:
+        from freqdp_db.methods.synthesis.trips import cut_trips
+
+        region, period = world.public_facts(options.region, options.period)
+        trips = cut_trips(state.trajectories, state.places, region, period)
+        return self.method().draw(trips, region, options.parameters.epsilon, source)
+
+    def released(
+        self, world: StepContext, drawn: Any, logged: Any, options: SyntheticOptions
+    ) -> tuple[Any, Any]:
+        from freqdp_db.paper.cell_counts import noisy_size
+
+        facts = world.public_facts(options.region, options.period)
+        count = options.size or noisy_size(self.method().objects(drawn), options.every)
+        return self.method().trips(drawn, *facts, options.parameters.epsilon, count, options.every)
+
+    def carry_out(
+        self, world: StepContext, state: WorkingSet, drawn: Any, options: SyntheticOptions
+    ) -> tuple[Nothing, WorkingSet]:
+        return Nothing(), self.replay(world, state, drawn, Nothing(), options)
+
+    def check(
+        self,
+        world: StepContext,
+        before: WorkingSet,
+        drawn: Any,
+        logged: Any,
+        after: WorkingSet,
+        options: SyntheticOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.methods.synthesis.strict import Synthetic, check_trips
+
+        if int(drawn.seed.min()) < 0 or int(drawn.seed.max()) >= 2**32:
+            raise VerificationFailed("the seed is not 256 bits")
+        facts = world.public_facts(options.region, options.period)
+        made = Synthetic(after.trajectories, after.places)
+        return check_trips(made, len(made.trajectories), *facts, options.parameters)
+
+
+class AdaTraceStep(BaselineStep):
+    name = "adatrace"
+
+    def method(self) -> Baseline:
+        from freqdp_db.paper.adatrace import ADATRACE
+
+        return ADATRACE
+
+
+class DptStep(BaselineStep):
+    name = "dpt"
+
+    def method(self) -> Baseline:
+        from freqdp_db.paper.dpt import DPT
+
+        return DPT
+
+
+SYNTHESIS = (
+    synthetic_method(
+        "AdaTrace at the unit of an object, to compare with strict",
+        AdaTraceStep(),
+        "Method: after AdaTrace (Gursoy, Liu, Truex, Yu, Wei, CCS 2018), at the unit of an object and "
+        "without its free reads of the data.",
+    ),
+    synthetic_method(
+        "DPT at the unit of an object, to compare with strict",
+        DptStep(),
+        "Method: after DPT (He, Cormode, Machanavajjhala, Procopiuc, Srivastava, PVLDB 2015), at the "
+        "unit of an object and without free reads of the data.",
+    ),
+)

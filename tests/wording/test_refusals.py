@@ -1,0 +1,71 @@
+"""What people get wrong, word for word: each refused with a way out, nothing written, no row shown.
+
+Files of this folder are sessions. `+` must succeed and `$` must be refused: what is said is written
+below it. `!` is SQL. TMP is a folder of the test's own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import SharedServer, cloned
+from snapshots import require_same
+from sources import SECRETS, make_sources
+from world import city_template, freqdp, query, written
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def sources(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), template_db) as url:
+        make_sources(url)
+        yield url
+
+
+@pytest.mark.parametrize("name", ["add", "build", "requests", "commands"])
+def test_on_tables_of_any_kind(sources: str, name: str, tmp_path: Path) -> None:
+    _require_refused(sources, f"refused_{name}.txt", tmp_path)
+
+
+def test_on_a_city(
+    shared_server: SharedServer, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        _require_refused(url, "refused_city.txt", tmp_path)
+
+
+def _require_refused(url: str, name: str, folder: Path) -> None:
+    said = []
+    before = written(url)
+    for line in (HERE / name).read_text("utf-8").splitlines():
+        mark, _, command = line.partition(" ")
+        if mark in ("#", "+", "!"):
+            said.append(line)
+        if mark == "+":
+            freqdp(url, *shlex.split(command)).succeeded()
+            before = written(url)
+        elif mark == "!":
+            query(url, command)
+            before = written(url)
+        elif mark == "$":
+            said += [line, *_answer(url, command, folder), ""]
+            assert written(url) == before, f"{command} has written something"
+            assert not any(folder.iterdir()), f"{command} has made a file"
+    require_same(name, "\n".join(said))
+
+
+def _answer(url: str, command: str, folder: Path) -> list[str]:
+    answer = freqdp(url, *shlex.split(command.replace("TMP", str(folder))))
+    if answer.code == 1:
+        answer.refused()
+    assert answer.code in (1, 2) and "Traceback" not in answer.err, (command, answer)
+    for secret in SECRETS:
+        assert secret in command or secret not in answer.out + answer.err, (command, answer)
+    document = answer.document
+    assert set(document) == {"error", "message", "remedy"}, (command, document)
+    said = f"{document['error']}: {document['message']}\n  -> {document['remedy']}"
+    return said.replace(str(folder), "TMP").splitlines()

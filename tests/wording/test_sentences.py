@@ -1,0 +1,139 @@
+"""Guarantees, verdicts and metrics in words, around each threshold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from snapshots import require_same
+
+from freqdp_db.evaluation.recommendation.choosing import percent, risk_in_words
+from freqdp_db.evaluation.recommendation.options import in_words as use_in_words
+from freqdp_db.evaluation.recommendation.running import how_long, span
+from freqdp_db.evaluation.report.contents import exposures
+from freqdp_db.evaluation.report.words import by_group, meaning_of, verdicts
+from freqdp_db.methods.contract import KINDS
+from freqdp_db.methods.registry import METHODS
+from freqdp_db.methods.relations import TRAJECTORIES
+from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.release.budgets import in_words
+from freqdp_db.release.export.notice import readme
+from freqdp_db.release.pipeline import said_of
+from freqdp_db.release.request import Request
+from freqdp_db.release.summary import whole_user
+
+BIKE = ProtectedUnit("bike", "fleet.ride")
+DRIVER = ProtectedUnit("driver", "fleet.ride", "fleet-drivers")
+SHARES = {"epsilon_global": "0.25", "epsilon_local": "0.75"}
+NEEDED = {
+    "strict": {"region": "4,50,5,51", "period": "2024-01-01/2024-02-01"},
+    "klt": {"poi": "demo.poi", "category": "kind"},
+}
+
+
+def _asked(name: str, **more: Any) -> Request:
+    known = {p.name for p in METHODS[name].parameters}
+    shares = {share: value for share, value in SHARES.items() if share in known}
+    return Request.parse(name, **shares, **NEEDED.get(name, {}), **more)
+
+
+def _guarantees() -> Iterator[str]:
+    for name, method in METHODS.items():
+        yield f"== {name}: {method.for_analysts}"
+        yield json.dumps(_asked(name).guarantee(BIKE), indent=1)
+    for name, more in (
+        ("lg", {"seed": 7}),
+        ("swap", {"seed": 7}),
+        ("strict", {"seed": 7}),
+        ("strict", {"epsilon": "1"}),
+        ("strict", {"epsilon": "4"}),
+        ("strict", {"accounting": "pure"}),
+        ("glove", {"widest": "6km/2h"}),
+        ("glove", {"pieces": "30min"}),
+    ):
+        document = _asked(name, **more).guarantee(BIKE)
+        yield f"== {name} {more}: {document['plain']}"
+        yield f"{document['noise']}; {document['not_protected'][-2:]}"
+    yield f"== drivers: {_asked('strict').guarantee(DRIVER)['plain']}"
+
+
+def test_guarantees() -> None:
+    require_same("guarantees.txt", "\n".join(_guarantees()) + "\n")
+
+
+def _published() -> Iterator[str]:
+    document = _asked("lg").guarantee(BIKE)
+    yield from TRAJECTORIES[0].comments(said_of("r", document, KINDS["edited"]), "UTC").values()
+    columns = {"area": "", "during_begin": ""}
+    catalogued = {
+        "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1,
+        "method": "glove", "granted": True, "parameters": {},
+        "guarantee": _asked("glove", k=3).guarantee(BIKE),
+        "file": {"name": "r.csv", "format": "csv", "columns": list(columns), "srid": 4326,
+                 "reference_system": "WGS 84", "software": "freqdp", "sha256": "0"},
+    }  # fmt: skip
+    yield readme(catalogued, 1, columns)
+    rho = Request.parse("strict", epsilon="2").spend
+    yield from (in_words(BIKE, rho), in_words(BIKE, Decimal(0), rho), in_words(BIKE, Decimal(0)))
+    yield whole_user({"epsilon_per_user_mean": 123.74, "epsilon_per_user_max": 1174.01})
+    yield whole_user({"epsilon_per_user_mean": 123.74, "epsilon_per_user_max": 174.0})
+
+
+def test_what_stands_beside_a_release() -> None:
+    require_same("published.txt", "\n\n".join(_published()) + "\n")
+
+
+FOUND = {
+    "exposure.x.4": 0.0,
+    "exposure.follow.10.half": 0.25,
+    "exposure.follow.10.precision": 0.9,
+}
+CASES: list[dict[str, float]] = [
+    {},
+    *({**FOUND, "exposure.follow.10": v, "exposure": v} for v in (0, 0.0494, 0.0496, 0.2994, 0.2996)),
+    *({"query_error": v, "hotspot": 0.8, "inf": 0.4} for v in (0, 0.0994, 0.0996, 0.2994, 0.2996)),
+    *({"density": v, "flow": 0.2, "query_error": 0, "hotspot": 1} for v in (0.0994, 0.0996, 0.2996)),
+    *({"density": 0.05, "flow": v, "query_error": 0, "hotspot": 1} for v in (0.299, 0.2996, 0.6)),
+    # flows do not mend places, nor counts that stay that most samples are gone
+    {"density": 0.2, "flow": 0.9, "query_error": 0, "hotspot": 1},
+    {"query_error": 0, "hotspot": 0.8, "inf": 0.88, "density": 0.32, "flow": 0.8},
+    {"query_error": 0, "hotspot": 0.8, "inf": 0.08, "density": 0.004, "flow": 0.8},
+    *(
+        {"recovery.f": v, "recovery.precision": 0.5, "recovery.recall": 0.25}
+        for v in (0.1994, 0.1996, 0.5994, 0.5996)
+    ),
+]  # fmt: skip
+METRICS = [
+    "exposure", "exposure.s.b.10", "exposure.follow.1.3h.precision", "la", "la_t.b", "inf",
+    "density.busiest.shares", "profile.st.cosine", "query_error", "query_error.mean",
+    "published.query", "exposure.x.1", "exposure.x.1.half", "mi.nats", "of.another.version",
+]  # fmt: skip
+
+
+def _verdicts() -> Iterator[str]:
+    for values in CASES:
+        yield f"== {values}"
+        for said in verdicts(values, "city_1"):
+            if said.metric in values or not values:
+                yield f"{said.answer} ({said.tone}; {said.metric} {said.value}): {said.meaning}"
+        shown = exposures(values)
+        if shown is not None:
+            marked = ["font-weight: 700" in svg for _, svg in shown.panels]
+            yield f"{shown.worst} {[title for title, _ in shown.panels]} {marked} {shown.marked}"
+    yield f"== moot: {verdicts({}, 'city_1', 'Its trips are nobody s.')[2]}"
+    yield "== metrics"
+    yield from (f"{name}: {meaning_of(name).what}" for name in METRICS)
+    yield json.dumps(by_group(METRICS), indent=1)
+    yield "== shares"
+    for share in (0, 0.0009, 0.0099, 0.01, 0.0499, 0.05, 0.199, 0.2, 0.499, 0.5, 1):
+        yield f"{share}: {percent(share)}, {risk_in_words(share)}"
+    for share in (1, 0.9, 0.899, 0.7, 0.699, 0.5, 0.499, 0.25, 0.249, 0):
+        yield f"{share}: {use_in_words(share)}"
+    yield "; ".join(span(seconds) for seconds in (0.2, 89.4, 90, 600))
+    yield "; ".join(how_long(*seconds) for seconds in ((30, 120), (180, 120)))
+
+
+def test_verdicts() -> None:
+    require_same("verdicts.txt", "\n".join(_verdicts()) + "\n")
