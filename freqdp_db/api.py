@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.paper.bench import PipelineBench, SearchBench
+    from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Published as CatalogueEntry
     from freqdp_db.release.catalogue import Whereabouts
@@ -1189,6 +1190,26 @@ class Freqdp:
         return bench_pipelines(
             self._installed(), dataset, sizes, request, seed, picture, self._compiled
         )
+
+    @command("bench counts")
+    def bench_counts(
+        self,
+        dataset: Dataset,
+        *,
+        zones: Annotated[str, Option("Zones: a table, grid:1km or h3:8.")] = "grid:1km",
+        bins: Annotated[str, Option("Time bins.")] = "hour-of-day",
+        epsilon: Annotated[str, Option("One or more, with commas between.")] = "1,2",
+        seeds: Annotated[int, Option("How often noise is drawn.")] = 5,
+        seed: BenchSeed = 1,
+    ) -> "CountsBench":
+        """Errors and margins of counts, beside a plain noisy histogram and a strict release."""
+        from freqdp_db.paper.bench_counts import bench_counts
+        from freqdp_db.release.request import Request
+
+        request = Request.parse("counts", zones=zones, bins=bins, seed=seed)
+        database, registered = self._dataset(dataset)
+        self._compiled()
+        return bench_counts(database, registered, request, epsilon, seeds)
 
     # Budgets
 

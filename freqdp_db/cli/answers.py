@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.paper.bench import PipelineBench, SearchBench
+    from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
@@ -382,6 +383,31 @@ def _benched(session: Session, found: PipelineBench, given: Given) -> None:
         session.pairs([(name.removesuffix("_s"), f"{s:.2f} s") for name, s in stages.items()])
     if found.growth_exponent is not None:
         session.print(f"\nanonymize with verify grows as n^{found.growth_exponent:.2f}")
+
+
+@_shows("bench_counts")
+def _counted(session: Session, found: CountsBench, given: Given) -> None:
+    session.print(
+        f"{found.zones:,} zones in {found.districts:,} districts, {found.bins:,} bins; median relative "
+        "errors of the 100 largest, in percent, against all that there is / against what the caps leave"
+    )
+    for epsilon, errors in found.errors.items():
+        session.print(f"\nepsilon {epsilon}")
+        columns = list(next(iter(errors.values())))
+        rows = [
+            [
+                way,
+                *(
+                    f"{100 * e:.0f} / {100 * found.noise[epsilon][way][c]:.0f}"
+                    for c, e in row.items()
+                ),
+            ]
+            for way, row in errors.items()
+        ]
+        session.table(["", *columns], rows)
+        session.pairs(
+            [(f"coverage, {level}", f"{c:.1%}") for level, c in found.coverage[epsilon].items()]
+        )
 
 
 @_shows("budget", "raise_budget")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synthetic_world import PERIOD, REGION, small_city, without
 
 from freqdp_db.methods.counts.contributions import Contributions, contributions_of
-from freqdp_db.methods.counts.measuring import _first_numbers, _flows, capped_by, totals
+from freqdp_db.methods.counts.measuring import _first_numbers, capped_by, flow_cells, totals
 from freqdp_db.methods.counts.options import TABLES, Budget
 from freqdp_db.methods.counts.plan import Caps, Plan, Shape, _measurements, _shares, first_round
 from freqdp_db.methods.counts.zones import Bins
@@ -36,7 +36,7 @@ def planned(bins: Bins, visits: Caps, trips: Caps, stays: Caps) -> Plan:
 def vectors(found: Contributions, plan: Plan) -> dict[str, Ints]:
     capped = capped_by(found, plan, ZONES)
     flows = np.zeros(plan.shape.pairs, np.int64)
-    cells, counts = _flows(capped.trips, plan)
+    cells, counts = flow_cells(capped.trips, plan.shape)
     flows[cells] = counts
     return totals(capped, plan, ZONES) | {"picked": flows, "flows_zones": flows}
 

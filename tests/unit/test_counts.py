@@ -14,7 +14,14 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts.checking import check
 from freqdp_db.methods.counts.contributions import contributions_of
 from freqdp_db.methods.counts.estimation import Level, least_squares, rounded, smoothed, sums
-from freqdp_db.methods.counts.measuring import _flows, _picked, capped_by, draw, measured, totals
+from freqdp_db.methods.counts.measuring import (
+    _picked,
+    capped_by,
+    draw,
+    flow_cells,
+    measured,
+    totals,
+)
 from freqdp_db.methods.counts.options import TABLES, Budget
 from freqdp_db.methods.counts.plan import Draw, Plan, Shape, first_round, plan_of, spent
 from freqdp_db.methods.counts.tables import Made, made_of
@@ -146,7 +153,7 @@ def test_margins_hold_what_they_say(pure: bool) -> None:
         whole = np.hstack([true.sum(axis=1, keepdims=True), true]).ravel()
         hit = np.abs(flows["value"][far] - whole) <= flows["margin"][far]
         inside.setdefault("between districts", []).extend(hit)
-        cells, counts = _flows(capped.trips, plan)
+        cells, counts = flow_cells(capped.trips, plan.shape)
         known = dict(zip(cells.tolist(), counts.tolist(), strict=True))
         near = (origin <= zones) & (destination <= zones)
         true = np.array([known.get(cell, 0) for cell in drawn.picked.tolist()])

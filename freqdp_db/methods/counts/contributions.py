@@ -292,7 +292,7 @@ def _kept(first, last, offsets, order, groups, caps, most):  # type: ignore[no-u
     return (kept,)
 
 
-def capped(items: Items, most: int, groups: list[tuple[Ints, int]]) -> Items:
+def cap_items(items: Items, most: int, groups: list[tuple[Ints, int]]) -> Items:
     """At most so many items of each object, and at most so many of each of its groups.
 
     groups: for each cap within an object, the group of every item, and the cap.

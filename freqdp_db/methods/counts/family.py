@@ -100,7 +100,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     ) -> Any:
         from freqdp_db.methods.counts.measuring import draw
 
-        zones, bins = _public(world, options)
+        zones, bins = public_inputs(world, options)
         return draw(
             state.trajectories, state.places, *world.public_facts(options.region, options.period),
             zones, bins, options.tables, options.parameters, options.threshold, source,
@@ -111,7 +111,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     ) -> tuple[Nothing, WorkingSet]:
         from freqdp_db.methods.counts.tables import made_of
 
-        zones, bins = _public(world, options)
+        zones, bins = public_inputs(world, options)
         made = made_of(drawn, _plan(world, drawn, options), zones, bins, options.parameters)
         return Nothing(), replace(state, made=made)
 
@@ -128,7 +128,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         from freqdp_db.methods.counts.tables import Made
 
         assert isinstance(after.made, Made)
-        zones, _ = _public(world, options)
+        zones, _ = public_inputs(world, options)
         plan = _plan(world, drawn, options)
         return check(drawn, after.made, plan, zones, options.parameters)
 
@@ -186,7 +186,8 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         return found
 
 
-def _public(world: StepContext, options: CountsOptions) -> tuple[Zones, Bins]:
+def public_inputs(world: StepContext, options: CountsOptions) -> tuple[Zones, Bins]:
+    """The zones and the time bins of a release."""
     from freqdp_db.methods.counts.zones import Bins
 
     _, period = world.public_facts(options.region, options.period)
@@ -196,7 +197,7 @@ def _public(world: StepContext, options: CountsOptions) -> tuple[Zones, Bins]:
 def _plan(world: StepContext, drawn: Any, options: CountsOptions) -> Plan:
     from freqdp_db.methods.counts.plan import Shape, plan_of
 
-    shape = Shape.of(*_public(world, options))
+    shape = Shape.of(*public_inputs(world, options))
     return plan_of(drawn, shape, options.tables, options.parameters, options.threshold)
 
 

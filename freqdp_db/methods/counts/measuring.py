@@ -17,7 +17,7 @@ from freqdp_db.methods.counts.contributions import (
     TRIP_CLASSES,
     Contributions,
     Items,
-    capped,
+    cap_items,
     contributions_of,
     largest_group,
 )
@@ -78,10 +78,11 @@ def measured(
     }
     shape = Shape.of(zones, bins)
     plan = second_round(shape, tables, budget, drawn, threshold)
-    for name, total in totals(capped_by(found, plan, zones), plan, zones).items():
+    capped = capped_by(found, plan, zones)
+    for name, total in totals(capped, plan, zones).items():
         drawn[name] = _with_noise(total, plan[name], budget, source)
     if "picked" in plan:
-        cells, counts = _flows(capped_by(found, plan, zones).trips, plan)
+        cells, counts = flow_cells(capped.trips, shape)
         picked = _picked(cells, counts, plan, budget, source)
         drawn["likely"] = likely_flows(drawn, plan, zones, budget)
         picked = np.union1d(picked, drawn["likely"])
@@ -135,9 +136,9 @@ def capped_by(found: Contributions, plan: Plan, zones: Zones) -> Contributions:
         (_district_pairs(found.trips, zones), plan.trips.in_districts),
     ]
     return Contributions(
-        capped(found.visits, plan.visits.most, [(found.visits.bin, plan.visits.in_bin)]),
-        capped(found.trips, plan.trips.most, trips),
-        capped(found.stays, plan.stays.most, [(found.stays.bin, plan.stays.in_bin)]),
+        cap_items(found.visits, plan.visits.most, [(found.visits.bin, plan.visits.in_bin)]),
+        cap_items(found.trips, plan.trips.most, trips),
+        cap_items(found.stays, plan.stays.most, [(found.stays.bin, plan.stays.in_bin)]),
     )
 
 
@@ -180,10 +181,10 @@ def totals(found: Contributions, plan: Plan, zones: Zones) -> dict[str, Ints]:
 # Flows between zones: nearly all cells are empty.
 
 
-def _flows(trips: Items, plan: Plan) -> tuple[Ints, Ints]:
+def flow_cells(trips: Items, shape: Shape) -> tuple[Ints, Ints]:
     """The cells that have trips, in order, and how many."""
-    pair = trips.zone * plan.shape.zones + trips.to
-    cells, counts = np.unique(pair * plan.shape.bins + trips.bin, return_counts=True)
+    pair = trips.zone * shape.zones + trips.to
+    cells, counts = np.unique(pair * shape.bins + trips.bin, return_counts=True)
     return cells, counts.astype(np.int64)
 
 
