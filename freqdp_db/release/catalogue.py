@@ -39,7 +39,7 @@ class Published(Document):
 
     def lines(self) -> list[str]:
         """In words."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, self.relations[0])
         method = find_method(self.method)
         kind_of = {p.name: p.kind for p in method.parameters}
         parameters = ", ".join(
@@ -51,6 +51,7 @@ class Published(Document):
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
+            *(f"Errors: {text}" for text in self.guarantee.get("errors", [])),
             f"Guarantee: {self.guarantee['plain']}",
             "Tables and views: "
             + ", ".join(format_relation(self.schema, relation) for relation in self.relations)

@@ -85,7 +85,7 @@ class Release(ReleaseRow, Document):
 
     def lines(self) -> list[str]:
         """What it is, what was edited, what it guarantees."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         request = Request.of(self)
         head = f"{table}: {self.state}"
         if self.state == "published":
@@ -111,6 +111,9 @@ class Release(ReleaseRow, Document):
         lines += self._left(request.method)
         if self.state == "published":
             lines += odd_size(request.method, self.build.samples, self.rows or 0)
+        if request.method.publishes and self.relation_names:
+            named = (format_relation(self.schema, relation) for relation in self.relation_names)
+            lines.append("Tables and views: " + ", ".join(named) + ".")
         lines += [f"What it is: {request.method.for_analysts}"]
         lines += ["Guarantee: " + self.guarantee["plain"]]
         for mechanism, cost in (self.user_level or {}).items():
@@ -164,7 +167,7 @@ class Anonymized(Release):
 
     def lines(self) -> list[str]:
         """What a newcomer should read when `anonymize` is done."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         if self.existed:
             return [
                 f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}, "

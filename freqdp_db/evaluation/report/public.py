@@ -20,6 +20,7 @@ from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Pair
 from freqdp_db.evaluation.report.contents import Heats, box_of, heat_maps
+from freqdp_db.evaluation.report.counts import count_pictures
 from freqdp_db.evaluation.report.report import Reported, facts, target, written
 from freqdp_db.evaluation.report.words import by_group
 from freqdp_db.model.arrays import Metres
@@ -44,12 +45,17 @@ def write_public_report(
             remedy=f"approve it first if it is held (freqdp release approve {shlex.quote(name)}), or "
             "leave [[public]] out",
         )
-    pair = _read(database, release, progress)
-    with progress.stage("count"):
-        measured = measure_published(pair, release.kind, _SEED)
-    with progress.stage("draw maps"):
-        heats = heats_of(pair)
-    context = facts(database, release, measured, len(pair.released)) | {
+    measured: dict[str, float] = {}
+    pictures: dict[str, Any]
+    if release.kind == "counts":
+        trajectories, pictures = 0, {"counts": count_pictures(database, name, progress)}
+    else:
+        pair = _read(database, release, progress)
+        with progress.stage("count"):
+            measured = measure_published(pair, release.kind, _SEED)
+        with progress.stage("draw maps"):
+            trajectories, pictures = len(pair.released), {"heats": heats_of(pair)}
+    context = facts(database, release, measured, trajectories) | {
         "public": True,
         "dataset": release.dataset,
         "price": _price(release.guarantee),
@@ -57,7 +63,7 @@ def write_public_report(
         "groups": by_group(list(measured)),
         "comparison": [{"name": release.name, "method": release.method, "values": measured}],
         "ledger_hash": release.ledger_head,
-        "heats": heats,
+        **pictures,
     }
     return written(path, context)
 
