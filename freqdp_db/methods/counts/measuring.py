@@ -170,6 +170,12 @@ def totals(found: Contributions, plan: Plan, zones: Zones) -> dict[str, Ints]:
         for name, (part, bin) in rows.items()
         if name in plan
     }
+    # the same over all bins together
+    summed |= {
+        whole: np.bincount(part, minlength=plan[whole].size).astype(np.int64)
+        for name, (part, _) in rows.items()
+        if (whole := f"{name}_all") in plan
+    }
     if "stays_minutes" in plan:
         steps = (stays.size + STEP_MIN // 2) // STEP_MIN - MINUTE_STEPS
         minutes = np.zeros(plan["stays_minutes"].size, np.int64)

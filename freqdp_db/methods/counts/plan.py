@@ -43,10 +43,15 @@ _SMOOTH = 0.5
 _TABLES = {"visits": 38, "flows": 42, "stays": 15, "trips": 5}
 _PARTS: dict[str, dict[str, int]] = {
     "visits": {"visits_zone": 85, "visits_city": 15},
-    "stays": {"stays_zone": 60, "stays_district": 15, "stays_city": 5, "stays_minutes": 20},
+    "stays": {
+        "stays_zone": 40, "stays_zone_all": 20, "stays_district": 10, "stays_district_all": 8,
+        "stays_city": 5, "stays_minutes": 17,
+    },
     "flows": {
-        "flows_city": 4, "flows_from_district": 8, "flows_districts": 32, "flows_from": 16,
-        "flows_to": 6, "flows_to_district": 4, "picked": 10, "flows_zones": 20,
+        "flows_city": 5, "flows_from_district": 5, "flows_from_district_all": 6,
+        "flows_districts": 18, "flows_districts_all": 12, "flows_from": 10, "flows_from_all": 9,
+        "flows_to": 3, "flows_to_all": 8, "flows_to_district": 2, "flows_to_district_all": 3,
+        "picked": 6, "flows_zones": 13,
     },
     "trips": {"trips_city": 20, "trips_class": 80},
 }  # fmt: skip
@@ -245,6 +250,13 @@ def _measurements(
         "flows_to_district": (d * b, of_trips, trips.most),
         "picked": (z * z * b, of_districts, trips.most),
         "flows_zones": (z * z * b, of_districts, trips.most),
+        "stays_zone_all": (z, stays.most**2, stays.most),
+        "stays_district_all": (d, stays.most**2, stays.most),
+        "flows_from_district_all": (d, trips.most**2, trips.most),
+        "flows_districts_all": (d * d, trips.most**2, trips.most),
+        "flows_from_all": (z, trips.most**2, trips.most),
+        "flows_to_all": (z, trips.most**2, trips.most),
+        "flows_to_district_all": (d, trips.most**2, trips.most),
         "trips_city": (b, of_trips, trips.most),
         "trips_class": (TRIP_CLASSES * b, of_trips, trips.most),
     }
@@ -348,12 +360,19 @@ class Draw:
     stays_district: Ints
     stays_city: Ints
     stays_minutes: Ints
+    stays_zone_all: Ints
+    stays_district_all: Ints
     flows_city: Ints
     flows_from_district: Ints
     flows_districts: Ints
     flows_from: Ints
     flows_to: Ints
     flows_to_district: Ints
+    flows_from_district_all: Ints
+    flows_districts_all: Ints
+    flows_from_all: Ints
+    flows_to_all: Ints
+    flows_to_district_all: Ints
     picked: Ints
     """Flows between zones that are shown: (origin * zones + destination) * bins + bin, in order."""
     likely: Ints
