@@ -32,7 +32,10 @@ _ROUNDING = 1 / 12
 _LEAST = 1e-9
 _LEAST_SHARE = 1e-3
 _HALVINGS = 60
-_STRATA = (0.03, 0.15, 0.5)
+_STRATA = (0.03, 0.15, 0.5, 1.0)
+_FEWEST = 50
+"""Parts that the scatter is fitted to are so many at least."""
+_FAR = 4.0
 _WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
 """Of neighbourhoods of bins; the first is each bin alone."""
 
@@ -285,15 +288,16 @@ def _spread(away: Table, variance: Table, expected: Table) -> Table:
     beyond = (away**2 - variance).ravel()[order]
     found = np.zeros(len(order))
     begin = 0
-    for end in (*(math.ceil(len(order) * part) for part in _STRATA), len(order)):
-        if end > begin:
-            squares = float((size[begin:end] ** 2).sum())
-            factor = max(float(beyond[begin:end].sum()) / max(squares, _LEAST), 0.0)
-            found[begin:end] = factor * size[begin:end] ** 2
-        begin = max(begin, end)
+    for part in _STRATA:
+        end = min(max(math.ceil(len(order) * part), begin + _FEWEST), len(order))
+        squares = float((size[begin:end] ** 2).sum())
+        factor = max(float(beyond[begin:end].sum()) / max(squares, _LEAST), 0.0)
+        found[begin:end] = factor * size[begin:end] ** 2
+        begin = end
     spread = np.empty(len(order))
     spread[order] = found
-    return spread.reshape(expected.shape)
+    # what is far away from what is expected is not noise
+    return np.maximum(spread.reshape(expected.shape), away**2 - _FAR * variance)
 
 
 def _weight(signal: Table, noise: Table) -> Table:

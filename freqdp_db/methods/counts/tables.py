@@ -242,11 +242,7 @@ def _caps_of(plan: Plan) -> dict[str, float]:
     known: dict[str, float] = {}
     for what in counted(plan.tables):
         caps: Caps = getattr(plan, what)
-        known |= {
-            f"{what}_most": caps.most,
-            f"{what}_in_bin": caps.in_bin,
-            f"{what}_lost": caps.lost,
-        }
+        known |= {f"{what}_most": caps.most, f"{what}_lost": caps.lost}
     return known
 
 
