@@ -2,8 +2,8 @@
 
 All at the same unit and epsilon, over the same zones and bins, several times. The plain histogram has one
 level, exact discrete noise, the same caps, and the whole share of its table; coarser numbers are sums of
-its cells. Trips of a `strict` release have no persons: its visits are scaled to the true total, in its favour.
-Reads the originals; nothing is published or spent.
+its cells. Trips of a `strict` release have no persons: its visits are scaled to the true total, in its
+favour. Reads the originals; nothing is published or spent.
 """
 
 from __future__ import annotations

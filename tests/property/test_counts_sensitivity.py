@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synthetic_world import PERIOD, REGION, small_city, without
 
 from freqdp_db.methods.counts.contributions import Contributions, contributions_of
-from freqdp_db.methods.counts.measuring import _first_numbers, capped_by, flow_cells, totals
+from freqdp_db.methods.counts.measuring import capped_by, first_numbers, flow_cells, totals
 from freqdp_db.methods.counts.options import TABLES, Budget
 from freqdp_db.methods.counts.plan import Caps, Plan, Shape, _measurements, _shares, first_round
 from freqdp_db.methods.counts.zones import Bins
@@ -48,16 +48,15 @@ def vectors(found: Contributions, plan: Plan) -> dict[str, Ints]:
     wild=st.booleans(),
     kind=st.sampled_from(["hour-of-day", "hour", "parts-of-day", "day"]),
     most=st.integers(1, 40),
-    in_bin=st.integers(1, 6),
-    in_districts=st.integers(1, 3),
+    bounds=st.tuples(*[st.integers(1, 60)] * 3),
 )
 def test_one_object_moves_its_own_vector_within_the_bounds(
-    seed: int, one: int, wild: bool, kind: str, most: int, in_bin: int, in_districts: int
+    seed: int, one: int, wild: bool, kind: str, most: int, bounds: tuple[int, int, int]
 ) -> None:
     bins = time_bins(kind)  # type: ignore[arg-type]
     trajectories, places = small_city(8, seed, wild=wild)
-    caps = Caps(most, min(in_bin, most))
-    plan = planned(bins, caps, Caps(most, min(in_bin, most), min(in_districts, in_bin, most)), caps)
+    caps = Caps(most, *bounds)
+    plan = planned(bins, caps, caps, caps)
     alone = Trajectories(
         np.array([0, trajectories.lengths[one]]),
         *(
@@ -69,25 +68,32 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
     every, others, own = (
         found_in(t, places, bins) for t in (trajectories, without(trajectories, one), alone)
     )
-    for numbers in (lambda f: vectors(f, plan), lambda f: _first_numbers(f, ZONES, TABLES)):
+    for numbers in (
+        lambda f: vectors(f, plan),
+        lambda f: first_numbers(f, ZONES, len(bins), TABLES),
+    ):
         whole, rest, mine = numbers(every), numbers(others), numbers(own)
-        bounds = plan.measurements | {m.name: m for m in first_round(TABLES)}
-        assert whole.keys() <= bounds.keys()
+        known = plan.measurements | {m.name: m for m in first_round(TABLES)}
+        assert whole.keys() <= known.keys()
         for name, vector in whole.items():
             assert np.array_equal(vector - rest[name], mine[name]), name
-            assert (mine[name] ** 2).sum() <= bounds[name].squares, name
-            assert np.abs(mine[name]).sum() <= bounds[name].absolute, name
+            assert (mine[name] ** 2).sum() <= known[name].squares, name
+            assert np.abs(mine[name]).sum() <= known[name].absolute, name
 
 
 def test_caps_bind() -> None:
-    """The bounds above are met by objects that have more to give than is counted."""
+    """Each bound is met by objects that have more to give than is counted."""
     bins = time_bins("parts-of-day")
     trajectories, places = small_city(30, 3)
     found = found_in(trajectories, places, bins)
-    caps = Caps(4, 2)
-    capped = capped_by(found, planned(bins, caps, Caps(4, 2, 1), caps), ZONES)
-    assert capped.visits.counts.max() == 4 < found.visits.counts.max()
-    assert capped.trips.counts.max() <= 4 and len(capped.trips) < len(found.trips)
+    for caps in (Caps(4, 99, 99, 99), Caps(99, 5, 99, 99), Caps(99, 99, 99, 3)):
+        capped = capped_by(found, planned(bins, caps, caps, caps), ZONES)
+        assert len(capped.trips) < len(found.trips)
+        if caps.districts > 3:
+            assert capped.visits.counts.max() < found.visits.counts.max()
+    free = Caps(10**6, 10**12, 10**12, 10**12)
+    every = capped_by(found, planned(bins, free, free, free), ZONES)
+    assert [len(i) for i in vars(every).values()] == [len(i) for i in vars(found).values()]
 
 
 def test_visits_are_those_of_a_plain_loop() -> None:

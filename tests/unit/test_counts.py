@@ -87,7 +87,11 @@ def test_estimates_are_not_below_zero_and_add_up() -> None:
     true = generator.gamma(0.5, 30, (35, 24))
     noisy = true + generator.normal(0, 20, true.shape)
     above = sums(parent, true, 5)
-    found = smoothed(above, parent, noisy, np.full((35, 1), 400.0))
+    levels = {
+        "city": Level(None, np.zeros(5, np.int64), above, 1e-6),
+        "zone": Level("city", parent, noisy, 400.0),
+    }
+    found = smoothed(above, parent, least_squares(levels)["zone"])
     assert found.min() >= 0 and np.allclose(sums(parent, found, 5), above)
     assert ((found - true) ** 2).mean() < 0.7 * ((noisy - true) ** 2).mean()
 

@@ -12,9 +12,11 @@ or are of one stay. Each zone and bin counts once for an object.
 which it begins; trips that begin or end in no zone are left out. *Stays*: those of the trip rule, where and
 in the bin in which they begin.
 
-*Caps*: the contributions of an object to a table are put in the order of a keyed hash. Of those in one bin
-(of flows also: between two districts in one bin) the first few are kept, and of what is left the first few
-in all. In SQL: row_number() OVER (PARTITION BY object, bin ORDER BY hash) <= cap, and so on.
+*Caps*: the contributions of an object to a table are taken in the order of a keyed hash until one of its
+bounds is reached: their number, or the sum of the squares of how many lie in one bin (and other groups,
+see `groups_of`). In SQL: count(*) OVER w <= most, and sum(2 * row_number - 1) OVER w <= bound, where w is
+PARTITION BY object ORDER BY hash, and row_number numbers the contributions of an object and group in the
+same order: the k-th of a group adds 2 k - 1 to the sum of squares.
 """
 
 from __future__ import annotations
@@ -268,56 +270,79 @@ def _stays(
 
 
 @njit(nogil=True, cache=True)
-def _kept(first, last, offsets, order, groups, caps, most):  # type: ignore[no-untyped-def]
+def _number(order, group):  # type: ignore[no-untyped-def]
+    """Of one object's items, the number of each in its group, from 1, in the order of the hash."""
+    ranked = stable_order(order)
+    grouped = group[ranked]
+    again = stable_order(grouped)
+    number = np.empty(len(order), np.int64)
+    run = 0
+    for k in range(len(order)):
+        run = run + 1 if k > 0 and grouped[again[k]] == grouped[again[k - 1]] else 1
+        number[ranked[again[k]]] = run
+    return ranked, number
+
+
+@njit(nogil=True, cache=True)
+def _kept(first, last, offsets, order, groups, bounds, most):  # type: ignore[no-untyped-def]
     """Which items of objects `first` to `last` - 1 are counted."""
     begin = offsets[first]
-    kept = np.ones(offsets[last] - begin, np.bool_)
+    kept = np.zeros(offsets[last] - begin, np.bool_)
     for u in range(first, last):
         a, b = offsets[u], offsets[u + 1]
-        ranked = stable_order(order[a:b])
-        for g in range(len(caps)):
-            grouped = groups[g, a:b][ranked]
-            again = stable_order(grouped)
-            run = 0
-            for k in range(b - a):
-                run = run + 1 if k > 0 and grouped[again[k]] == grouped[again[k - 1]] else 1
-                if run > caps[g]:
-                    kept[a - begin + ranked[again[k]]] = False
-        taken = 0
-        for k in range(b - a):
-            i = a - begin + ranked[k]
-            if kept[i]:
-                taken += 1
-                kept[i] = taken <= most
+        counted = min(b - a, most)
+        ranked = np.arange(b - a)
+        for g in range(len(bounds)):
+            ranked, number = _number(order[a:b], groups[g, a:b])
+            squares = 0
+            for k in range(counted):
+                squares += 2 * number[ranked[k]] - 1
+                if squares > bounds[g]:
+                    counted = k
+                    break
+        for k in range(counted):
+            kept[a - begin + ranked[k]] = True
     return (kept,)
 
 
 def cap_items(items: Items, most: int, groups: list[tuple[Ints, int]]) -> Items:
-    """At most so many items of each object, and at most so many of each of its groups.
+    """The first items of each object, until one of its bounds is reached.
 
-    groups: for each cap within an object, the group of every item, and the cap.
+    most: how many. groups: for each bound of a sum of squares the group of every item, and the bound.
     """
     columns = np.stack([group for group, _ in groups])
-    caps = np.array([cap for _, cap in groups], np.int64)
-    parts = map_ranges(_kept, items.offsets, items.offsets, items.order, columns, caps, most)
+    bounds = np.array([bound for _, bound in groups], np.int64)
+    parts = map_ranges(_kept, items.offsets, items.offsets, items.order, columns, bounds, most)
     (kept,) = joined(parts)
     return items.where(kept)
 
 
 @njit(nogil=True, cache=True)
-def _largest(first, last, offsets, group):  # type: ignore[no-untyped-def]
+def _squares(first, last, offsets, order, group):  # type: ignore[no-untyped-def]
     found = np.zeros(last - first, np.int64)
     for u in range(first, last):
         a, b = offsets[u], offsets[u + 1]
-        mine = group[a:b][stable_order(group[a:b])]
-        run = 0
+        _, number = _number(order[a:b], group[a:b])
         for k in range(b - a):
-            run = run + 1 if k > 0 and mine[k] == mine[k - 1] else 1
-            found[u - first] = max(found[u - first], run)
+            found[u - first] += 2 * number[k] - 1
     return (found,)
 
 
-def largest_group(items: Items, group: Ints) -> Ints:
-    """How many items the largest group of each object has."""
-    (found,) = joined(map_ranges(_largest, items.offsets, items.offsets, group))
+def squares_of(items: Items, group: Ints) -> Ints:
+    """Of each object, the sum of the squares of how many items its groups have."""
+    parts = map_ranges(_squares, items.offsets, items.offsets, items.order, group)
+    (found,) = joined(parts)
     return found
+
+
+def groups_of(what: str, items: Items, zones: Zones, bins: int) -> dict[str, Ints]:
+    """By which groups the contributions of an object are bounded: the group of each item."""
+    district = zones.district.astype(np.int64)
+    groups = {"bins": items.bin}
+    if what == "stays":
+        groups["districts"] = district[items.zone]
+    if what == "trips":
+        pair = district[items.zone] * zones.districts + district[items.to]
+        groups |= {"pairs": pair * bins + items.bin, "districts": district[items.zone],
+                   "ends": district[items.to]}  # fmt: skip
+    return groups

@@ -30,6 +30,12 @@ _NORMAL, _LAPLACE = 1.959964, math.log(20) / math.sqrt(2)
 """95 % of a law lie within so many standard deviations."""
 _ROUNDING = 1 / 12
 _LEAST = 1e-9
+_LEAST_SHARE = 1e-3
+_HALVINGS = 60
+_STRATA = (0.03, 0.15, 0.5, 1.0)
+_FEWEST = 50
+"""Parts that the scatter is fitted to are so many at least."""
+_FAR = 4.0
 _WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
 """Of neighbourhoods of bins; the first is each bin alone."""
 
@@ -45,6 +51,9 @@ class Level:
     noisy: Table | None = None
     """None: it is not measured, but has levels below it that are."""
     variance: float = math.inf
+    total: Table | None = None
+    """The sums over all bins, if they are measured too: one column."""
+    total_variance: float = math.inf
     like: tuple[str, Ints] | None = None
     """Another level, before it, and a part of that for each part: in proportion to those a part is expected
     to have its parent's; None: evenly."""
@@ -57,9 +66,13 @@ class Fit:
     value: Table
     variance: Table
     """Of each part, the same in every bin: one column."""
+    total_variance: Table
+    """Of the sum over all bins."""
     own: Table
     """From the level itself and those below it."""
     own_variance: Table
+    own_total: Table
+    own_total_variance: Table
     largest: Table
     """The part of the variance that is one noisy number's, at most."""
 
@@ -77,48 +90,96 @@ def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:
 def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
     """The best linear unbiased estimates of all levels. Those above come before those below.
 
+    Noise is alike in all bins of a level. So what is measured splits in two that have nothing to do with
+    each other: sums over all bins, and how bins differ from their mean. Each is solved over the tree, and
+    a sum that differs from that of its bins is dealt out to them evenly.
+    """
+    bins = next(level.noisy.shape[1] for level in levels.values() if level.noisy is not None)
+    by_bin = _solve({name: (v.above, v.parent, v.noisy, v.variance) for name, v in levels.items()})
+    sums_of = _solve({name: (v.above, v.parent, *_total(v, bins)) for name, v in levels.items()})
+    fits = {}
+    for name, level in levels.items():
+        bin, total = by_bin[name], sums_of[name]
+        value, own = (
+            each + (whole - each.sum(axis=1, keepdims=True)) / bins
+            for each, whole in ((bin.value, total.value), (bin.own, total.own))
+        )
+        variance, own_variance = (
+            each * (1 - 1 / bins) + whole / bins**2
+            for each, whole in (
+                (bin.variance, total.variance), (bin.own_variance, total.own_variance)
+            )
+        )  # fmt: skip
+        fits[name] = Fit(
+            value, variance, total.variance, own, own_variance, total.own, total.own_variance,
+            bin.variance / level.variance,
+        )  # fmt: skip
+    return fits
+
+
+def _total(level: Level, bins: int) -> tuple[Table | None, float]:
+    """The sum over all bins: that of the noisy bins, weighed with the one that was measured."""
+    if level.noisy is None:
+        return level.total, level.total_variance
+    summed, spread = level.noisy.sum(axis=1, keepdims=True), level.variance * bins
+    if level.total is None:
+        return summed, spread
+    weight = 1 / spread + 1 / level.total_variance
+    return (summed / spread + level.total / level.total_variance) / weight, 1 / weight
+
+
+@dataclass(frozen=True)
+class _Solution:
+    value: Table
+    variance: Table
+    own: Table
+    own_variance: Table
+
+
+def _solve(
+    levels: dict[str, tuple[str | None, Ints, Table | None, float]],
+) -> dict[str, _Solution]:
+    """One tree: of each level the one above, the parents, the noisy numbers and their variance.
+
     Upwards, each part's own noisy number is weighed with the sums of its parts, by their variances. Then
     downwards: what the sum of the parts lacks is dealt out to them in proportion to their variances.
     """
     own: dict[str, Table] = {}
     spread: dict[str, Table] = {}
-    below: dict[str, list[str]] = {name: [] for name in levels}
-    for name, level in levels.items():
-        if level.above is not None:
-            below[level.above].append(name)
     added: dict[str, tuple[Table, Table]] = {}
     for name in reversed(levels):
-        level = levels[name]
-        weights = np.full((len(level.parent), 1), 1 / level.variance)
-        known = 0.0 if level.noisy is None else level.noisy / level.variance
-        for child in below[name]:
-            total, variance = (
-                sums(levels[child].parent, c[child], len(weights)) for c in (own, spread)
-            )
-            added[child] = total, variance
-            weights, known = weights + 1 / variance, known + total / variance
+        _, parent, noisy, known_variance = levels[name]
+        weights = np.full((len(parent), 1), 1 / known_variance)
+        known: Any = 0.0 if noisy is None else noisy / known_variance
+        for child, (above, belongs, *_) in levels.items():
+            if above == name:
+                total, variance = (sums(belongs, c[child], len(weights)) for c in (own, spread))
+                added[child] = total, variance
+                weights, known = weights + 1 / variance, known + total / variance
         own[name], spread[name] = known / weights, 1 / weights
-    fits: dict[str, Fit] = {}
-    for name, level in levels.items():
+    found: dict[str, _Solution] = {}
+    for name, (above, parent, *_) in levels.items():
         value, variance = own[name], spread[name]
-        largest = variance / level.variance if level.noisy is not None else np.zeros_like(variance)
-        if level.above is not None:
-            total, whole = (column[level.parent] for column in added[name])
+        if above is not None:
+            total, whole = (column[parent] for column in added[name])
             part = variance / whole
-            above = fits[level.above]
-            value = value + part * (above.value[level.parent] - total)
-            largest = largest * (1 - part)
-            variance = variance * (1 - part) + part**2 * above.variance[level.parent]
-        fits[name] = Fit(value, variance, own[name], spread[name], largest)
-    return fits
+            value = value + part * (found[above].value[parent] - total)
+            variance = variance * (1 - part) + part**2 * found[above].variance[parent]
+        found[name] = _Solution(value, variance, own[name], spread[name])
+    return found
 
 
 def margins(fit: Fit, *, pure: bool) -> Table:
     """Half of the 95 % interval of each part: Gaussian, or mostly one Laplace number."""
-    times = _NORMAL
-    if pure:
-        return (_NORMAL + (_LAPLACE - _NORMAL) * fit.largest**2) * np.sqrt(fit.variance + _ROUNDING)
-    return times * np.sqrt(fit.variance + _ROUNDING)
+    times = _NORMAL + (_LAPLACE - _NORMAL) * fit.largest**2 if pure else _NORMAL
+    found: Table = times * np.sqrt(fit.variance + _ROUNDING)
+    return found
+
+
+def total_margins(fit: Fit) -> Table:
+    """The same of the sums over all bins, in which many noises are added up."""
+    found: Table = _NORMAL * np.sqrt(fit.total_variance + _ROUNDING)
+    return found
 
 
 def margin_of(variance: float, *, pure: bool) -> float:
@@ -155,9 +216,7 @@ def rounded(values: Table, parent: Ints | None, above: Ints | None) -> Ints:
 # Smoothed estimates.
 
 
-def smoothed(
-    above: Table, parent: Ints, own: Table, variance: Table, like: Table | None = None
-) -> Table:
+def smoothed(above: Table, parent: Ints, fit: Fit, like: Table | None = None) -> Table:
     """Estimates of a level, from those of the level above and its own unbiased numbers.
 
     Each part is expected to have a share of its parent, with the parent's course over the bins. The share
@@ -165,23 +224,38 @@ def smoothed(
     fitted to how much they scatter beyond their noise. Not below 0; adds up to the level above.
     like: in proportion to which shares are expected, one column; None: evenly.
     """
+    own, variance = fit.own, fit.own_variance
     bins = own.shape[1]
     whole = above.sum(axis=1, keepdims=True)
     even = _raked(np.ones((len(own), 1)) if like is None else like, whole, parent)
-    total = own.sum(axis=1, keepdims=True)
-    differ = _beyond((total - even) ** 2 - bins * variance, even**2)
-    share = np.maximum(even + _weight(differ * even**2, bins * variance) * (total - even), 0.0)
-    share = _raked(share, whole, parent)
+    away = fit.own_total - even
+    spread = _spread(away, fit.own_total_variance, even)
+    weight = _weight(spread, fit.own_total_variance)
+    share = _projected(even + weight * away, weight * fit.own_total_variance, whole, parent)
     course = np.where(whole > 0, above / np.maximum(whole, _LEAST), 1 / bins)[parent]
     expected = share * course
-    scatter = _beyond((own - expected) ** 2 - variance, expected)
-    spread = scatter * expected
-    posterior = expected + _weight(spread, variance) * (own - expected)
-    left = spread * variance / np.maximum(spread + variance, _LEAST)
-    missing = above - sums(parent, posterior, len(above))
-    room = np.maximum(sums(parent, left, len(above)), _LEAST)
-    posterior = np.maximum(posterior + left / room[parent] * missing[parent], 0.0)
-    return _raked(posterior, above, parent)
+    spread = _spread(own - expected, np.broadcast_to(variance, own.shape), expected)
+    weight = _weight(spread, variance)
+    return _projected(expected + weight * (own - expected), weight * variance, above, parent)
+
+
+def _projected(values: Table, variance: Table, above: Table, parent: Ints) -> Table:
+    """The nearest numbers that are not below 0 and add up to the level above, by their variances.
+
+    They are max(v - l s, 0), s in proportion to the variances, where l is found for each parent and bin by
+    halving. (Cutting off what is below 0 and scaling the rest would take from the large what noise gave to
+    the small.)
+    """
+    count = np.bincount(parent, minlength=len(above))[:, None]
+    mean = sums(parent, variance, len(above)) / np.maximum(count, 1)
+    share = np.maximum(variance / np.maximum(mean, _LEAST)[parent], _LEAST_SHARE)
+    reach = np.abs(above) + sums(parent, np.abs(values), len(above)) + 1.0
+    low, high = -reach, reach / _LEAST_SHARE
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        over = sums(parent, np.maximum(values - middle[parent] * share, 0.0), len(above)) > above
+        low, high = np.where(over, middle, low), np.where(over, high, middle)
+    return _raked(np.maximum(values - high[parent] * share, 0.0), above, parent)
 
 
 def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:
@@ -204,9 +278,26 @@ def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:
     return found
 
 
-def _beyond(scatter: Table, size: Table) -> float:
-    """By which factor of its size numbers scatter beyond their noise."""
-    return max(float(scatter.sum()) / max(float(size.sum()), _LEAST), 0.0)
+def _spread(away: Table, variance: Table, expected: Table) -> Table:
+    """The variance around what is expected that is not noise: a multiple of the square of its size.
+
+    Fitted apart for parts of different size, because the largest differ in another way than the rest.
+    """
+    order = np.argsort(-expected, axis=None, kind="stable")
+    size = expected.ravel()[order]
+    beyond = (away**2 - variance).ravel()[order]
+    found = np.zeros(len(order))
+    begin = 0
+    for part in _STRATA:
+        end = min(max(math.ceil(len(order) * part), begin + _FEWEST), len(order))
+        squares = float((size[begin:end] ** 2).sum())
+        factor = max(float(beyond[begin:end].sum()) / max(squares, _LEAST), 0.0)
+        found[begin:end] = factor * size[begin:end] ** 2
+        begin = end
+    spread = np.empty(len(order))
+    spread[order] = found
+    # what is far away from what is expected is not noise
+    return np.maximum(spread.reshape(expected.shape), away**2 - _FAR * variance)
 
 
 def _weight(signal: Table, noise: Table) -> Table:

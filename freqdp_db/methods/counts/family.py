@@ -158,9 +158,8 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
 
     def errors(self, options: CountsOptions, counts: Counts) -> str:
         caps = [
-            f"{int(counts[f'{what}_most']):,} {what} of an object are counted, at most "
-            f"{int(counts[f'{what}_in_bin']):,} in one bin, chosen by a keyed hash; about "
-            f"{100 * counts[f'{what}_lost']:.0f} % of all are not counted because of that"
+            f"{int(counts[f'{what}_most']):,} {what} of an object are counted, chosen by a keyed hash; "
+            f"about {100 * counts[f'{what}_lost']:.0f} % of all are not counted because of that"
             for what in ("visits", "trips", "stays")
             if counts.get(f"{what}_most", 0) > 0
         ]

@@ -19,7 +19,8 @@ from freqdp_db.methods.counts.contributions import (
     Items,
     cap_items,
     contributions_of,
-    largest_group,
+    groups_of,
+    squares_of,
 )
 from freqdp_db.methods.counts.options import Budget
 from freqdp_db.methods.counts.plan import (
@@ -72,7 +73,7 @@ def measured(
     source: RandomSource,
 ) -> Draw:
     """The draw of objects whose contributions are given."""
-    exact = _first_numbers(found, zones, tables)
+    exact = first_numbers(found, zones, len(bins), tables)
     drawn: dict[str, Ints] = {
         m.name: _with_noise(exact[m.name], m, budget, source) for m in first_round(tables)
     }
@@ -105,7 +106,9 @@ def _with_noise(total: Ints, what: Measurement, budget: Budget, source: RandomSo
     return total + source.discrete_gaussian(what.sigma2(budget), len(total))
 
 
-def _first_numbers(found: Contributions, zones: Zones, tables: tuple[str, ...]) -> dict[str, Ints]:
+def first_numbers(
+    found: Contributions, zones: Zones, bins: int, tables: tuple[str, ...]
+) -> dict[str, Ints]:
     """How many objects contribute anything, and the histograms of the first round."""
     numbers: dict[str, Ints] = {}
     there = np.zeros(len(found.visits.offsets) - 1, np.bool_)
@@ -114,32 +117,22 @@ def _first_numbers(found: Contributions, zones: Zones, tables: tuple[str, ...]) 
         there |= items.counts > 0
         one = what.removesuffix("s")
         numbers[f"{one}_sizes"] = classes_of(items.counts)
-        numbers[f"{one}_bins"] = classes_of(largest_group(items, items.bin))
-        if what == "trips":
-            groups = _district_pairs(items, zones)
-            numbers["trip_districts"] = classes_of(largest_group(items, groups))
+        for name, group in groups_of(what, items, zones, bins).items():
+            if name != "ends":
+                numbers[f"{one}_{name}"] = classes_of(squares_of(items, group))
     return numbers | {"objects": np.array([there.sum()], np.int64)}
-
-
-def _district_pairs(trips: Items, zones: Zones) -> Ints:
-    """Pair of districts and bin of each trip."""
-    district = zones.district.astype(np.int64)
-    pair = district[trips.zone] * zones.districts + district[trips.to]
-    groups: Ints = pair * (trips.bin.max(initial=0) + 1) + trips.bin
-    return groups
 
 
 def capped_by(found: Contributions, plan: Plan, zones: Zones) -> Contributions:
     """What is counted of each object."""
-    trips = [
-        (found.trips.bin, plan.trips.in_bin),
-        (_district_pairs(found.trips, zones), plan.trips.in_districts),
-    ]
-    return Contributions(
-        cap_items(found.visits, plan.visits.most, [(found.visits.bin, plan.visits.in_bin)]),
-        cap_items(found.trips, plan.trips.most, trips),
-        cap_items(found.stays, plan.stays.most, [(found.stays.bin, plan.stays.in_bin)]),
-    )
+    counted_ = {}
+    for what in ("visits", "trips", "stays"):
+        items, caps = getattr(found, what), getattr(plan, what)
+        bounds = caps.bounds()
+        groups = groups_of(what, items, zones, plan.shape.bins)
+        bounded = [(group, bounds[name]) for name, group in groups.items()]
+        counted_[what] = cap_items(items, caps.most, bounded)
+    return Contributions(**counted_)
 
 
 def totals(found: Contributions, plan: Plan, zones: Zones) -> dict[str, Ints]:
@@ -169,6 +162,12 @@ def totals(found: Contributions, plan: Plan, zones: Zones) -> dict[str, Ints]:
         name: np.bincount(part * bins + bin, minlength=plan[name].size).astype(np.int64)
         for name, (part, bin) in rows.items()
         if name in plan
+    }
+    # the same over all bins together
+    summed |= {
+        whole: np.bincount(part, minlength=plan[whole].size).astype(np.int64)
+        for name, (part, _) in rows.items()
+        if (whole := f"{name}_all") in plan
     }
     if "stays_minutes" in plan:
         steps = (stays.size + STEP_MIN // 2) // STEP_MIN - MINUTE_STEPS

@@ -42,11 +42,7 @@ MARGINS = {
 """What margins are said of, in one bin."""
 SUMMARY = (
     *(f"{name}_margin" for name in MARGINS),
-    *(
-        f"{what}_{said}"
-        for what in ("visits", "trips", "stays")
-        for said in ("most", "in_bin", "lost")
-    ),
+    *(f"{what}_{said}" for what in ("visits", "trips", "stays") for said in ("most", "lost")),
 )
 """What is recorded of margins and caps, in this order; 0: not asked for."""
 

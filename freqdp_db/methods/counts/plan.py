@@ -19,7 +19,7 @@ from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
 from freqdp_db.privacy.noise import Tail, privacy_loss, scale_for
 
-SIZE_CLASSES = 28
+SIZE_CLASSES = 40
 SIZE_EDGES = tuple(math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES + 1))
 """Class j begins with this many: the smallest t with t^2 >= 2^j."""
 CLASSES_OF_SIZES = tuple(j for j in range(SIZE_CLASSES) if SIZE_EDGES[j] < SIZE_EDGES[j + 1])
@@ -43,19 +43,24 @@ _SMOOTH = 0.5
 _TABLES = {"visits": 38, "flows": 42, "stays": 15, "trips": 5}
 _PARTS: dict[str, dict[str, int]] = {
     "visits": {"visits_zone": 85, "visits_city": 15},
-    "stays": {"stays_zone": 60, "stays_district": 15, "stays_city": 5, "stays_minutes": 20},
+    "stays": {
+        "stays_zone": 40, "stays_zone_all": 20, "stays_district": 10, "stays_district_all": 8,
+        "stays_city": 5, "stays_minutes": 17,
+    },
     "flows": {
-        "flows_city": 4, "flows_from_district": 8, "flows_districts": 32, "flows_from": 16,
-        "flows_to": 6, "flows_to_district": 4, "picked": 10, "flows_zones": 20,
+        "flows_city": 5, "flows_from_district": 5, "flows_from_district_all": 6,
+        "flows_districts": 18, "flows_districts_all": 12, "flows_from": 10, "flows_from_all": 9,
+        "flows_to": 3, "flows_to_all": 8, "flows_to_district": 2, "flows_to_district_all": 3,
+        "picked": 6, "flows_zones": 13,
     },
     "trips": {"trips_city": 20, "trips_class": 80},
 }  # fmt: skip
 _ROUND = {
     "visits": ("visit_sizes", "visit_bins"),
-    "trips": ("trip_sizes", "trip_bins", "trip_districts"),
-    "stays": ("stay_sizes", "stay_bins"),
+    "trips": ("trip_sizes", "trip_bins", "trip_pairs", "trip_districts"),
+    "stays": ("stay_sizes", "stay_bins", "stay_districts"),
 }
-"""Histograms of the first round, by what is counted."""
+"""Histograms of the first round, by what is counted: of numbers, and of sums of squares by group."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +86,27 @@ class Shape:
 
 @dataclass(frozen=True)
 class Caps:
-    """No object is counted more often."""
+    """No object is counted for more."""
 
     most: int
-    """In a table."""
-    in_bin: int
-    """In one bin."""
-    in_districts: int = 0
-    """Of trips: between two districts in one bin."""
+    """Contributions to a table."""
+    bins: int
+    """Sum of squares of how many there are in each bin,"""
+    pairs: int = 0
+    """of trips: between two districts in a bin,"""
+    districts: int = 0
+    """of trips and stays: in each district where they begin. Of trips also where they end."""
     lost: float = 0.0
     """About what part of all is not counted because of them, by the first round."""
+
+    def bounds(self) -> dict[str, int]:
+        """By the names of the groups."""
+        return {
+            "bins": self.bins,
+            "pairs": self.pairs,
+            "districts": self.districts,
+            "ends": self.districts,
+        }
 
 
 @dataclass(frozen=True)
@@ -188,14 +204,18 @@ def second_round(
         "stays": shape.zones * shape.bins,
     }
     finest = {"visits": "visits_zone", "trips": "flows_from", "stays": "stays_zone"}
-    caps = {"visits": Caps(1, 1), "trips": Caps(1, 1, 1), "stays": Caps(1, 1)}
+    caps = {"visits": Caps(1, 1), "trips": Caps(1, 1, 1, 1), "stays": Caps(1, 1, 0, 1)}
     for what in counted(tables):
-        sizes, *groups = (_cleaned(round_one[name], noise) for name in _ROUND[what])
+        sizes, *squares = (_cleaned(round_one[name], noise) for name in _ROUND[what])
         part = shares.get(finest[what], shares.get("trips_class", Fraction(1, 20)))
-        inner = [_quantile(group, Fraction(9, 10)) for group in groups]
-        most, lost = _most(sizes, inner[0], cells[what], float(budget.whole * part), budget.pure)
-        inner = [min(most, cap) for cap in inner]
-        caps[what] = Caps(most, inner[0], inner[1] if len(inner) > 1 else 0, lost)
+        most, lost = _most(sizes, cells[what], float(budget.whole * part), budget.pure)
+        bounds = {}
+        for name, histogram in zip(_ROUND[what][1:], squares, strict=True):
+            bound, more = _bound(histogram)
+            # no sum of squares is larger than the square of the number, and none is smaller than it
+            bounds[name.partition("_")[2]] = min(max(bound, most), most * most)
+            lost = max(lost, more)
+        caps[what] = Caps(most, **bounds, lost=lost)
     measurements = _measurements(shape, shares, caps["visits"], caps["trips"], caps["stays"])
     least = 1
     if "picked" in measurements:
@@ -226,27 +246,31 @@ def _measurements(
 ) -> dict[str, Measurement]:
     """Each with the bounds that its caps give: see the proof in docs/privacy."""
     z, d, b = shape.zones, shape.districts, shape.bins
-    of_visits, of_stays = visits.most * visits.in_bin, stays.most * stays.in_bin
-    of_trips = trips.most * trips.in_bin
-    of_districts = trips.most * trips.in_districts
     # name: entries, squared L2 norm, L1 norm
     known = {
         "visits_zone": (z * b, visits.most, visits.most),
-        "visits_city": (b, of_visits, visits.most),
-        "stays_zone": (z * b, of_stays, stays.most),
-        "stays_district": (d * b, of_stays, stays.most),
-        "stays_city": (b, of_stays, stays.most),
-        "stays_minutes": (d * b, of_stays * MINUTE_STEPS**2, stays.most * MINUTE_STEPS),
-        "flows_city": (b, of_trips, trips.most),
-        "flows_from_district": (d * b, of_trips, trips.most),
-        "flows_districts": (d * d * b, of_districts, trips.most),
-        "flows_from": (z * b, of_trips, trips.most),
-        "flows_to": (z * b, of_trips, trips.most),
-        "flows_to_district": (d * b, of_trips, trips.most),
-        "picked": (z * z * b, of_districts, trips.most),
-        "flows_zones": (z * z * b, of_districts, trips.most),
-        "trips_city": (b, of_trips, trips.most),
-        "trips_class": (TRIP_CLASSES * b, of_trips, trips.most),
+        "visits_city": (b, visits.bins, visits.most),
+        "stays_zone": (z * b, stays.bins, stays.most),
+        "stays_zone_all": (z, stays.districts, stays.most),
+        "stays_district": (d * b, stays.bins, stays.most),
+        "stays_district_all": (d, stays.districts, stays.most),
+        "stays_city": (b, stays.bins, stays.most),
+        "stays_minutes": (d * b, stays.bins * MINUTE_STEPS**2, stays.most * MINUTE_STEPS),
+        "flows_city": (b, trips.bins, trips.most),
+        "flows_from_district": (d * b, trips.bins, trips.most),
+        "flows_from_district_all": (d, trips.districts, trips.most),
+        "flows_districts": (d * d * b, trips.pairs, trips.most),
+        "flows_districts_all": (d * d, trips.districts, trips.most),
+        "flows_from": (z * b, trips.bins, trips.most),
+        "flows_from_all": (z, trips.districts, trips.most),
+        "flows_to": (z * b, trips.bins, trips.most),
+        "flows_to_all": (z, trips.districts, trips.most),
+        "flows_to_district": (d * b, trips.bins, trips.most),
+        "flows_to_district_all": (d, trips.districts, trips.most),
+        "picked": (z * z * b, trips.pairs, trips.most),
+        "flows_zones": (z * z * b, trips.pairs, trips.most),
+        "trips_city": (b, trips.bins, trips.most),
+        "trips_class": (TRIP_CLASSES * b, trips.bins, trips.most),
     }
     return {
         name: Measurement(name, size, shares[name], squares, absolute)
@@ -265,19 +289,22 @@ def _cleaned(histogram: Ints, noise: float) -> list[float]:
     ]
 
 
-def _quantile(histogram: list[float], share: Fraction) -> int:
-    """The largest number of the class up to which this share of the objects lies; 1: nothing is known."""
-    total, running = sum(histogram), 0.0
+def _bound(histogram: list[float]) -> tuple[int, float]:
+    """The least bound of sums of squares that loses little, and what part it loses.
+
+    Of an object whose sum is larger by a factor f, about the part 1 / sqrt(f) is counted.
+    """
+    middles = {j: math.sqrt((SIZE_EDGES[j] + SIZE_EDGES[j + 1] - 1) / 2) for j in CLASSES_OF_SIZES}
+    total = sum(histogram[j] * middle for j, middle in middles.items())
     for j in CLASSES_OF_SIZES:
-        running += histogram[j]
-        if running > 0 and running >= float(share) * total:
-            return SIZE_EDGES[j + 1] - 1
-    return 1
+        bound = SIZE_EDGES[j + 1] - 1
+        counted_ = sum(histogram[k] * min(m, math.sqrt(bound)) for k, m in middles.items())
+        if total > 0 and 1 - counted_ / total <= _MOST_LOST / 2:
+            return bound, 1 - counted_ / total
+    return 1, 0.0
 
 
-def _most(
-    histogram: list[float], in_bin: int, cells: int, part: float, pure: bool
-) -> tuple[int, float]:
+def _most(histogram: list[float], cells: int, part: float, pure: bool) -> tuple[int, float]:
     """How many contributions of an object are counted, and which part of all is lost by that.
 
     More are more noise, fewer lose more: the sum of squares of both is least, for a cell that holds
@@ -339,21 +366,30 @@ class Draw:
     visit_bins: Ints
     trip_sizes: Ints
     trip_bins: Ints
+    trip_pairs: Ints
     trip_districts: Ints
     stay_sizes: Ints
     stay_bins: Ints
+    stay_districts: Ints
     visits_zone: Ints
     visits_city: Ints
     stays_zone: Ints
     stays_district: Ints
     stays_city: Ints
     stays_minutes: Ints
+    stays_zone_all: Ints
+    stays_district_all: Ints
     flows_city: Ints
     flows_from_district: Ints
     flows_districts: Ints
     flows_from: Ints
     flows_to: Ints
     flows_to_district: Ints
+    flows_from_district_all: Ints
+    flows_districts_all: Ints
+    flows_from_all: Ints
+    flows_to_all: Ints
+    flows_to_district_all: Ints
     picked: Ints
     """Flows between zones that are shown: (origin * zones + destination) * bins + bin, in order."""
     likely: Ints

@@ -27,6 +27,7 @@ from freqdp_db.methods.counts.estimation import (
     shrunk,
     smoothed,
     smoothed_over_bins,
+    total_margins,
 )
 from freqdp_db.methods.counts.options import SUMMARY, Budget
 from freqdp_db.methods.counts.plan import MINUTE_STEPS, STEP_MIN, Caps, Draw, Plan, counted
@@ -127,7 +128,7 @@ def solved(levels: dict[str, Level], *, around: bool) -> Solved:
         if level.like is not None:
             other, part = level.like
             like = estimates[other].sum(axis=1, keepdims=True)[part]
-        exact = smoothed(above / TENTHS, level.parent, fit.own, fit.own_variance, like)
+        exact = smoothed(above / TENTHS, level.parent, fit, like)
         estimates[name] = rounded(exact * TENTHS, level.parent, above.astype(np.int64)).astype(
             float
         )
@@ -146,7 +147,11 @@ def _level(
     if name not in plan:
         return Level(above, parent)
     noisy = drawn[name].reshape(-1, plan.shape.bins).astype(np.float64)
-    return Level(above, parent, noisy, plan[name].variance(budget))
+    level = Level(above, parent, noisy, plan[name].variance(budget))
+    if (whole := f"{name}_all") not in plan:
+        return level
+    total = drawn[whole].reshape(-1, 1).astype(np.float64)
+    return replace(level, total=total, total_variance=plan[whole].variance(budget))
 
 
 def _area_levels(
@@ -237,11 +242,7 @@ def _caps_of(plan: Plan) -> dict[str, float]:
     known: dict[str, float] = {}
     for what in counted(plan.tables):
         caps: Caps = getattr(plan, what)
-        known |= {
-            f"{what}_most": caps.most,
-            f"{what}_in_bin": caps.in_bin,
-            f"{what}_lost": caps.lost,
-        }
+        known |= {f"{what}_most": caps.most, f"{what}_lost": caps.lost}
     return known
 
 
@@ -270,9 +271,8 @@ def _numbers(found: Solved, name: str, budget: Budget) -> dict[str, NDArray[Any]
     """value, margin and estimate of a level, with all bins together first."""
     value = found.values[name]
     fit, bins = found.fits[name], value.shape[1]
-    whole = Fit(fit.value, fit.variance * bins, fit.own, fit.own_variance, fit.largest / bins)
     margin = np.repeat(margins(fit, pure=budget.pure), bins + 1, axis=1)
-    margin[:, :1] = margins(whole, pure=budget.pure)
+    margin[:, :1] = total_margins(fit)
     return {
         "value": _with_all_bins(value),
         "margin": np.round(margin, 1),
@@ -328,10 +328,11 @@ def _ratio(steps: Table, variance: Table, fit: Fit, budget: Budget) -> tuple[Tab
     bins = steps.shape[1]
     times = np.array([[bins] + [1] * bins])
     total, count = _with_all_bins(steps), _with_all_bins(fit.value)
-    sure = count > _SURE * np.sqrt(fit.variance * times)
+    count_variance = np.hstack([fit.total_variance, np.repeat(fit.variance, bins, axis=1)])
+    sure = count > _SURE * np.sqrt(count_variance)
     mean = np.clip(total / np.where(sure, count, 1.0), -MINUTE_STEPS, MINUTE_STEPS)
     mean = np.where(sure, mean, 0.0)
-    error = np.sqrt((variance + mean**2 * fit.variance) * times) / np.where(sure, count, 1.0)
+    error = np.sqrt(variance * times + mean**2 * count_variance) / np.where(sure, count, 1.0)
     margin = np.minimum(margin_of(1.0, pure=budget.pure) * error * STEP_MIN, LONGEST_STAY_MIN)
     return (mean + MINUTE_STEPS) * STEP_MIN, np.where(sure, margin, LONGEST_STAY_MIN)
 
