@@ -20,6 +20,7 @@ from typing import Any
 
 from library import opened
 from stage import OPEN, own_server, reckon, say, start_worker, wait_for_jobs
+from world import freqdp as run
 from world import query
 
 import freqdp_db
@@ -95,8 +96,10 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
                 timezone="Europe/Brussels", unit="person-day", region="4.2,50.7,4.5,51.0", budget=1,
             )  # fmt: skip
         tell_the_time(url)
-        freqdp(url, "schedule", "add", "city", "--method", method, "--at", "0 3 * * *", "--window", "day",
-                "--since", "2024-03-04", *_OPTIONS[method]).succeeded()  # fmt: skip
+        run(
+            url, "schedule", "add", "city", "--method", method, "--at", "0 3 * * *", "--window", "day",
+            "--since", "2024-03-04", *_OPTIONS[method],
+        ).succeeded()  # fmt: skip
         missed = range(count // 2, min(count // 2 + _MISSED, count - 1))
         killed = set(draw.sample([n for n in range(count) if n not in missed], kills))
         raced = set(draw.sample(range(count), max(count // 20, 1))) - set(missed)
@@ -108,7 +111,7 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
             night(url, START.astimezone(UTC) + timedelta(days=n + 1, hours=3))
             began = time.monotonic()
             if n in killed:
-                phases[struck(url, draw, log, 1.5)] += 1
+                phases[struck(url, draw, log, 0.7)] += 1
                 time.sleep(1.1)  # the lease
             if n in raced:
                 race(url, log)

@@ -130,7 +130,7 @@ def _window_of(kind: str, zone: str, minutes: int) -> date:
 
 
 @settings(
-    max_examples=12,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
