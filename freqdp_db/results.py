@@ -18,7 +18,7 @@ from freqdp_db.db.ledger import Budget
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.db.tables import Names
 from freqdp_db.doctor import Finding
-from freqdp_db.errors import FreqdpError
+from freqdp_db.errors import FreqdpError, Remark
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.jobs.schedule import Planned
 from freqdp_db.model.documents import Document, not_in_json
@@ -130,7 +130,7 @@ class AddedDataset(DatasetRow, Document):
     """What the budget cannot know of, in words: foreign tables, functions, likely copies."""
     budget_notes: list[str]
     """Budgets that were merged, and populations that are read from the same tables, in words."""
-    warnings: list[str]
+    warnings: list[Remark]
     """Where the source may choose rows by what other objects' rows are."""
 
 

@@ -24,7 +24,7 @@ from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.figures import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE

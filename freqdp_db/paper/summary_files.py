@@ -17,16 +17,20 @@ from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.figures import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.paper.experiment import RESULT_FILES, WrittenTables, about_run, as_csv
 from freqdp_db.paper.figures import draw_efficiency, draw_paper_epsilon
-from freqdp_db.paper.published import COLUMNS, EPSILON, OBJECTS, ROWS, PaperRow
 from freqdp_db.paper.runs import Run, check_sizes, seeds_of
 from freqdp_db.paper.summary_table import (
+    COLUMNS,
+    EPSILON,
     FIGURE_EPSILONS,
+    OBJECTS,
+    ROWS,
     PaperDesign,
     PaperResult,
+    PaperRow,
     PaperRuns,
     Searches,
     StepTimes,

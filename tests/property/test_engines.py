@@ -39,9 +39,8 @@ from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.vectors import measured
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Trajectories
 from freqdp_db.paper import dpt
 from freqdp_db.paper.local_searches import SegmentQueries
 from freqdp_db.paper.strategies import LOCAL_STRATEGIES, STRATEGIES

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from freqdp_db.model.areas import Areas
 from sides import MINUTE, Rows, side_of
 from test_exposure import GRID, naive_score, random_rows, rng_of
 
@@ -33,7 +34,6 @@ from freqdp_db.evaluation.attacks.relinking import (
     score_links,
 )
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Groups, Ids
 from freqdp_db.model.trajectories import Locations, Trajectories
 

@@ -33,9 +33,8 @@ from freqdp_db.evaluation.attacks.signatures import (
     tf_idf,
 )
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Groups
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 
 GRID = Locations(150.0 * (np.arange(36) % 6), 150.0 * (np.arange(36) // 6))
 

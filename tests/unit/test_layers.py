@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "progress": set(),
     "settings": {"errors"},
-    "model": set(),
+    "model": {"errors"},
     "engines": {"errors", "progress", "model"},
     "server": {"errors"},
     "privacy": {"model"},

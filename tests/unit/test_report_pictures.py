@@ -35,10 +35,9 @@ from freqdp_db.evaluation.report.contents import (
 )
 from freqdp_db.evaluation.report.examples import exchanges, explained, follow_somebody, followed_map
 from freqdp_db.evaluation.report.maps import Map, Raster, RoadLines
-from freqdp_db.evaluation.report.public import heats_of
-from freqdp_db.model.areas import Areas
+from freqdp_db.evaluation.report.report import heats_of
 from freqdp_db.model.arrays import Groups
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
 
 SECOND = 1_000_000

@@ -30,7 +30,7 @@ from freqdp_db.evaluation.attacks.claims import (
     until_of,
 )
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
-from freqdp_db.evaluation.utility.usefulness import numbered_cells
+from freqdp_db.evaluation.utility import numbered_cells
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of
 from freqdp_db.model.days import HOUR_US
