@@ -11,8 +11,9 @@ from test_mechanism_laws import Scaled
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.audit import audit
-from freqdp_db.evaluation.audit.audit import Audit, AuditFinding, audit_build
+from freqdp_db.evaluation.audit.audit import Audit, AuditFinding, audit_world
 from freqdp_db.evaluation.audit.vectors import Observed, bound_from, bound_from_hits
+from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.frequency import perturbation as local_pf
 from freqdp_db.model.arrays import Ints, offsets_from
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
@@ -58,7 +59,7 @@ def _weights(count: int) -> Any:
 
 def _findings(source: RandomSource, **options: Any) -> list[AuditFinding]:
     request = Request.parse(**options)
-    return audit_build(_city(), request, source, RUNS, Progress())
+    return audit_world(StepContext(_city()), request, source, RUNS, Progress())
 
 
 def _claimed(findings: list[AuditFinding], artefact: str) -> list[AuditFinding]:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.evaluation.audit.counts import noisy_scores, released_bounds
 from freqdp_db.evaluation.audit.vectors import (
     PROBES,
     Bound,
@@ -31,6 +31,7 @@ from freqdp_db.evaluation.audit.vectors import (
     without_visits,
 )
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
+from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
@@ -45,12 +46,12 @@ from freqdp_db.methods.synthesis.vectors import (
     with_noise,
 )
 from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
-from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.privacy.accounting import epsilon_of, rounded_down
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, SecureSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.inputs import require_public_inputs
+from freqdp_db.release.inputs import make_world, require_public_inputs
 from freqdp_db.release.request import Request
 
 DEFAULT_RUNS = 40_000
@@ -162,7 +163,8 @@ def audit(
     with database.begin() as connection:
         require_public_inputs(connection, database, dataset, row, request)
     build = load_build(database, number, progress)
-    findings = audit_build(build, request, SecureSource(), runs, progress)
+    world = make_world(database, build, request.method, request.values)
+    findings = audit_world(world, request, SecureSource(), runs, progress)
     return Audit(dataset.name, request, dataset.protected, findings)
 
 
@@ -175,10 +177,10 @@ def _require_probes(request: Request) -> None:
             )
 
 
-def audit_build(
-    build: Build, request: Request, source: RandomSource, runs: int, progress: Progress
+def audit_world(
+    world: StepContext, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
-    world = StepContext(build, facts=facts_of(build))
+    build = world.build
     if request.method.unit == "person":
         return _object(world, request, source, runs, progress)
     whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
@@ -205,6 +207,8 @@ def _object(
     """One object with all its data, as the guarantee has it: in the vectors, and in the trips."""
     (step,) = request.method.steps
     options = options_of(step, request.values)
+    if isinstance(options, CountsOptions):
+        return _counts(world, options, source, runs, progress)
     if not isinstance(options, StrictOptions):
         raise BadInput(
             f"[[method]] {request.method.name} is there to compare with, and is not audited",
@@ -221,6 +225,26 @@ def _object(
         seen = released_told_apart(world, options, source, releases, _ALPHA)
     return findings + [
         _finding(_TABLE, "none", f"- 1 object, by {name}", bound, claim)
+        for name, bound in seen.items()
+    ]
+
+
+def _counts(
+    world: StepContext, options: CountsOptions, source: RandomSource, runs: int, progress: Progress
+) -> list[AuditFinding]:
+    """The same in the noisy vectors of counts, and in their tables."""
+    claim, findings = float(options.epsilon), []
+    if not options.parameters.pure:
+        with progress.stage("one object, with and without"):
+            few = min(runs, MOST_RUNS)
+            apart = max(map(_apart, noisy_scores(world, options, source, few)))
+            bound = _bound(apart, few, options.parameters.delta)
+        findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
+    with progress.stage("releases with and without"):
+        releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
+        seen = released_bounds(world, options, source, releases, _ALPHA)
+    return findings + [
+        _finding("counts", "none", f"- 1 object, by {name}", bound, claim)
         for name, bound in seen.items()
     ]
 
@@ -350,8 +374,13 @@ def told_apart(
         scores += mine
         alone_apart = max(alone_apart, _apart(mine))
     apart = max(_apart(scores), alone_apart)
+    return _bound(apart, runs, parameters.delta)
+
+
+def _bound(apart: float, runs: int, delta: Fraction) -> Bound:
+    """Epsilon from how many deviations two worlds are apart, on the safe side."""
     lower, upper = (max(apart + way * _SURE * math.sqrt(2 / runs), 0.0) for way in (-1, 1))
-    return Bound(_epsilon(lower, parameters.delta), _epsilon(upper, parameters.delta), runs)
+    return Bound(_epsilon(lower, delta), _epsilon(upper, delta), runs)
 
 
 def _apart(scores: Metres) -> float:
