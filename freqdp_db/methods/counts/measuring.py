@@ -75,13 +75,13 @@ def measured(
     """The draw of objects whose contributions are given."""
     exact = first_numbers(found, zones, len(bins), tables)
     drawn: dict[str, Ints] = {
-        m.name: _with_noise(exact[m.name], m, budget, source) for m in first_round(tables)
+        m.name: with_noise(exact[m.name], m, budget, source) for m in first_round(tables)
     }
     shape = Shape.of(zones, bins)
     plan = second_round(shape, tables, budget, drawn, threshold)
     capped = capped_by(found, plan, zones)
     for name, total in totals(capped, plan, zones).items():
-        drawn[name] = _with_noise(total, plan[name], budget, source)
+        drawn[name] = with_noise(total, plan[name], budget, source)
     if "picked" in plan:
         cells, counts = flow_cells(capped.trips, shape)
         picked = _picked(cells, counts, plan, budget, source)
@@ -94,13 +94,14 @@ def measured(
             np.where(hit, counts[at], 0) if len(cells) else np.zeros(len(picked), np.int64)
         )
         drawn["picked"] = picked
-        drawn["flows_zones"] = _with_noise(exact_flows, plan["flows_zones"], budget, source)
+        drawn["flows_zones"] = with_noise(exact_flows, plan["flows_zones"], budget, source)
     nothing = np.zeros(0, np.int64)
     names = [f.name for f in fields(Draw) if f.name != "seed"]
     return Draw(seed=seed, **{name: drawn.get(name, nothing) for name in names})
 
 
-def _with_noise(total: Ints, what: Measurement, budget: Budget, source: RandomSource) -> Ints:
+def with_noise(total: Ints, what: Measurement, budget: Budget, source: RandomSource) -> Ints:
+    """A sum of capped vectors, with noise on every entry."""
     if budget.pure:
         return total + source.discrete_laplace(what.scale(budget), len(total))
     return total + source.discrete_gaussian(what.sigma2(budget), len(total))
@@ -194,7 +195,7 @@ def _picked(cells: Ints, counts: Ints, plan: Plan, budget: Budget, source: Rando
     `Tail`. Position k among the empty cells is the k-th number that is no cell with trips.
     """
     what = plan["picked"]
-    noisy = _with_noise(counts, what, budget, source)
+    noisy = with_noise(counts, what, budget, source)
     empty = source.exceeding(what.tail(budget, plan.threshold), plan.shape.pairs - len(cells))
     # before the k-th empty cell there are as many others as lie at or below its place
     shift = np.searchsorted(cells - np.arange(len(cells)), empty, side="right")
