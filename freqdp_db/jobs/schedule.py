@@ -14,7 +14,9 @@ from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import budget_of
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.errors import BadInput, FreqdpError
-from freqdp_db.jobs.document import JobRequest
+from freqdp_db.jobs.document import JobRequest, parse
+from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.privacy.guarantee import ProtectedUnit
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
 
@@ -111,6 +113,32 @@ class Planned:
     next_at: datetime
     releases_left: int | None
     """None: they cost nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Planned, Document):
+    """A schedule that was made just now."""
+
+    dataset: str
+    warning: str
+    price: str = not_in_json()
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleRow, Document):
+    """When workers ask for releases of a dataset by themselves, and for what."""
+
+    protected: ProtectedUnit = not_in_json()
+
+    @property
+    def price(self) -> str:
+        """What each release costs, in words."""
+        return self.asked.request.price(self.protected)
+
+    @property
+    def asked(self) -> JobRequest:
+        """What is asked for, read."""
+        return parse(self.request)
 
 
 def warning_of(asked: JobRequest) -> str:
