@@ -156,14 +156,15 @@ def sql_page() -> str:
 
 def _sql_object(file: Path) -> Iterator[str]:
     text = file.read_text("utf-8").replace("${private}", "freqdp").replace("${postgis}.", "")
+    text = text.replace("${release}", "freqdp_release")
     name, kind = file.name.split("_", 1)[1].split(".")[:2]
     head = re.search(
-        rf"CREATE {kind.upper()} freqdp\.{name}\s*(\(.*?\))\s*\n?\s*RETURNS", text, re.DOTALL
+        rf"CREATE {kind.upper()} (\w+)\.{name}\s*(\(.*?\))\s*\n?\s*RETURNS", text, re.DOTALL
     )
-    signature = " ".join(head[1].split()) if head else ""
+    schema, signature = (head[1], " ".join(head[2].split())) if head else ("freqdp", "")
     yield f"### {name}"
     yield ""
-    yield f"`{kind} freqdp.{name}{signature}`"
+    yield f"`{kind} {schema}.{name}{signature}`"
     yield ""
     for what, on, _, comment in _COMMENT.findall(text):
         said = _cell(comment.replace("''", "'"))

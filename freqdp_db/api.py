@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.db.releases import ReleaseRow
+    from freqdp_db.db.windows import Window
     from freqdp_db.engines.partitions import Engine as RunningEngine
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
@@ -94,6 +95,25 @@ TimeUnit = Annotated[
         "What epoch numbers count: s, ms, us or ns. Default: guessed from all rows, which methods "
         "with a guarantee for a person refuse."
     ),
+]
+Unit = Annotated[
+    str | None,
+    Option(
+        "What guarantees for a person are for, said once: person (all data), person-day, person-week or "
+        "person-month, in [[timezone]]. Default: person.",
+        show_default=False,
+    ),
+]
+OneWindow = Annotated[
+    str | None,
+    Option(
+        "A day, week or month of the data, in the time zone of the dataset, that is over: 2024-05-06, "
+        "2024-W19, 2024-05, yesterday, last-week, last-month. Nothing else is read. Default: all data."
+    ),
+]
+Series = Annotated[
+    str | None,
+    Option("With [[window]]: the table that grows by it. Its windows are called SERIES_WINDOW."),
 ]
 Measured = Annotated[str | None, Argument("A registered dataset. Default: a made-up city.")]
 Sizes = Annotated[str, Option("Numbers of trajectories, with commas.")]
@@ -197,6 +217,14 @@ class Freqdp:
 
         database = self._installed()
         return database, find_release(database, name)
+
+    def _window(self, dataset: "DatasetRow", word: str | None) -> "Window | None":
+        """The window that a word means in the time zone of a dataset, if it is over."""
+        from freqdp_db.db.windows import ended_window
+
+        if word is None:
+            return None
+        return ended_window(self._installed(), word, dataset.mapping.timezone)
 
     @contextmanager
     def _started(
@@ -485,6 +513,7 @@ class Freqdp:
         max_exposure: MaxExposure = None,
         persons: Persons = None,
         time_unit: TimeUnit = None,
+        unit: Unit = None,
     ) -> "results.AddedDataset":
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
@@ -503,7 +532,7 @@ class Freqdp:
         wanted = Registration(
             name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
             None if budget is None else str(budget), region, period,
-            None if max_exposure is None else str(max_exposure), persons, time_unit,
+            None if max_exposure is None else str(max_exposure), persons, time_unit, unit,
         )  # fmt: skip
         database = self._installed()
         row, claimed = register(database, wanted)
@@ -527,6 +556,13 @@ class Freqdp:
         max_exposure: MaxExposure = None,
         persons: Persons = None,
         time_unit: TimeUnit = None,
+        unit: Annotated[
+            str | None,
+            Option(
+                "What guarantees for a person are for: person, person-day, person-week or "
+                "person-month. Only while nothing was spent for persons."
+            ),
+        ] = None,
     ) -> "results.Dataset":
         """Say where and when a dataset's data may lie, what releases may expose, or whose data it is.
 
@@ -534,17 +570,20 @@ class Freqdp:
         counts, and what was granted is that of the name's. A time unit holds for the next build.
         """
         from freqdp_db.dataset.facts import change_facts
-        from freqdp_db.dataset.registration import declare_time_unit
+        from freqdp_db.dataset.registration import declare_time_unit, parse_unit
         from freqdp_db.dataset.text_values import check_name, parse_limit
         from freqdp_db.db.datasets import change_dataset, find_dataset
-        from freqdp_db.db.ledger import name_population
+        from freqdp_db.db.ledger import declare_unit, name_population
         from freqdp_db.release.budgets import open_for_persons
 
-        if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
+        if all(g is None for g in (region, period, max_exposure, persons, time_unit, unit)):
             raise BadInput(
-                "[[region]], [[period]], [[max_exposure]], [[persons]] and [[time_unit]] are all missing",
+                "[[region]], [[period]], [[max_exposure]], [[persons]], [[time_unit]] and [[unit]] are "
+                "all missing",
                 remedy="give one of them",
             )
+        if unit is not None:
+            parse_unit(unit)
         if persons is not None:
             check_name("[[persons]]", persons)
         limit = None if max_exposure is None else parse_limit(str(max_exposure))
@@ -558,13 +597,24 @@ class Freqdp:
             change_dataset(database, row.dataset_id, max_exposure=limit)
         if persons is not None:
             name_population(database, row.dataset_id, persons)
+        if unit is not None:
+            with database.begin() as session:
+                declare_unit(session, database, row.account_id, unit, row.mapping.timezone)
         return self.dataset(name)
 
     @command("dataset build")
     def build_dataset(
-        self, name: Dataset, *, engine: Engine = None, workers: Workers = None
+        self,
+        name: Dataset,
+        *,
+        window: OneWindow = None,
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> "results.BuiltDataset":
-        """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
+        """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid.
+
+        Of a window, nothing but its rows is read. Such a build serves the releases of that window.
+        """
         from freqdp_db.dataset.building import build_and_look
         from freqdp_db.dataset.facts import declared_coverage
         from freqdp_db.db.builds import sparse_objects
@@ -572,8 +622,9 @@ class Freqdp:
         from freqdp_db.results import BuiltDataset
 
         database, wanted = self._dataset(name)
+        found = self._window(wanted, window)
         with self._started(engine, workers) as (progress, running):
-            row, findings = build_and_look(database, wanted, progress, running)
+            row, findings = build_and_look(database, wanted, progress, running, found)
         choices = [Remark(f"{choice.text}.") for choice in choosing_warnings(database, wanted)]
         return BuiltDataset(
             **vars(row),
@@ -632,6 +683,7 @@ class Freqdp:
         dataset: Dataset,
         method: Method = None,
         *,
+        window: OneWindow = None,
         engine: Engine = None,
         workers: Workers = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
@@ -642,8 +694,9 @@ class Freqdp:
 
         request = Request.parse(method, **parameters)
         database, row = self._dataset(dataset)
+        found = self._window(row, window)
         with self._started(engine, workers) as (progress, running):
-            return make_plan(database, row, request, progress, running)
+            return make_plan(database, row, request, progress, running, found)
 
     @command("anonymize")
     def anonymize(
@@ -658,6 +711,8 @@ class Freqdp:
         hold: Annotated[
             bool, Option("For curators only, until `freqdp release approve` grants it.")
         ] = False,
+        window: OneWindow = None,
+        series: Series = None,
         memory: Memory = "4GB",
         engine: Engine = None,
         workers: Workers = None,
@@ -666,16 +721,23 @@ class Freqdp:
         """Anonymize a dataset and publish the result as a new table.
 
         A request that was answered before gets the same release again, and one that was interrupted is
-        continued.
+        continued. Of a window the newest build is taken; the first time, its rows are read.
         """
+        from freqdp_db.dataset.building import build_of_window
         from freqdp_db.release import pipeline
         from freqdp_db.release.paging import parse_memory
-        from freqdp_db.release.request import Request
+        from freqdp_db.release.request import Request, check_series
         from freqdp_db.release.summary import Anonymized
 
         request, limit = Request.parse(method, **parameters), parse_memory(memory)
+        if series is not None:
+            check_series(series, window, name)
         database, row = self._dataset(dataset)
+        found = self._window(row, window)
         with self._started(engine, workers) as (progress, running):
+            build = None
+            if found is not None:
+                build = build_of_window(database, row, found, progress, running).build_id
             outcome = pipeline.anonymize(
                 database,
                 row,
@@ -686,6 +748,8 @@ class Freqdp:
                 hold_back=hold,
                 memory=limit,
                 engine=running,
+                build_id=build,
+                series=series,
             )
         return Anonymized.by(database, outcome, progress, name)
 
@@ -1366,6 +1430,23 @@ class Freqdp:
                 "version says so, exactly."
             ),
         ] = False,
+        window: Annotated[
+            str | None,
+            Option(
+                "Release each day, week or month once, when it is over, in a table that grows. "
+                "Default: all data, again and again."
+            ),
+        ] = None,
+        series: Annotated[
+            str | None,
+            Option("With [[window]]: that table. Default: DATASET_daily, _weekly or _monthly."),
+        ] = None,
+        since: Annotated[
+            str | None,
+            Option(
+                "With [[window]]: the first window, such as 2024-05-06. Default: the one that is on."
+            ),
+        ] = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
     ) -> "Scheduled":
         """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
@@ -1375,9 +1456,12 @@ class Freqdp:
 
         request = Request.parse(method, **parameters)
         check_keep(keep)
-        asked = JobRequest(request, None, new_draw=new_draw, rebuild=True, keep=keep, hold=hold)
+        every, table = scheduling.windowed(dataset, window, series, since)
+        asked = JobRequest(
+            request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=table
+        )
         database, row = self._dataset(dataset)
-        made = scheduling.add_schedule(database, row, asked, at, timezone)
+        made = scheduling.add_schedule(database, row, asked, at, timezone, since)
         return scheduling.Scheduled(
             **vars(made),
             dataset=dataset,

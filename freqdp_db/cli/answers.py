@@ -116,6 +116,8 @@ def _set(session: Session, found: results.Dataset, given: Given) -> None:
             f"Dataset {name}: epoch numbers are read as {given['time_unit']} from the next build on. "
             f"Next: freqdp dataset build {quoted}"
         )
+    if given["unit"] is not None:
+        session.print(f"Dataset {name}: guarantees are for {found.protected.words}.")
     if given["max_exposure"] is not None:
         session.print(f"Dataset {name}: {found.limit_in_words}.")
     if given["region"] is not None or given["period"] is not None:
@@ -168,6 +170,7 @@ def _dataset(session: Session, found: results.Dataset, given: Given) -> None:
             ("period", found.period),
             ("limit", found.limit_in_words),
             ("persons", found.budget.population),
+            ("unit", found.protected.words),
             *(("budget", budget.in_words) for budget in (found.budget, *found.other_units)),
         ]
     )
@@ -462,7 +465,17 @@ def _scheduled(session: Session, found: Scheduled, given: Given) -> None:
         f"Schedule {found.schedule_id}: {found.dataset}, {found.cron} ({found.timezone}), next at "
         f"{found.next_at:%Y-%m-%d %H:%M} UTC. A worker has to run: freqdp worker"
     )
-    if found.releases_left is not None:
+    if found.series is not None:
+        session.print(
+            f"Each {given['window']} from {found.next_window} on, when it is over, becomes a part of "
+            f"{found.series}; those that were missed are caught up."
+        )
+    if found.renews and found.releases_left is not None:
+        enough = "for ever" if found.releases_left else "once the budget is raised"
+        session.print(
+            f"Each costs {found.price}, and the budget is there again for the next: it runs {enough}."
+        )
+    elif found.releases_left is not None:
         which = "release" if given["new_draw"] else "release of changed data"
         session.print(
             f"Each {which} costs {found.price}; the budget pays for "
@@ -477,7 +490,8 @@ def _schedules(session: Session, found: list[Schedule], given: Given) -> None:
         ["schedule", "dataset", "at", "zone", "method", "each costs", "keep", "next at (UTC)",
          "state"],
         [
-            (s.schedule_id, s.dataset, s.cron, s.timezone, s.asked.request.method.name,
+            (s.schedule_id, s.dataset, s.cron, s.timezone, s.asked.request.method.name
+             + ("" if s.asked.window is None else f" of each {s.asked.window}"),
              s.price, "all" if s.asked.keep is None else str(s.asked.keep),
              None if s.ended_at else f"{s.next_at:%Y-%m-%d %H:%M}",
              f"ended {s.ended_at:%Y-%m-%d %H:%M}: {s.ended_reason}" if s.ended_at else "active")

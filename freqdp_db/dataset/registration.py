@@ -63,6 +63,8 @@ class Registration:
     persons: str | None = None
     time_unit: str | None = None
     """What epoch numbers count."""
+    unit: str | None = None
+    """What guarantees for its persons are for; None: as its population has it."""
 
 
 def parse_time_unit(text: str) -> str:
@@ -71,6 +73,18 @@ def parse_time_unit(text: str) -> str:
         raise BadInput(
             f"[[time_unit]] {text} is none of {', '.join(TIME_UNITS)}",
             remedy="for example [[time_unit]] ms",
+        )
+    return text
+
+
+UNITS = ("person", "person-day", "person-week", "person-month")
+
+
+def parse_unit(text: str) -> str:
+    """What guarantees for persons are for."""
+    if text not in UNITS:
+        raise BadInput(
+            f"[[unit]] {text} is none of {', '.join(UNITS)}", remedy="such as person-day"
         )
     return text
 
@@ -108,6 +122,8 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         check_name("[[persons]]", wanted.persons)
     if wanted.time_unit is not None:
         parse_time_unit(wanted.time_unit)
+    if wanted.unit is not None:
+        parse_unit(wanted.unit)
     _require_position(wanted)
     with database.begin() as connection:
         require_timezone(connection, wanted.timezone)
@@ -154,6 +170,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         period=period,
         max_exposure=limit,
         persons=wanted.persons,
+        unit=wanted.unit,
     )
 
 

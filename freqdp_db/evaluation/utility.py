@@ -41,11 +41,12 @@ def side_by_side(pair: Pair, released_places: Locations) -> Pair:
 
 def in_trips(pair: Pair) -> Pair:
     """Both sides as trips of at least two samples, each a trajectory of its own."""
-    return replace(
-        pair,
-        original=cut_into_trips(pair.original, pair.locations),
-        released=cut_into_trips(pair.released, pair.locations),
-    )
+    original = cut_into_trips(pair.original, pair.locations)
+    if pair.only_ends:
+        released = pair.released.take(np.flatnonzero(pair.released.lengths > 1))
+    else:
+        released = cut_into_trips(pair.released, pair.locations)
+    return replace(pair, original=original, released=released)
 
 
 def cut_into_trips(side: Trajectories, places: Locations) -> Trajectories:

@@ -105,6 +105,17 @@ class StepContext:
 
 
 @dataclass(frozen=True)
+class Undated:
+    """Times that were moved into one week or day."""
+
+    begin_us: int
+    span_us: int
+    """When it begins, and how long it is."""
+    at: Ints
+    """The time of each sample with its date."""
+
+
+@dataclass(frozen=True)
 class WorkingSet:
     """Trajectories on their way from the build to the released table."""
 
@@ -126,6 +137,8 @@ class WorkingSet:
     """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
     pieces: bool = False
     """Whether trajectories are pieces that go on under other ids."""
+    undated: Undated | None = None
+    """Where dates were left out: what times were, for who judges attacks."""
     made: Columns | None = None
     """What a method with relations of its own publishes, and that is no trajectories."""
 

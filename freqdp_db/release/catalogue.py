@@ -35,6 +35,10 @@ class Published(Document):
     rows: int
     ledger_head: str
     relations: list[str]
+    time_window: str | None
+    """The day, week or month that it covers; None: all data."""
+    series: str | None
+    """The table that it is a part of."""
     schema: str = not_in_json()
 
     def lines(self) -> list[str]:
@@ -47,7 +51,8 @@ class Published(Document):
             for name, value in self.parameters.items()
         )
         return [
-            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}, "
+            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}"
+            f"{f' in {self.time_window}' if self.time_window else ''}, "
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
@@ -163,7 +168,7 @@ def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
     steps = {step.name for step in method.steps}
     if method.kind == "synthetic":
         return None, _SYNTHETIC
-    if "cut" in steps or (row.parameters or {}).get("pieces") is not None:
+    if steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
         return None, _PIECES
     if "swap" in steps:
         return row.released_id, _SWAPPED

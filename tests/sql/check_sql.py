@@ -157,6 +157,8 @@ def _queries(tree: Any, kind: str = "") -> Iterator[tuple[str, str]]:
         for key, value in tree.items():
             if key == "query" and isinstance(value, str):
                 yield kind, value
+            elif key == "params":
+                yield from _queries(value, key)  # values of USING are no part of the statement
             else:
                 yield from _queries(value, key if key.startswith("PLpgSQL_stmt") else kind)
 

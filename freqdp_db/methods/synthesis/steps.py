@@ -276,7 +276,8 @@ _BOOKED = 10**12
 _ASSUMES = (
     "the region, the period and the parameters do not depend on the data, nor do tables that they "
     "name (roads)",
-    "whether a row is in the source depends on the rows of its own object and on public numbers alone",
+    "whether a row is in the source depends on the rows of its own object{when} and on public numbers "
+    "alone",
     "places are snapped by a public rule, in a projection that was not chosen from the data",
     "the unit of times that are numbers was declared, not told from the data",
     "the noise has no seed",
@@ -317,8 +318,8 @@ def object_guarantee(options: type[SyntheticOptions], origin: str) -> Declare:
             there, which = (best_guess_any(rho) for rho in (parameters.rho, replaced))
         return Guarantee(
             plain=[
-                f"The table is differentially private for {protected.words} with all its data in the "
-                f"region and the period: {stated}.",
+                f"The table is differentially private for {protected.words} with {protected.extent} in "
+                f"the region and the period: {stated}.",
                 "Starting from even odds and knowing everybody else's data, nobody can guess from this "
                 f"table alone whether a given {one} is in the data and be right more than "
                 f"{percent_at_most(there)} of the time, or which of two {one}s is in it more than "
@@ -326,13 +327,15 @@ def object_guarantee(options: type[SyntheticOptions], origin: str) -> Declare:
             ],
             artefacts={
                 "trajectories": {
-                    "unit": f"{protected.words} with all its data",
+                    "unit": f"{protected.words} with {protected.extent}",
                     "neighbouring": "added or removed",
                     "claimed_epsilon": epsilon,
                     "accounted_epsilon": epsilon,
                     "delta": None if pure else format(values["delta"], "f"),
                     "rho": _readable(parameters.rho),
-                    "assumes": "; ".join(_ASSUMES),
+                    "assumes": "; ".join(_ASSUMES).format(
+                        when=f" in the same {protected.stretch}" if protected.stretch else ""
+                    ),
                 }
             },
             titles={"trajectories": "The table of trajectories"},

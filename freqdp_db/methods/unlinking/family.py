@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from freqdp_db.methods.contract import Kind, Method
-from freqdp_db.methods.unlinking.steps import CutStep, SwapStep
+from freqdp_db.methods.unlinking.steps import CutStep, PointsStep, SwapStep
 from freqdp_db.privacy.guarantee import NOTHING_CLAIMED, Declare, Guarantee, ProtectedUnit
 
 # --- What unlinking guarantees: nothing that is proved; what it does is checked and measured ---
@@ -19,6 +19,7 @@ def unlinking_guarantee(what: str) -> Declare:
         return Guarantee(
             plain=[
                 what,
+                *left_out(values, protected),
                 "Nothing about it is proved: how much of an object somebody learns who knows a few "
                 "samples of it is measured (freqdp evaluate).",
             ],
@@ -39,6 +40,34 @@ def unlinking_guarantee(what: str) -> Declare:
         )
 
     return declare
+
+
+_WHEN = {"ever": "", "hour": ", in the same hour of some day", "day": ", on the same day"}
+
+_TIMES = {
+    "hour-of-week": "the weekday, hour and minute, all in one week",
+    "hour-of-day": "the hour and minute, all on one day",
+}
+
+
+def left_out(values: Mapping[str, Any], protected: ProtectedUnit) -> list[str]:
+    """What the crowd rule and the dates mean, for who reads the table."""
+    said = []
+    if values.get("crowd") is not None:
+        when = _WHEN[values.get("crowd_within") or "ever"]
+        said.append(
+            f"Only samples at places where at least {values['crowd']:,} {protected.noun}s of the data were"
+            f"{when}, are in it; this is no differential privacy."
+        )
+    if values.get("samples") == "ends":
+        said.append("Of each piece only the first and the last sample are in it.")
+    if values.get("share") is not None:
+        said.append(f"A random {values['share']:f} % of the samples are in it.")
+    if values.get("dates") is not None:
+        said.append(
+            f"Dates were left out: times are {_TIMES[values['dates']]}, which is not when they happened."
+        )
+    return said
 
 
 def accepted_beside(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -79,5 +108,16 @@ UNLINKING = (
         explains="Each trajectory is a piece of a trip, without stays, with times on one clock for all. "
         "Count places, times and flows within pieces. No id says which pieces belong together; "
         "places and times may.",
+    ),
+    Method(
+        "points",
+        "publishes single samples without trajectories",
+        (PointsStep(),),
+        kind="unlinked",
+        guarantee=unlinking_guarantee("Every row is one sample, with an id of its own."),
+        after=_EDITED,
+        explains="Each row is a single sample, with its time on one clock for all: there are no "
+        "trajectories. Count places and times. No id says which samples belong together; places and times "
+        "may.",
     ),
 )

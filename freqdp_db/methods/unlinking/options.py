@@ -1,4 +1,4 @@
-"""What `swap` and `cut` can be asked for."""
+"""What `swap`, `cut` and `points` can be asked for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import (
     US_PER_S,
     WIDEST_M,
+    Choice,
     Duration,
     Flag,
     Meet,
@@ -59,6 +61,23 @@ _GRAIN = (
 )
 
 
+_CROWD = (
+    Whole(2, 1_000_000, "10"),
+    "Leave out every sample at a place where fewer objects of the build were: ever, or as --crowd-within "
+    "says.",
+)
+_CROWD_WITHIN = (
+    Choice(("ever", "hour", "day")),
+    "When the objects of --crowd must have been there: ever, in the same hour of any day, or on the same "
+    "day. Default: ever.",
+)
+_DATES = (
+    Choice(("hour-of-week", "hour-of-day")),
+    "Publish no date: released times are the weekday, hour and minute in one week for all, or the hour and "
+    "minute of one day. Default: dates are kept.",
+)
+
+
 @dataclass(frozen=True)
 class SwapOptions:
     meet: Meet = parameter(
@@ -86,7 +105,29 @@ class SwapOptions:
 
 
 @dataclass(frozen=True)
-class CutOptions:
+class CrowdOptions:
+    """Which samples are published at all, and with which dates: of every step that ends a method."""
+
+    crowd: int | None = parameter(*_CROWD)
+    crowd_within: str | None = parameter(*_CROWD_WITHIN)
+    dates: str | None = parameter(*_DATES)
+
+    def require_crowd(self, objects: int) -> None:
+        """Refuse a crowd that no place can have, or a time without a crowd."""
+        if self.crowd is None and self.crowd_within is not None:
+            raise BadInput(
+                f"[[crowd_within]] {self.crowd_within} has no crowd to count",
+                remedy="say how many: [[crowd]] 10",
+            )
+        if self.crowd is not None and self.crowd > objects:
+            raise BadInput(
+                f"[[crowd]] {self.crowd:,} is more than the {objects:,} objects that there are",
+                remedy=f"choose [[crowd]] of at most {objects:,}",
+            )
+
+
+@dataclass(frozen=True)
+class CutOptions(CrowdOptions):
     trips: int = parameter(
         Duration("20min"), "A trip ends where somebody stays so long within 150 m.",
         20 * _MINUTE_US,
@@ -95,10 +136,20 @@ class CutOptions:
     quiet: int = parameter(
         Duration("5min", zero=True), "Left out between two pieces.", 5 * _MINUTE_US
     )
+    silence: str | None = parameter(
+        Choice(("together", "apart")),
+        "together: one clock cuts the pieces of all objects, and nobody has samples in the quiet time "
+        "between them. apart: each trip is cut from its own beginning. Default: together.",
+        of_build=lambda build: "together",
+    )
     ends: int = parameter(
         Whole(1, 1_000_000, "5"),
         "Pieces begin and end at places that at least so many objects visit in the source.",
         5,
+    )
+    samples: str | None = parameter(
+        Choice(("all", "ends")),
+        "Which samples of a piece are published: all, or its first and its last alone. Default: all.",
     )
     gap: int = parameter(
         Duration("30min"), "A trip ends where no sample comes for so long.", 30 * _MINUTE_US
@@ -118,3 +169,19 @@ class CutOptions:
         """Whether visits of ends are counted in the source. Releases without a clock are older: they
         counted what came into the step, with what a method before had put in."""
         return self.clock is not None
+
+    @property
+    def one_clock(self) -> bool:
+        """Whether everybody is silent at the same times; releases that do not say so are older."""
+        return self.silence == "together"
+
+
+@dataclass(frozen=True)
+class PointsOptions(CrowdOptions):
+    share: Decimal | None = parameter(
+        Number(Decimal(100), "20", unit="per cent", decimals=3),
+        "Publish so many per cent of the samples, drawn at random. Default: all.",
+    )
+    clock: int | None = parameter(*_CLOCK, of_build=_clock_of)
+    grain: Decimal | None = parameter(*_GRAIN, of_build=_grain_of)
+    beside: str | None = parameter(*BESIDE, public=False)

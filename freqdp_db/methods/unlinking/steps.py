@@ -1,4 +1,4 @@
-"""The steps `swap` and `cut`."""
+"""The steps `swap`, `cut` and `points`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from freqdp_db.methods.contract import Counts, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import Counts, Nothing, Step, StepContext, WorkingSet
 from freqdp_db.methods.unlinking.clock import (
     check_hidden,
+    check_hidden_samples,
     clock_counts,
     clock_in_words,
     clock_warnings,
     hide_devices,
+    hide_samples,
     put_in_grains,
 )
-from freqdp_db.methods.unlinking.options import CutOptions, SwapOptions
+from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions, SwapOptions
 from freqdp_db.model.arrays import Groups, Ids, Ints
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.privacy.noise import RandomSource, released_ids
@@ -229,20 +231,22 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         logged: CutLog,
         options: CutOptions,
     ) -> WorkingSet:
-        from freqdp_db.methods.trips import samples_of
-        from freqdp_db.methods.unlinking.cut import groups_after
+        from freqdp_db.methods.unlinking.cut import groups_after, rows_of_pieces
+        from freqdp_db.methods.unlinking.dates import leave_out_dates
 
         state = hide_devices(state, options)
-        offsets, rows = samples_of(logged.first, logged.last)
+        offsets, rows = rows_of_pieces(world, state, logged, options)
         side = state.trajectories
-        pieces = Trajectories(offsets, side.location[rows], side.at[rows], side.at[logged.first])
+        at = side.at[rows]
+        pieces = Trajectories(offsets, side.location[rows], at, at[offsets[:-1]])
         groups = None
         if state.groups is not None:
-            groups = groups_after(state.groups, side.samples, logged)
-        return WorkingSet(
+            groups = groups_after(state.groups, side.samples, rows)
+        after = WorkingSet(
             pieces, state.places, np.sort(drawn.key), state.owners()[rows], groups=groups,
             pieces=True,
         )  # fmt: skip
+        return leave_out_dates(world, after, options.dates)
 
     def check(
         self,
@@ -261,16 +265,10 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         if options.ends_in_source:
             source = WorkingSet(world.build.trajectories, world.locations, before.key)
             visits = put_in_grains(source, options.grain)
-        return check_cut(
-            hidden,
-            after,
-            visits,
-            rule=options.rule,
-            longest_us=options.pieces,
-            quiet_us=options.quiet,
-            ends=options.ends,
-            runs=(logged.first, logged.last),
-        )
+        return check_cut(world, hidden, after, visits, logged, options)
+
+    def require_possible(self, options: CutOptions, objects: int, samples: int) -> None:
+        options.require_crowd(objects)
 
     def counts(
         self,
@@ -284,7 +282,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
 
         hidden = hide_devices(before, options)
         return {
-            **summary(before.samples, hidden, logged),
+            **summary(before.samples, hidden, logged, after),
             **clock_counts(before, hidden, options.clock),
         }
 
@@ -298,3 +296,91 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
 
     def warnings(self, options: CutOptions, counts: Counts) -> list[str]:
         return clock_warnings(counts)
+
+
+@dataclass(frozen=True)
+class PointsDraw:
+    """Which samples are published, and a fresh id for each of them."""
+
+    row: Ints
+    """Of the step's input with devices hidden, in its order."""
+    key: Ints
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
+    name = "points"
+    words = "single samples, each with an id of its own"
+    options = PointsOptions
+    draws = PointsDraw
+    logs = Nothing
+    checked: ClassVar[dict[str, str]] = {
+        "points": "samples alone under their ids, in an order that was drawn",
+        "objects": "objects with samples among them",
+    }
+
+    def draw(
+        self, world: StepContext, state: WorkingSet, options: PointsOptions, source: RandomSource
+    ) -> PointsDraw:
+        from freqdp_db.methods.unlinking.points import pick_points
+
+        row = pick_points(world, hide_samples(state, options), options, source)
+        return PointsDraw(row, released_ids(source, len(row)))
+
+    def carry_out(
+        self, world: StepContext, state: WorkingSet, drawn: PointsDraw, options: PointsOptions
+    ) -> tuple[Nothing, WorkingSet]:
+        from freqdp_db.methods.unlinking.dates import leave_out_dates
+
+        state = hide_samples(state, options)
+        # by id, so that the order of the rows tells as little as the ids
+        order = np.argsort(drawn.key, kind="stable")
+        rows = drawn.row[order]
+        side = state.trajectories
+        at = side.at[rows]
+        points = Trajectories(np.arange(len(rows) + 1), side.location[rows], at, at)
+        after = WorkingSet(
+            points, state.places, drawn.key[order], state.owners()[rows], pieces=True
+        )
+        return Nothing(), leave_out_dates(world, after, options.dates)
+
+    def check(
+        self,
+        world: StepContext,
+        before: WorkingSet,
+        drawn: PointsDraw,
+        logged: Nothing,
+        after: WorkingSet,
+        options: PointsOptions,
+    ) -> dict[str, int]:
+        from freqdp_db.methods.unlinking.points import check_points
+
+        hidden = hide_samples(before, options)
+        check_hidden_samples(before, hidden, options)
+        return check_points(world, hidden, drawn, after, options)
+
+    def require_possible(self, options: PointsOptions, objects: int, samples: int) -> None:
+        options.require_crowd(objects)
+
+    def counts(
+        self,
+        drawn: PointsDraw,
+        logged: Nothing,
+        before: WorkingSet,
+        after: WorkingSet,
+        options: PointsOptions,
+    ) -> Counts:
+        return {
+            "points": after.samples,
+            "samples_kept_share": after.samples / max(before.samples, 1),
+            "objects_without_a_point": len(np.setdiff1d(before.owners(), after.owners())),
+        }
+
+    def describe(self, drawn: int, counts: Counts) -> str:
+        return (
+            f"{int(counts['points']):,} single samples; {counts['samples_kept_share']:.0%} of the samples "
+            f"stay; {int(counts['objects_without_a_point']):,} objects have none"
+            + clock_in_words(counts)
+        )
