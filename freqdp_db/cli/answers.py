@@ -11,11 +11,13 @@ from freqdp_db.cli.console import Session
 
 if TYPE_CHECKING:
     from freqdp_db import results
+    from freqdp_db.dataset.road_tables import MatchedDataset
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.jobs.schedule import Schedule, Scheduled
     from freqdp_db.paper.bench import PipelineBench, SearchBench
     from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
@@ -319,7 +321,7 @@ def _audited(session: Session, found: Audit, given: Given) -> None:
 
 
 @_shows("match")
-def _matched(session: Session, found: results.MatchedDataset, given: Given) -> None:
+def _matched(session: Session, found: MatchedDataset, given: Given) -> None:
     session.print(
         f"{found.table}: {found.rows:,} of {found.samples:,} samples are on a road, "
         f"{found.driven_km:,.0f} km of road driven by {found.trajectories:,} objects, "
@@ -484,7 +486,7 @@ def _cancelled(session: Session, found: results.CancelledJob, given: Given) -> N
 
 
 @_shows("schedule")
-def _scheduled(session: Session, found: results.Scheduled, given: Given) -> None:
+def _scheduled(session: Session, found: Scheduled, given: Given) -> None:
     session.print(
         f"Schedule {found.schedule_id}: {found.dataset}, {found.cron} ({found.timezone}), next at "
         f"{found.next_at:%Y-%m-%d %H:%M} UTC. A worker has to run: freqdp worker"
@@ -509,7 +511,7 @@ def _scheduled(session: Session, found: results.Scheduled, given: Given) -> None
 
 
 @_shows("schedules")
-def _schedules(session: Session, found: list[results.Schedule], given: Given) -> None:
+def _schedules(session: Session, found: list[Schedule], given: Given) -> None:
     session.table(
         ["schedule", "dataset", "at", "zone", "method", "each costs", "keep", "next at (UTC)",
          "state"],

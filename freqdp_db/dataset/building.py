@@ -36,7 +36,7 @@ from freqdp_db.db.source import definition_of
 from freqdp_db.db.windows import Window, missing_index, window_build
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
-from freqdp_db.errors import BadData, BadInput
+from freqdp_db.errors import BadData, BadInput, Remark
 from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
 from freqdp_db.model.arrays import Ids, Ints
 from freqdp_db.model.trajectories import Build, Clock, Locations
@@ -161,7 +161,7 @@ def _make(
     return BuildResult(built, source, excluded, segments, frame, hashed, findings)
 
 
-def _unindexed(database: Database, dataset: DatasetRow) -> list[str]:
+def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
     """A warning where a window cannot be found without reading everything."""
     source, time = (dataset.source_schema, dataset.source_relation), dataset.mapping.time
     with database.begin() as connection:
@@ -169,8 +169,10 @@ def _unindexed(database: Database, dataset: DatasetRow) -> list[str]:
     if index is None:
         return []
     return [
-        f"{dataset.source} has no index that begins with {time}: a window costs as much to read as all "
-        f"of it. Its owner can: {index}"
+        Remark(
+            f"{dataset.source} has no index that begins with {time}: a window costs as much to read as "
+            f"all of it. Its owner can: {index}"
+        )
     ]
 
 

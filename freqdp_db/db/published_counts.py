@@ -48,7 +48,8 @@ class ZoneRows:
     def districts(self) -> Ids:
         """The district of each zone, from 0."""
         zones = self.numbers("zone")
-        return (self.parent[zones] - self.numbers("district")[0] - 1).astype(np.int32)
+        found: Ids = (self.parent[zones] - self.numbers("district")[0] - 1).astype(np.int32)
+        return found
 
 
 @dataclass(frozen=True)

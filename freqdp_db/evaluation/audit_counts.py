@@ -101,14 +101,11 @@ def released_bounds(
                 zone = (table["zone"] <= len(zones)) & (table["bin"] > 0)
                 seen["visits where it was"][side, run] = table["value"][zone][cells].sum()
     delta = 0.0 if budget.pure else float(budget.delta)
-    return {
-        name: bound_from(
-            *(Observed(np.floor(column).astype(np.int64)) for column in columns),
-            alpha / len(seen),
-            delta,
-        )
-        for name, columns in seen.items()
-    }
+    found = {}
+    for name, columns in seen.items():
+        without, within = (Observed(np.floor(column).astype(np.int64)) for column in columns)
+        found[name] = bound_from(without, within, alpha / len(seen), delta)
+    return found
 
 
 def _found(world: StepContext, options: CountsOptions, trajectories: Trajectories) -> Contributions:

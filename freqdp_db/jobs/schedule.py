@@ -17,6 +17,8 @@ from freqdp_db.db.windows import EVERY, find_window
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.methods.contract import WITHOUT_SAMPLES
+from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.request import check_series
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
@@ -125,6 +127,32 @@ class Planned:
     """The table that grows by a window at a time."""
     next_window: str | None = None
     """The first window that is released."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Planned, Document):
+    """A schedule that was made just now."""
+
+    dataset: str
+    warning: str
+    price: str = not_in_json()
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleRow, Document):
+    """When workers ask for releases of a dataset by themselves, and for what."""
+
+    protected: ProtectedUnit = not_in_json()
+
+    @property
+    def price(self) -> str:
+        """What each release costs, in words."""
+        return self.asked.request.price(self.protected)
+
+    @property
+    def asked(self) -> JobRequest:
+        """What is asked for, read."""
+        return parse(self.request)
 
 
 def warning_of(asked: JobRequest) -> str:

@@ -9,7 +9,7 @@ from datetime import UTC
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from freqdp_db.dataset.registration import check_name
+from freqdp_db.dataset.text_values import check_name
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import CURRENCIES, per_unit

@@ -234,7 +234,7 @@ def _flow_map(found: PublishedCounts, rows: NDArray[Any]) -> Any:
         middle = (ends[0] + ends[1]) / 2
         for a, b, colour in ((ends[0], middle, QUIET), (middle, ends[1], ACCENT)):
             axes.add_collection(
-                LineCollection(np.stack([a, b], axis=1), colors=colour, lw=thick, alpha=0.8)
+                LineCollection(list(np.stack([a, b], axis=1)), colors=colour, lw=thick, alpha=0.8)
             )
     axes.set(
         xlim=(corners["x"].min(), corners["x"].max()),

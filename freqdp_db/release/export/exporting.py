@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from freqdp_db.dataset.projection import ReferenceSystem
-from freqdp_db.dataset.registration import file_called
+from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.connection import Database
 from freqdp_db.db.published import Extent, ReleaseReader
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
