@@ -101,11 +101,11 @@ def released_bounds(
                 zone = (table["zone"] <= len(zones)) & (table["bin"] > 0)
                 seen["visits where it was"][side, run] = table["value"][zone][cells].sum()
     delta = 0.0 if budget.pure else float(budget.delta)
-    found = {}
-    for name, columns in seen.items():
+    bounds = {}
+    for what, columns in seen.items():
         without, within = (Observed(np.floor(column).astype(np.int64)) for column in columns)
-        found[name] = bound_from(without, within, alpha / len(seen), delta)
-    return found
+        bounds[what] = bound_from(without, within, alpha / len(seen), delta)
+    return bounds
 
 
 def _found(world: StepContext, options: CountsOptions, trajectories: Trajectories) -> Contributions:
