@@ -33,6 +33,7 @@ from freqdp_db.settings import Settings, load_settings
 if TYPE_CHECKING:
     from freqdp_db import load, results
     from freqdp_db.configuration import Applied
+    from freqdp_db.dataset.road_tables import MatchedDataset
     from freqdp_db.db.connection import Database
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
@@ -42,12 +43,15 @@ if TYPE_CHECKING:
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.jobs.schedule import Schedule, Scheduled
     from freqdp_db.paper.bench import PipelineBench, SearchBench
+    from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Published as CatalogueEntry
     from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
     from freqdp_db.release.planning import Plan
+    from freqdp_db.release.publishing import Handed
     from freqdp_db.release.summary import Anonymized, Release
 
 Value: TypeAlias = str | int | float | Decimal | None
@@ -567,12 +571,8 @@ class Freqdp:
         counts, and what was granted is that of the name's. A time unit holds for the next build.
         """
         from freqdp_db.dataset.facts import change_facts
-        from freqdp_db.dataset.registration import (
-            check_name,
-            declare_time_unit,
-            parse_limit,
-            parse_unit,
-        )
+        from freqdp_db.dataset.registration import declare_time_unit, parse_unit
+        from freqdp_db.dataset.text_values import check_name, parse_limit
         from freqdp_db.db.datasets import change_dataset, find_dataset
         from freqdp_db.db.ledger import declare_unit, name_population
         from freqdp_db.release.budgets import open_for_persons
@@ -891,21 +891,19 @@ class Freqdp:
         all: Annotated[
             bool, Option("All that analysts may read; removes there what was withdrawn here.")
         ] = False,
-    ) -> "results.PublishedElsewhere":
+    ) -> "Handed":
         """Copy releases for analysts into a database that has nothing but them. Again, it changes nothing.
 
         Its logins can see nothing of the private tables, not even how many rows they have. It needs
         PostGIS.
         """
         from freqdp_db.release import publishing
-        from freqdp_db.results import PublishedElsewhere
 
         if (name is None) != all:
             raise BadInput("give the name of a release, or [[all]]", remedy="one of both")
         database = self._installed()
         with closing(publishing.elsewhere(database, to)) as target:
-            done = publishing.publish_to(database, target, name, self._progress())
-        return PublishedElsewhere(**vars(done))
+            return publishing.publish_to(database, target, name, self._progress())
 
     @command("release export")
     def export(
@@ -947,8 +945,8 @@ class Freqdp:
         force: Annotated[bool, Option("Overwrite an existing file.")] = False,
     ) -> "Reported":
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
-        from freqdp_db.dataset.registration import file_called
         from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.dataset.text_values import file_called
         from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
 
@@ -1191,12 +1189,11 @@ class Freqdp:
         *,
         map: Columns = None,
         replace: Replace = False,
-    ) -> "results.MatchedDataset":
+    ) -> "MatchedDataset":
         """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
-        from freqdp_db.dataset.road_tables import RoadTable, match_dataset
+        from freqdp_db.dataset.road_tables import MatchedDataset, RoadTable, match_dataset
         from freqdp_db.db.names import parse_relation
         from freqdp_db.load import mode_of
-        from freqdp_db.results import MatchedDataset
 
         table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
         database, row = self._dataset(dataset)
@@ -1257,6 +1254,26 @@ class Freqdp:
         return bench_pipelines(
             self._installed(), dataset, sizes, request, seed, picture, self._compiled
         )
+
+    @command("bench counts")
+    def bench_counts(
+        self,
+        dataset: Dataset,
+        *,
+        zones: Annotated[str, Option("Zones: a table, grid:1km or h3:8.")] = "grid:1km",
+        bins: Annotated[str, Option("Time bins.")] = "hour-of-day",
+        epsilon: Annotated[str, Option("One or more, with commas between.")] = "1,2",
+        seeds: Annotated[int, Option("How often noise is drawn.")] = 5,
+        seed: BenchSeed = 1,
+    ) -> "CountsBench":
+        """Errors and margins of counts, beside a plain noisy histogram and a strict release."""
+        from freqdp_db.paper.bench_counts import bench_counts
+        from freqdp_db.release.request import Request
+
+        request = Request.parse("counts", zones=zones, bins=bins, seed=seed)
+        database, registered = self._dataset(dataset)
+        self._compiled()
+        return bench_counts(database, registered, request, epsilon, seeds)
 
     # Budgets
 
@@ -1452,12 +1469,11 @@ class Freqdp:
             ),
         ] = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
-    ) -> "results.Scheduled":
+    ) -> "Scheduled":
         """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
         from freqdp_db.jobs import schedule as scheduling
         from freqdp_db.jobs.document import JobRequest, check_keep
         from freqdp_db.release.request import Request
-        from freqdp_db.results import Scheduled
 
         request = Request.parse(method, **parameters)
         check_keep(keep)
@@ -1467,7 +1483,7 @@ class Freqdp:
         )
         database, row = self._dataset(dataset)
         made = scheduling.add_schedule(database, row, asked, at, timezone, since)
-        return Scheduled(
+        return scheduling.Scheduled(
             **vars(made),
             dataset=dataset,
             warning=scheduling.warning_of(asked),
@@ -1475,11 +1491,11 @@ class Freqdp:
         )
 
     @command("schedule list")
-    def schedules(self) -> "list[results.Schedule]":
+    def schedules(self) -> "list[Schedule]":
         """Schedules: when they ask, for what, and why those that ended have ended."""
         from freqdp_db.db.datasets import get_dataset
         from freqdp_db.db.schedules import list_schedules
-        from freqdp_db.results import Schedule
+        from freqdp_db.jobs.schedule import Schedule
 
         database = self._installed()
         return [

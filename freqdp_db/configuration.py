@@ -19,16 +19,15 @@ from freqdp_db.api import Freqdp
 from freqdp_db.commands import Declared, Option, parameters_of
 from freqdp_db.dataset.facts import check_region, parse_period, parse_region
 from freqdp_db.dataset.projection import WGS84
-from freqdp_db.dataset.registration import (
+from freqdp_db.dataset.registration import parse_time_unit, parse_unit
+from freqdp_db.dataset.snapping import Snap
+from freqdp_db.dataset.text_values import (
     MAX_BUDGET,
     check_name,
     epsilon_number,
     in_percent,
     parse_limit,
-    parse_time_unit,
-    parse_unit,
 )
-from freqdp_db.dataset.snapping import Snap
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, list_datasets
 from freqdp_db.db.ledger import find_budget

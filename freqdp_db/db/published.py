@@ -349,6 +349,7 @@ class ReleaseReader:
         for relation in relations:
             require_there(connection, (schema, relation))
         self.tables = [r for r in relations if is_table(connection, (schema, r))]
+        self.views = [r for r in relations if r not in self.tables]
         self.has_trajectories = f"{name}_line" in relations
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
         own = max(srid_of(connection, (schema, table)) for table in self.tables)
@@ -383,17 +384,17 @@ class ReleaseReader:
         )
 
     def columns(self, table: str) -> dict[str, str]:
-        """The columns of one of its tables, and their types."""
+        """The columns of one of its relations, and their types."""
         return columns_of(self._connection, (self._schema, table))
 
     def comments(self, table: str) -> dict[str, str]:
-        """What the columns of one of its tables say of themselves."""
+        """What the columns of one of its relations say of themselves."""
         return column_comments(self._connection, (self._schema, table))
 
     def rows(
         self, table: str, shown: Callable[[str], LiteralString]
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """The rows of one of its tables, in the order of its key, many at a time.
+        """The rows of one of its relations, of a table in the order of its key, many at a time.
 
         shown: what a column of a type is asked for as: `{}` is the column, `{wkb}` and `{text}` are the
         functions that write a geometry.
@@ -406,11 +407,11 @@ class ReleaseReader:
             )
             for name, kind in self.columns(table).items()
         ]
-        query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-            sql.SQL(", ").join(asked),
-            sql.Identifier(self._schema, table),
-            column_list(key_of(self._connection, (self._schema, table))),
+        query = sql.SQL("SELECT {} FROM {}").format(
+            sql.SQL(", ").join(asked), sql.Identifier(self._schema, table)
         )
+        if key := key_of(self._connection, (self._schema, table)):
+            query += sql.SQL(" ORDER BY {}").format(column_list(key))
         with driver(self._connection).cursor("rows") as cursor:
             cursor.execute(query)
             while some := cursor.fetchmany(_ROWS):

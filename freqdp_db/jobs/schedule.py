@@ -16,6 +16,9 @@ from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.db.windows import EVERY, find_window
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
 from freqdp_db.jobs.document import JobRequest, parse
+from freqdp_db.methods.contract import WITHOUT_SAMPLES
+from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.request import check_series
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
@@ -126,12 +129,38 @@ class Planned:
     """The first window that is released."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Planned, Document):
+    """A schedule that was made just now."""
+
+    dataset: str
+    warning: str
+    price: str = not_in_json()
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleRow, Document):
+    """When workers ask for releases of a dataset by themselves, and for what."""
+
+    protected: ProtectedUnit = not_in_json()
+
+    @property
+    def price(self) -> str:
+        """What each release costs, in words."""
+        return self.asked.request.price(self.protected)
+
+    @property
+    def asked(self) -> JobRequest:
+        """What is asked for, read."""
+        return parse(self.request)
+
+
 def warning_of(asked: JobRequest) -> str:
     """What whoever makes a schedule should know of releases that follow each other."""
     kind = asked.request.method.kind
     if asked.window is not None:
         return _REPEATED_WINDOWS.format(every=asked.window)
-    if kind == "synthetic":
+    if kind in WITHOUT_SAMPLES:
         return _REPEATED_SYNTHETIC + ("" if asked.new_draw else _TELLS_NO_CHANGE)
     return _REPEATED_UNLINKED if kind == "unlinked" else _REPEATED
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 
-from freqdp_db.dataset.registration import in_percent
+from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db import releases, staging
 from freqdp_db.db import releases as requests
 from freqdp_db.db.builds import find_build, sweep_builds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
+from freqdp_db.dataset.text_values import MAX_BUDGET, epsilon_number
 from freqdp_db.db import ledger
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow

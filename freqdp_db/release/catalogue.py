@@ -14,7 +14,7 @@ from freqdp_db.db.published import may_read, read_catalog
 from freqdp_db.db.releases import ObjectRow
 from freqdp_db.errors import NotFound, PermissionMissing
 from freqdp_db.methods import kinds
-from freqdp_db.methods.contract import Kind
+from freqdp_db.methods.contract import WITHOUT_SAMPLES, Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.documents import Document, not_in_json
 
@@ -43,7 +43,7 @@ class Published(Document):
 
     def lines(self) -> list[str]:
         """In words."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, self.relations[0])
         method = find_method(self.method)
         kind_of = {p.name: p.kind for p in method.parameters}
         parameters = ", ".join(
@@ -56,6 +56,7 @@ class Published(Document):
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
+            *(f"Errors: {text}" for text in self.guarantee.get("errors", [])),
             f"Guarantee: {self.guarantee['plain']}",
             "Tables and views: "
             + ", ".join(format_relation(self.schema, relation) for relation in self.relations)
@@ -166,7 +167,7 @@ def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
         return row.released_id, None
     method = find_method(row.method)
     steps = {step.name for step in method.steps}
-    if method.kind == "synthetic":
+    if method.kind in WITHOUT_SAMPLES:
         return None, _SYNTHETIC
     if steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
         return None, _PIECES

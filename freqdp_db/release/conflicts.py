@@ -11,7 +11,7 @@ from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.releases import PublishedBeside
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.contract import Method
+from freqdp_db.methods.contract import WITHOUT_SAMPLES, Method
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.family import accepted_beside
 from freqdp_db.privacy.guarantee import ProtectedUnit
@@ -102,7 +102,7 @@ def said_of_others(
             "guarantee covers them and no sum counts them"
             for other in with_true_samples(beside)
         ]
-    if method.kind == "synthetic":
+    if method.kind in WITHOUT_SAMPLES:
         return []
     return [
         f"what {_named(other)}, which is published as well, guarantees for one object: this release "
@@ -114,7 +114,7 @@ def said_of_others(
 
 def with_true_samples(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
     """Those that are made of true samples, edited, unlinked or generalised."""
-    return [other for other in beside if find_method(other.method).kind != "synthetic"]
+    return [other for other in beside if find_method(other.method).kind not in WITHOUT_SAMPLES]
 
 
 def _named(other: PublishedBeside) -> str:

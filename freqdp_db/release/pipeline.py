@@ -148,17 +148,17 @@ def _ask(
             build=build, replaces=replaces,
         )  # fmt: skip
         beside = requests.published_beside(connection, database, dataset.account_id)
-        read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
+        read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         for text in notes_for_persons(database, dataset, build, request):
             progress.note(text)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset, build, series)
-        staging.require_free_name(connection, database, name, request.method.relations)
+        staging.require_free_name(connection, database, name, request.relations)
         require_ours(connection, database, dataset.name)
         if request.grantable and not held and build.time_window is None:
             require_replaceable(
-                connection, database, dataset.name, request.method.relations, build.source_srid
+                connection, database, dataset.name, request.relations, build.source_srid
             )
         release = requests.record_release(
             connection,
@@ -184,7 +184,7 @@ def _ask(
 def _require_not_lost(connection: Connection, database: Database, known: ReleaseRow) -> None:
     """Refuse to answer with a release whose table was dropped by hand."""
     schema = database.settings.release_schema
-    for relation in tables_of(Request.of(known).method):
+    for relation in tables_of(Request.of(known)):
         name = known.name + relation.suffix
         if known.state == "published" and not relation_exists(connection, schema, name):
             raise NotFound(
@@ -272,7 +272,7 @@ def _carry_out(
         )
         state = run_steps(request.method, request.values, world, journal, progress)
         rows = rows_to_release(request.method, state, world)
-        tables = tables_of(request.method)
+        tables = tables_of(request)
         staged = staging.Staging(
             database, release.release_id, request.method.name, build.source_srid
         )
@@ -351,7 +351,7 @@ def _publish(
     errors = request.remarks([step.counts for step in steps]).errors
     for_analysts = " ".join([request.method.for_analysts, *errors])
     said = said_of(release.name, release.guarantee, for_analysts)
-    relations = request.method.relations
+    relations = request.relations
     staging.publish(
         database,
         release.release_id,

@@ -17,6 +17,7 @@ from freqdp_db.db.releases import list_releases, published_beside, request_hash,
 from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import WITHOUT_SAMPLES
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
@@ -206,8 +207,8 @@ def make_plan(
         earlier=sum(
             r.dataset_id == dataset.dataset_id
             and r.state == "published"
-            and r.kind != "synthetic"
-            and request.method.kind != "synthetic"
+            and r.kind not in WITHOUT_SAMPLES
+            and request.method.kind not in WITHOUT_SAMPLES
             for r in list_releases(database)
         ),
         protected=dataset.protected,

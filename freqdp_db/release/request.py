@@ -9,7 +9,7 @@ from datetime import UTC
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from freqdp_db.dataset.registration import check_name
+from freqdp_db.dataset.text_values import check_name
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import CURRENCIES, per_unit
@@ -20,6 +20,7 @@ from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import Stretch, plain
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.registry import find_method, require_named, suffixes
+from freqdp_db.methods.relations import Relation
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
 MAX_NAME_BYTES = 55
@@ -72,6 +73,11 @@ class Request:
             for name, value in release.parameters.items()
         }
         return cls._read(release.method, exact, text=False, recorded=True)
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The tables and views that the release consists of."""
+        return self.method.relations_for(self.values)
 
     @property
     def spend(self) -> Decimal:

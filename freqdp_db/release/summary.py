@@ -61,7 +61,7 @@ class Release(ReleaseRow, Document):
             **vars(release),
             spend=request.spend,
             unit=request.method.unit,
-            table=f"{schema}.{release.name}{request.method.relations[0].suffix}",
+            table=f"{schema}.{release.name}{request.relations[0].suffix}",
             readers=_readers(release),
             exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
@@ -89,7 +89,7 @@ class Release(ReleaseRow, Document):
 
     def lines(self) -> list[str]:
         """What it is, what was edited, what it guarantees."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         request = Request.of(self)
         head = f"{table}: {self.state}"
         if self.state == "published":
@@ -116,6 +116,9 @@ class Release(ReleaseRow, Document):
         lines += self._left(request.method)
         if self.state == "published":
             lines += odd_size(request.method, self.build.samples, self.rows or 0)
+        if request.method.publishes and self.relation_names:
+            named = (format_relation(self.schema, relation) for relation in self.relation_names)
+            lines.append("Tables and views: " + ", ".join(named) + ".")
         lines += [f"What it is: {request.method.for_analysts}"]
         lines += ["Guarantee: " + self.guarantee["plain"]]
         for mechanism, cost in (self.user_level or {}).items():
@@ -174,7 +177,7 @@ class Anonymized(Release):
 
     def lines(self) -> list[str]:
         """What a newcomer should read when `anonymize` is done."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         if self.existed:
             return [
                 f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}, "
@@ -241,7 +244,7 @@ def odd_size(method: Method, samples: int, rows: int) -> list[str]:
             f"Warning: {rows:,} rows, {rows / max(samples, 1):,.0f} times the samples: noise made them "
             "many. Say how many trips it should be with --size, or give a longer --every."
         ]
-    if method.kind == "generalised" or rows >= _LITTLE * samples:
+    if method.kind in ("generalised", "counts") or rows >= _LITTLE * samples:
         return []
     more = {
         "synthetic": "a larger --epsilon, or more objects, give more",

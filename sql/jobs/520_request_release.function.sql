@@ -36,6 +36,8 @@ BEGIN
     -- a worker, which may read more than whoever asks, looks at this again
     FOR relation IN
         SELECT wanted ->> r.parameter FROM jsonb_array_elements_text(declared -> 'reads') AS r (parameter)
+        -- zones may be those of a grid (grid:500m, h3:8)
+        WHERE position(':' IN wanted ->> r.parameter) = 0
     LOOP
         IF NOT has_table_privilege(session_user, to_regclass(relation), 'SELECT') THEN
             RAISE EXCEPTION '% may not read %, which is asked for', session_user, quote_literal(relation)

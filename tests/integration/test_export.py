@@ -389,7 +389,7 @@ def test_name_that_is_no_file_name(
     kept = value(url, "SELECT pg_get_functiondef('freqdp.is_release_name'::regproc)")
     head, body, _ = kept.partition("AS $function$")
     with monkeypatch.context() as patched:
-        patched.setattr(sys.modules[register.__module__], "names_a_file", lambda name: True)
+        patched.setattr("freqdp_db.dataset.text_values.names_a_file", lambda name: True)
         with pytest.raises(BadInput, match="a release cannot be called 'a/b'"):
             release(database, "metres", "a/b", signature=3, spread="100")
         query(url, f"{head}{body} BEGIN RETURN true; END $function$")

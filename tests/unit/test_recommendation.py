@@ -12,7 +12,7 @@ import pytest
 from svg_texts import require_readable, texts
 from synthetic_world import small_city
 
-from freqdp_db.dataset.registration import parse_share
+from freqdp_db.dataset.text_values import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import (
     TRIALS,

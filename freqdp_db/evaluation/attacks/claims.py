@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000
@@ -181,6 +182,26 @@ def score_claim(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  
         (found & asked).sum() / left if left else np.nan,
         right / len(claim) if len(claim) else np.nan,
     )
+
+
+@njit(nogil=True, cache=True)
+def score_levels(  # type: ignore[no-untyped-def]
+    u, offsets, ux, uy, ut, known, claim, worth, levels, x, y, at, boxes, until
+):
+    """The same of the part of a claim that is worth at least each level; levels fall."""
+    in_time = stable_order(at[claim])
+    claim, worth = claim[in_time], worth[in_time]
+    found, right, size = np.empty(len(levels)), np.empty(len(levels)), -1
+    for n in range(len(levels)):
+        part = claim[worth >= levels[n]]
+        if len(part) == size:
+            found[n], right[n] = found[n - 1], right[n - 1]
+            continue
+        size = len(part)
+        found[n], right[n] = score_claim(
+            u, offsets, ux, uy, ut, known, part, x, y, at, boxes, until
+        )
+    return found, right
 
 
 @njit(nogil=True, cache=True)

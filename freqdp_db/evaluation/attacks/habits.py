@@ -26,7 +26,7 @@ from freqdp_db.evaluation.attacks.claims import (
     best_at_even_odds,
     boxes_of,
     pooled,
-    score_claim,
+    score_levels,
     until_of,
 )
 from freqdp_db.evaluation.attacks.known_samples import Sighted
@@ -36,7 +36,6 @@ from freqdp_db.evaluation.pair import Case, hours_of_day, on_odd_days, share_of
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of, owners
 from freqdp_db.model.days import HOUR_US, local_days
-from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Trajectories
 
 _GRAINS: Sequence[tuple[float, int | None]] = (
@@ -432,21 +431,19 @@ def _claim_units(  # type: ignore[no-untyped-def]
     for n in range(first, last):
         if not asked[n]:
             continue
-        for h in range(len(thresholds)):
-            size = 0
-            for k in range(match_offsets[n], match_offsets[n + 1]):
-                if chance[k] >= thresholds[h]:
-                    size += unit_offsets[unit[k] + 1] - unit_offsets[unit[k]]
-            claim, m = np.empty(size, np.int64), 0
-            for k in range(match_offsets[n], match_offsets[n + 1]):
-                if chance[k] >= thresholds[h]:
-                    for i in range(unit_offsets[unit[k]], unit_offsets[unit[k] + 1]):
-                        claim[m] = sample[i]
-                        m += 1
-            claim = claim[stable_order(at[claim])]
-            found[n - first, h], right[n - first, h] = score_claim(
-                persons[n], offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
-            )
+        size = 0
+        for k in range(match_offsets[n], match_offsets[n + 1]):
+            if chance[k] >= thresholds[-1]:
+                size += unit_offsets[unit[k] + 1] - unit_offsets[unit[k]]
+        claim, worth, m = np.empty(size, np.int64), np.empty(size, np.float32), 0
+        for k in range(match_offsets[n], match_offsets[n + 1]):
+            if chance[k] >= thresholds[-1]:
+                for i in range(unit_offsets[unit[k]], unit_offsets[unit[k] + 1]):
+                    claim[m], worth[m] = sample[i], chance[k]
+                    m += 1
+        found[n - first], right[n - first] = score_levels(
+            persons[n], offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
+        )
     return found, right
 
 

@@ -25,7 +25,7 @@ from freqdp_db.evaluation.attacks.claims import (
     AttackScore,
     best_at_even_odds,
     boxes_of,
-    score_claim,
+    score_levels,
     score_picks,
     until_of,
 )
@@ -34,7 +34,6 @@ from freqdp_db.evaluation.utility import numbered_cells
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of
 from freqdp_db.model.days import HOUR_US
-from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Trajectories
 
 KNOWN_SAMPLES = (1, 2, 4, 10)
@@ -494,23 +493,30 @@ def _claim_near(  # type: ignore[no-untyped-def]
     for u in range(first, last):
         seen = where[known_offsets[u] : known_offsets[u + 1]]
         seen = np.sort(seen[seen >= 0])
-        for w in range(len(windows)):
-            claim, n, after = np.empty(256, np.int64), 0, 0
-            for p in seen:
-                t = trajectory[p]
-                i, end = max(after, begins[t]), begins[t + 1]
-                i += np.searchsorted(at[i:end], at[p] - windows[w])
-                while i < end and at[i] <= at[p] + windows[w]:
-                    if n == len(claim):
-                        claim = np.append(claim, np.empty_like(claim))
-                    claim[n] = i
-                    n, i = n + 1, i + 1
-                after = max(after, i)
-            claim = claim[:n]
-            claim = claim[stable_order(true_at[claim])]
-            found[u - first, w], right[u - first, w] = score_claim(
-                u, offsets, ux, uy, ut, known, claim, x, y, true_at, boxes, until
-            )
+        samples = 0
+        for k in range(len(seen)):
+            t = trajectory[seen[k]]
+            if k == 0 or trajectory[seen[k - 1]] != t:
+                samples += begins[t + 1] - begins[t]
+        claim, worth, n = np.empty(samples, np.int64), np.empty(samples, np.int64), 0
+        k = 0
+        while k < len(seen):
+            # all of a trajectory, by how far each sample is from the nearest that is known
+            t = trajectory[seen[k]]
+            for i in range(begins[t], begins[t + 1]):
+                while (
+                    k + 1 < len(seen)
+                    and trajectory[seen[k + 1]] == t
+                    and (abs(at[i] - at[seen[k + 1]]) <= abs(at[i] - at[seen[k]]))
+                ):
+                    k += 1
+                claim[n], worth[n] = i, -abs(at[i] - at[seen[k]])
+                n += 1
+            while k < len(seen) and trajectory[seen[k]] == t:
+                k += 1
+        found[u - first], right[u - first] = score_levels(
+            u, offsets, ux, uy, ut, known, claim, worth, -windows, x, y, true_at, boxes, until
+        )
     return found, right
 
 

@@ -26,7 +26,7 @@ from freqdp_db.evaluation.attacks.claims import (
     best_at_even_odds,
     boxes_of,
     pooled,
-    score_claim,
+    score_levels,
     until_of,
 )
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
@@ -625,17 +625,9 @@ def _claim_all(  # type: ignore[no-untyped-def]
         claim, worth = claim_linked(
             u, known_offsets, where, of, run_offsets, after, before, likely_after, likely_before, at
         )
-        size = -1
-        for h in range(len(thresholds)):
-            part = claim[worth >= thresholds[h]]
-            if len(part) == size:
-                found[u - first, h] = found[u - first, h - 1]
-                right[u - first, h] = right[u - first, h - 1]
-                continue
-            size = len(part)
-            found[u - first, h], right[u - first, h] = score_claim(
-                u, offsets, ux, uy, ut, known, part, x, y, at, boxes, until
-            )
+        found[u - first], right[u - first] = score_levels(
+            u, offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
+        )
     return found, right
 
 

@@ -348,10 +348,27 @@ def meaning_of(name: str) -> Meaning:
 def _of_a_family(name: str) -> Meaning | None:
     family = name.partition(".")[0]
     stem, _, last = name.rpartition(".")
+    if family == "counts":
+        return _of_counts(name)
+    if last == "unprotected" and stem in _SAID:
+        return Meaning(BESIDE, f"{_SAID[stem].what}, on the same counts without noise", "")
     if family == "membership":
         of = _SAID.get(stem)
         return None if of is None else Meaning(BESIDE, f"{of.what}: by {last}", _LOWER)
     return None
+
+
+def _of_counts(name: str) -> Meaning:
+    """Of `counts.coverage.visits.zone` and its like."""
+    _, what, *of = name.split(".")
+    where = ", ".join(of)
+    if what == "coverage":
+        return Meaning(
+            USE, f"rows whose 95 % interval holds the capped count: {where}", "0.95 is right"
+        )
+    if what == "error":
+        return Meaning(USE, f"median relative error of the 100 largest: {where}", _LOWER)
+    return Meaning(USE, f"share that is not counted because of caps: {where}", _LOWER)
 
 
 def by_group(names: Iterable[str]) -> Mapping[str, list[str]]:
