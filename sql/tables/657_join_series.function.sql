@@ -67,9 +67,10 @@ BEGIN
         );
         parents := parents || part.parent;
     END LOOP;
-    INSERT INTO ${release}.series (name, dataset, every, timezone, method, kind, relations)
+    INSERT INTO ${release}.series AS s (name, dataset, every, timezone, method, kind, relations)
     VALUES (asked.series, asked.dataset, asked.every, asked.timezone, asked.method, asked.kind, parents)
-    ON CONFLICT (name) DO NOTHING;
+    ON CONFLICT (name) DO UPDATE
+    SET relations = ARRAY(SELECT DISTINCT r FROM unnest(s.relations || excluded.relations) AS r ORDER BY r);
 END;
 $body$;
 

@@ -32,6 +32,7 @@ from freqdp_db.loading.city import START
 
 _MISSED = 7
 _OPTIONS = {
+    "counts": ("--epsilon", "0.5", "--zones", "grid:2000m", "--bins", "hour"),
     "strict": ("--epsilon", "0.5", "--every", "10min", "--size", "40"),
     "lg+cut": ("--epsilon", "0.5", "--signature", "2"),
 }

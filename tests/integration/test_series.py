@@ -326,3 +326,19 @@ def test_a_series_in_the_database_for_analysts(city: str, shared_server: SharedS
         assert publish()["copied"] == []
         with _as_analyst(other) as reader:
             reader.execute("SELECT FROM freqdp_release.city_daily")
+
+
+def test_a_series_of_counts(city: str) -> None:
+    """Tables of another method, whose guarantee is for a person and day; one window has no rows."""
+    freqdp(
+        city, "dataset", "set", "city", "--unit", "person-day", "--region", "4.2,50.7,4.5,51.0"
+    ).succeeded()
+    counts = ("--method", "counts", "--epsilon", "0.5", "--zones", "grid:2000m", "--bins", "hour")
+    for day in (*DAYS[:2], "2020-02-29"):
+        made = _make(city, day, *counts)
+        assert made["guarantee"]["unit"] == "person-day"
+        freqdp(city, "release", "verify", made["name"]).succeeded()
+    (relations,) = query(city, "SELECT relations FROM freqdp_release.series")[0]
+    assert {"city_daily_visits", "city_daily_flows", "city_daily_zone"} <= set(relations)
+    assert _windows(city, "city_daily_visits") == ["2020-02-29", *DAYS[:2]]
+    assert value(city, "SELECT remaining > 0 FROM freqdp.budget WHERE unit = 'person'")
