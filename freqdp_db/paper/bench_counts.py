@@ -168,7 +168,8 @@ class _Bench:
         of = self.district
 
         def table(part: Ints, bin: Ints, parts: int) -> Numbers:
-            return np.bincount(part * bins + bin, minlength=parts * bins).reshape(-1, bins) * 1.0
+            counts = np.bincount(part * bins + bin, minlength=parts * bins)
+            return counts.reshape(-1, bins).astype(np.float64)
 
         departures = table(trips.zone, trips.bin, len(self.zones))
         cells, counts = flow_cells(trips, self.shape)
