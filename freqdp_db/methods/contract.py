@@ -23,9 +23,8 @@ from freqdp_db.engines.ranges import add
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 from freqdp_db.methods.relations import AREAS, TABLES, TRAJECTORIES, Relation
-from freqdp_db.model.areas import Areas, Shown
 from freqdp_db.model.arrays import Groups, Ids, Ints
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Shown, Trajectories
 from freqdp_db.privacy.guarantee import Declare
 from freqdp_db.privacy.noise import RandomSource
 from freqdp_db.progress import ProgressCallback, ignore_progress
@@ -112,10 +111,11 @@ class StepContext:
 
 @dataclass(frozen=True)
 class Undated:
-    """Times that were moved into one week."""
+    """Times that were moved into one week or day."""
 
-    week_us: int
-    """When the week begins."""
+    begin_us: int
+    span_us: int
+    """When it begins, and how long it is."""
     at: Ints
     """The time of each sample with its date."""
 

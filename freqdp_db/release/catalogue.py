@@ -35,11 +35,15 @@ class Published(Document):
     rows: int
     ledger_head: str
     relations: list[str]
+    time_window: str | None
+    """The day, week or month that it covers; None: all data."""
+    series: str | None
+    """The table that it is a part of."""
     schema: str = not_in_json()
 
     def lines(self) -> list[str]:
         """In words."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, self.relations[0])
         method = find_method(self.method)
         kind_of = {p.name: p.kind for p in method.parameters}
         parameters = ", ".join(
@@ -47,10 +51,12 @@ class Published(Document):
             for name, value in self.parameters.items()
         )
         return [
-            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}, "
+            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}"
+            f"{f' in {self.time_window}' if self.time_window else ''}, "
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
+            *(f"Errors: {text}" for text in self.guarantee.get("errors", [])),
             f"Guarantee: {self.guarantee['plain']}",
             "Tables and views: "
             + ", ".join(format_relation(self.schema, relation) for relation in self.relations)

@@ -181,12 +181,13 @@ def notes_for_persons(
     covered = coverage_of(
         database, dataset, build, request.values["region"], request.values["period"]
     )
-    warnings = choosing_warnings(database, dataset)
+    warnings = [remark.text for remark in choosing_warnings(database, dataset)]
     with database.begin() as connection:
         warnings += [
-            f"what {what} reads, which {in_options(option)} names, cannot be traced: it must not be made "
+            f"what {what} reads, which {option} names, cannot be traced: it must not be made "
             "from the data"
             for option, relation in _public_tables(connection, build, request)
             for what in untraced(connection, database, *relation)
         ]
-    return [*covered.lines(dataset.name), *(f"Warning: {what}." for what in warnings)]
+    said = [*covered.lines(dataset.name), *(f"Warning: {what}." for what in warnings)]
+    return [in_options(line) for line in said]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from freqdp_db.db.revisions import run_revision
 
 revision = "0010"
-down_revision = "0008"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

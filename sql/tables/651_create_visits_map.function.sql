@@ -7,7 +7,7 @@ AS $body$
 BEGIN
     EXECUTE format($view$
 CREATE VIEW %1$I.%2$I AS
-SELECT v.zone, v.bin, z.name, z.level, b.name AS bin_name, greatest(v.value::float8, 0) AS value, v.margin, z.geom
+SELECT v.zone, v.bin, z.name, z.level, b.name AS bin_name, greatest(v.value::float8, 0) AS value, v.margin, v.estimate, z.geom
 FROM %1$I.%3$I AS v
 JOIN %1$I.%4$I AS z ON z.zone = v.zone
 JOIN %1$I.%5$I AS b ON b.bin = v.bin

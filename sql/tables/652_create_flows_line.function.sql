@@ -9,7 +9,7 @@ BEGIN
     EXECUTE format($view$
 CREATE VIEW %1$I.%2$I AS
 SELECT f.origin, f.destination, f.bin, o.name AS origin_name, d.name AS destination_name, o.level, b.name AS bin_name,
-    greatest(f.value::float8, 0) AS value, f.margin,
+    greatest(f.value::float8, 0) AS value, f.margin, f.estimate,
     %6$I.st_makeline(%6$I.st_centroid(o.geom), %6$I.st_centroid(d.geom))::%6$I.geometry(LineString, %7$L) AS geom
 FROM %1$I.%3$I AS f
 JOIN %1$I.%4$I AS o ON o.zone = f.origin

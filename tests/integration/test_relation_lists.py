@@ -143,7 +143,10 @@ def _bins(world: StepContext, options: TallyOptions) -> Bins:
 def _visits(state: WorkingSet, world: StepContext) -> Iterator[Mapping[str, Any]]:
     made = state.made
     assert isinstance(made, Tally)
-    yield {"zone": made.zone, "bin": made.bin, "value": made.value, "margin": made.margin}
+    yield {
+        "zone": made.zone, "bin": made.bin, "value": made.value, "margin": made.margin,
+        "estimate": made.value,
+    }  # fmt: skip
 
 
 def _flows(state: WorkingSet, world: StepContext) -> Iterator[Mapping[str, Any]]:
@@ -152,6 +155,7 @@ def _flows(state: WorkingSet, world: StepContext) -> Iterator[Mapping[str, Any]]
     yield {
         "origin": zones[:-1], "destination": zones[1:], "bin": np.ones(len(zones) - 1),
         "value": np.arange(len(zones) - 1), "margin": np.ones(len(zones) - 1),
+        "estimate": np.ones(len(zones) - 1),
     }  # fmt: skip
 
 
@@ -159,7 +163,11 @@ def _guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee
     return Guarantee(["Nothing is guaranteed."], {}, {})
 
 
-_VALUE = Column("value", "int8", "Samples."), Column("margin", "float8", "Its margin.")
+_VALUE = (
+    Column("value", "int8", "Samples."),
+    Column("margin", "float8", "Its margin."),
+    Column("estimate", "float8", "The same again."),
+)
 TALLY = Method(
     "tally",
     "counts samples by zone and hour",

@@ -324,6 +324,9 @@ _BIN = Column("bin", "int4", "The time bin; 0: all bins together.")
 _BIN_NAME = Column("bin_name", "text", "What the time bin is called.")
 _SHOWN_VALUE = Column("value", "float8", "The count; where noise made it negative, 0.")
 _MARGIN = Column("margin", "float8", "Half of the 95 % interval of the count.")
+_ESTIMATE = Column(
+    "estimate", "float8", "The count drawn towards what coarser levels suggest: for maps."
+)
 
 VISITS_MAP = Relation(
     "_visits_map",
@@ -335,6 +338,7 @@ VISITS_MAP = Relation(
         _BIN_NAME,
         _SHOWN_VALUE,
         _MARGIN,
+        _ESTIMATE,
         Column("geom", "geometry(MultiPolygon)", "The area of the zone."),
     ),
     "Visits with the areas of the zones, for a map: choose a level and a bin.",
@@ -353,6 +357,7 @@ FLOWS_LINE = Relation(
         _BIN_NAME,
         _SHOWN_VALUE,
         _MARGIN,
+        _ESTIMATE,
         Column(
             "geom",
             "geometry(LineString)",

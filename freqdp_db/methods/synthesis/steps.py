@@ -224,8 +224,8 @@ class StrictStep(SyntheticStep):
         found = super().warnings(options, counts)
         if options.accounting == "zcdp" and options.delta * objects * _SMALL > 1:
             found.append(
-                f"delta {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
-                f"{float(options.delta * objects):.2g}: that is no longer small. Take a --delta of "
+                f"[[delta]] {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
+                f"{float(options.delta * objects):.2g}: that is no longer small. Take a [[delta]] of "
                 f"{plain(Decimal(1).scaleb(-len(str(_SMALL * objects))))} or less."
             )
         return found
@@ -275,7 +275,8 @@ _BOOKED = 10**12
 _ASSUMES = (
     "the region, the period and the parameters do not depend on the data, nor do tables that they "
     "name (roads)",
-    "whether a row is in the source depends on the rows of its own object and on public numbers alone",
+    "whether a row is in the source depends on the rows of its own object{when} and on public numbers "
+    "alone",
     "places are snapped by a public rule, in a projection that was not chosen from the data",
     "the unit of times that are numbers was declared, not told from the data",
     "the noise has no seed",
@@ -343,8 +344,8 @@ def object_guarantee(
             there, which = (best_guess_any(rho) for rho in (parameters.rho, replaced))
         return Guarantee(
             plain=[
-                f"{table} differentially private for {protected.words} with all its data in the "
-                f"region and the period: {stated}.",
+                f"{table} differentially private for {protected.words} with {protected.extent} in "
+                f"the region and the period: {stated}.",
                 "Starting from even odds and knowing everybody else's data, nobody can guess from "
                 f"{this} whether a given {one} is in the data and be right more than "
                 f"{percent_at_most(there)} of the time, or which of two {one}s is in it more than "
@@ -352,13 +353,15 @@ def object_guarantee(
             ],
             artefacts={
                 artefact: {
-                    "unit": f"{protected.words} with all its data",
+                    "unit": f"{protected.words} with {protected.extent}",
                     "neighbouring": "added or removed",
                     "claimed_epsilon": epsilon,
                     "accounted_epsilon": epsilon,
                     "delta": None if pure else format(values["delta"], "f"),
                     "rho": _readable(parameters.rho),
-                    "assumes": "; ".join(_ASSUMES),
+                    "assumes": "; ".join(_ASSUMES).format(
+                        when=f" in the same {protected.stretch}" if protected.stretch else ""
+                    ),
                 }
             },
             titles={artefact: title},
