@@ -330,14 +330,14 @@ def _publish(
     errors = request.remarks([step.counts for step in steps]).errors
     for_analysts = " ".join([request.method.for_analysts, *errors])
     said = said_of(release.name, release.guarantee, for_analysts)
-    relations = request.method.relations
+    relations, columns = request.method.relations, request.column_comments()
     staging.publish(
         database,
         release.release_id,
         release.name,
         release.dataset_id,
         relations,
-        {relation.suffix: relation.comments(said, timezone) for relation in relations},
+        {relation.suffix: relation.comments(said, timezone, columns) for relation in relations},
         {
             "dataset": origin.dataset,
             "method": release.method,

@@ -86,6 +86,8 @@ def attack_in_words(name: str) -> str:
     kind, _, rest = name.partition(".")
     if kind == "x":
         return f"who knows {rest} exact sample{'s' * (rest != '1')} (place and time) of somebody"
+    if kind == "tracked":
+        return f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and joins single samples"
     if kind in ("follow", "rhythm"):
         known = (
             f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and follows the trace"
