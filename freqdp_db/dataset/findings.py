@@ -206,10 +206,12 @@ class SeenTimes:
         )
 
 
-def seen_times(at: Ints, read_at: datetime) -> SeenTimes:
-    def moment(when: datetime) -> int:
-        return (when - _EPOCH) // timedelta(microseconds=1)
+def moment(when: datetime) -> int:
+    """Microseconds since 2000-01-01."""
+    return (when - _EPOCH) // timedelta(microseconds=1)
 
+
+def seen_times(at: Ints, read_at: datetime) -> SeenTimes:
     return SeenTimes(
         int(at.min()),
         int(at.max()),
@@ -340,6 +342,8 @@ def _far(lon: Metres, lat: Metres, count: Ints, utm_srid: int | None) -> list[st
 
 
 def _one_of_all(lengths: Ints) -> list[str]:
+    if not len(lengths):
+        return []
     share = int(lengths.max()) / int(lengths.sum())
     if share < _MUCH or share * len(lengths) < _TIMES_ITS_PART:
         return []

@@ -15,11 +15,11 @@ from psycopg import sql
 
 from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import (
-    RUN_EDITS,
+    RUN_COLUMNS,
     Layout,
-    decode_runs,
     encode_runs,
     read_arrays,
+    read_runs,
     write_records,
 )
 from freqdp_db.db.statements import private_name, select_own
@@ -50,7 +50,6 @@ _TARGETS: dict[type, tuple[str, Layout, tuple[str, ...]]] = {
     ),
 }
 """Table, columns in the order of the fields, and the order of rows."""
-_RUN_COLUMNS = ["trajectory_id", "location_id", "seq", "loss_m"]
 _CHUNK = 1 << 20
 """Values in a row of `step_column`."""
 
@@ -65,7 +64,7 @@ def save_columns(
         write_records(
             raw,
             sql.Identifier(schema, "edit_run"),
-            ["release_id", "step", "operation", *_RUN_COLUMNS],
+            ["release_id", "step", "operation", *RUN_COLUMNS],
             (
                 rows
                 for edits in columns.partitions
@@ -151,14 +150,10 @@ def _runs(
     part: tuple[int | None, int | None],
 ) -> EditRuns:
     runs = select_own(
-        database, "edit_run", _RUN_COLUMNS, part=part,
+        database, "edit_run", RUN_COLUMNS, part=part,
         release_id=release_id, step=step, operation=operation,
     )  # fmt: skip
-    query = sql.SQL(
-        "SELECT trajectory_id, location_id, unnest(seq), unnest(loss_m) FROM ({}) AS r "
-        "ORDER BY trajectory_id, location_id"
-    ).format(runs)
     try:
-        return decode_runs(read_arrays(driver(connection), query, RUN_EDITS), operation)
+        return read_runs(driver(connection), runs, operation)
     except BadData:
         raise VerificationFailed("the edit log holds edits without a position or a loss") from None

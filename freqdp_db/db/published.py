@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -165,7 +166,7 @@ def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
     found = connection.execute(
         sa.text(
             "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind = 'r'"
+            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind IN ('r', 'p')"
         ),
         {"schema": relation[0], "relation": relation[1]},
     )
@@ -198,27 +199,6 @@ def column_comments(connection: Connection, relation: tuple[str, str]) -> dict[s
         {"schema": relation[0], "relation": relation[1]},
     )
     return {str(row[0]): str(row[1]) for row in rows}
-
-
-def digest_of(connection: Connection, relation: tuple[str, str]) -> tuple[int, str]:
-    """How many rows a table has, and a digest of them, whatever their order: in one scan.
-
-    It finds what was changed by hand or by a fault. Nobody is kept from it who can also write down
-    another digest.
-    """
-    require_there(connection, relation)
-    columns = columns_of(connection, relation)
-    # geometries have no hash of 64 bits: their bytes do
-    hashed = [
-        sql.SQL("{}::bytea" if "geometry(" in kind else "{}").format(sql.Identifier(name))
-        for name, kind in columns.items()
-    ]
-    query = sql.SQL(
-        "SELECT count(*), coalesce(sum(hash_record_extended(ROW({}), 0)), 0)::text FROM {}"
-    ).format(sql.SQL(", ").join(hashed), sql.Identifier(*relation))
-    row = driver(connection).execute(query).fetchone()
-    assert row is not None
-    return int(row[0]), str(row[1])
 
 
 @dataclass(frozen=True)
@@ -254,16 +234,16 @@ def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     return int(one_value(connection, query, [sql.Identifier(*relation).as_string(None)]))
 
 
-def table_bytes(
+def digest_of(
     connection: Connection,
     relation: tuple[str, str],
     columns: list[str],
     order: list[str],
     ids: tuple[int | None, int | None] = (None, None),
-) -> Generator[NDArray[np.uint8], None, None]:
-    """The rows of a release's table as COPY sends them, in this order; none: as they were written.
+) -> tuple[int, str]:
+    """How many rows a release's table has, and a SHA-256 of what COPY sends for them, in this order.
 
-    ids: only those from this trajectory_id on, and before that one.
+    order: none, as they were written. ids: only those from this trajectory_id on, and before that one.
     """
     require_there(connection, relation)
     as_written(connection)
@@ -278,7 +258,17 @@ def table_bytes(
         connection.execute(
             sa.text("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         )
-    return copy_bytes(driver(connection), query)
+    counted: list[int] = []
+    found = digest_rows(copy_bytes(driver(connection), query, counted.append))
+    return counted[0], found
+
+
+def digest_rows(blocks: Iterable[Any]) -> str:
+    """SHA-256 of rows as COPY has them."""
+    found = hashlib.sha256()
+    for block in blocks:
+        found.update(np.frombuffer(block, np.uint8).data)
+    return found.hexdigest()
 
 
 # A published release as `release export` reads it: from the release schema alone.
@@ -359,6 +349,7 @@ class ReleaseReader:
         for relation in relations:
             require_there(connection, (schema, relation))
         self.tables = [r for r in relations if is_table(connection, (schema, r))]
+        self.views = [r for r in relations if r not in self.tables]
         self.has_trajectories = f"{name}_line" in relations
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
         own = max(srid_of(connection, (schema, table)) for table in self.tables)
@@ -393,17 +384,17 @@ class ReleaseReader:
         )
 
     def columns(self, table: str) -> dict[str, str]:
-        """The columns of one of its tables, and their types."""
+        """The columns of one of its relations, and their types."""
         return columns_of(self._connection, (self._schema, table))
 
     def comments(self, table: str) -> dict[str, str]:
-        """What the columns of one of its tables say of themselves."""
+        """What the columns of one of its relations say of themselves."""
         return column_comments(self._connection, (self._schema, table))
 
     def rows(
         self, table: str, shown: Callable[[str], LiteralString]
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """The rows of one of its tables, in the order of its key, many at a time.
+        """The rows of one of its relations, of a table in the order of its key, many at a time.
 
         shown: what a column of a type is asked for as: `{}` is the column, `{wkb}` and `{text}` are the
         functions that write a geometry.
@@ -416,11 +407,11 @@ class ReleaseReader:
             )
             for name, kind in self.columns(table).items()
         ]
-        query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-            sql.SQL(", ").join(asked),
-            sql.Identifier(self._schema, table),
-            column_list(key_of(self._connection, (self._schema, table))),
+        query = sql.SQL("SELECT {} FROM {}").format(
+            sql.SQL(", ").join(asked), sql.Identifier(self._schema, table)
         )
+        if key := key_of(self._connection, (self._schema, table)):
+            query += sql.SQL(" ORDER BY {}").format(column_list(key))
         with driver(self._connection).cursor("rows") as cursor:
             cursor.execute(query)
             while some := cursor.fetchmany(_ROWS):
@@ -631,11 +622,14 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
 
 def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
     """The newest release of a dataset that analysts may read: its number, name and version."""
-    releases = table(database, "release")
+    releases, builds = table(database, "release"), table(database, "build")
     return connection.execute(
         sa.select(releases.c.release_id, releases.c.name, releases.c.version, releases.c.relations)
+        .join(builds, builds.c.build_id == releases.c.build_id)
         .where(
             releases.c.dataset_id == dataset_id,
+            # a window is not what a dataset looks like now: a series shows them all
+            builds.c.time_window.is_(None),
             releases.c.state == "published",
             releases.c.grantable,
             ~releases.c.held,
@@ -747,7 +741,7 @@ def approve_release(
             sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
         )
         call(connection, database, "grant_release", release.release_id)
-        if show:
+        if show and not _is_window(connection, database, release):
             show_newest(connection, database, release.dataset_id)
 
 
@@ -763,6 +757,13 @@ def revoke_release(database: Database, release: ReleaseRow) -> None:
         )
         connection.execute(sa.delete(catalog).where(catalog.c.name == release.name))
         call(connection, database, "revoke_release", release.release_id, "")
+        if release.series is not None:
+            try:
+                with translated(database), connection.begin_nested():
+                    call(connection, database, "leave_series", release.release_id, True)
+            except Busy:
+                # who may read the series would read it there
+                call(connection, database, "leave_series", release.release_id, False)
         if _is_current(connection, database, release):
             try:
                 with translated(database), connection.begin_nested():
@@ -779,6 +780,7 @@ def drop_release(database: Database, release: ReleaseRow) -> None:
         limit_waiting(connection, LOCK_TIMEOUT)
         if _is_current(connection, database, release):
             show_newest(connection, database, release.dataset_id)
+        call(connection, database, "leave_series", release.release_id, True)
         hanging = hanging_on(connection, database.settings.release_schema, release.relation_names)
         call(connection, database, "drop_release", release.release_id, bool(hanging))
         if not hanging:
@@ -805,6 +807,12 @@ def require_none(hanging: list[tuple[str, str]]) -> None:
             "these views hang on it: " + ", ".join(view for _, view in hanging),
             remedy="; ".join(f"DROP {kind} {view}" for kind, view in hanging),
         )
+
+
+def _is_window(connection: Connection, database: Database, release: ReleaseRow) -> bool:
+    builds = table(database, "build")
+    window = sa.select(builds.c.time_window).where(builds.c.build_id == release.build_id)
+    return connection.execute(window).scalar_one() is not None
 
 
 def _is_current(connection: Connection, database: Database, release: ReleaseRow) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -66,20 +65,12 @@ class Staging:
         arguments = (self.release_id, self.method, relation.suffix, column)
         call(connection, self.database, "index_staging", *arguments)
 
-    def start_indexes(
-        self, relation: Relation, start: Callable[..., Future[None]]
-    ) -> tuple[Future[None], list[Future[None]]]:
-        """Index a table, one statement a call of `start`; the index of the key, and the others."""
-
-        def index(column: str | None) -> None:
-            with self.database.begin() as connection:
-                # the first takes longest and knows no workers: others leave it its processor
-                driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
-                self._index_column(connection, relation, column)
-
-        longest = [start(index, column) for column in relation.indexes[:1]]
-        key = start(index, None)
-        return key, [*longest, *(start(index, column) for column in relation.indexes[1:])]
+    def index(self, relation: Relation, column: str | None) -> None:
+        """Make one index of a table. column: None, the key."""
+        with self.database.begin() as connection:
+            # others are made meanwhile: without workers, which would take their processors
+            driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
+            self._index_column(connection, relation, column)
 
     def finish_indexes(self, relation: Relation) -> None:
         """The unique index becomes the primary key."""
@@ -208,5 +199,5 @@ def publish(
         )
         if catalog["granted"]:
             call(connection, database, "grant_release", release_id)
-        if catalog["granted"] and show:
+        if catalog["granted"] and show and catalog["time_window"] is None:
             show_newest(connection, database, dataset_id)

@@ -13,16 +13,16 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
 
-from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.evaluation.audit_counts import noisy_scores, released_bounds
+from freqdp_db.evaluation.bounds import Bound, Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
+from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.frequency.counts import Frequencies, Signatures, rank_places
 from freqdp_db.methods.frequency.perturbation import (
     perturb_pf,
@@ -46,142 +46,18 @@ from freqdp_db.methods.synthesis.vectors import (
 )
 from freqdp_db.model.arrays import Flags, Ints, Metres, owners, rows_of
 from freqdp_db.model.edits import PfTargets, TfTargets
-from freqdp_db.model.trajectories import Build, Locations, Trajectories
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.accounting import epsilon_of, rounded_down
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, SecureSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.inputs import require_public_inputs
+from freqdp_db.release.inputs import make_world, require_public_inputs
 from freqdp_db.release.request import Request
 
 # What an audit can see of the two vectors of the paper: TF and PF, with the lists held equal.
 #
 # Each mechanism treats every candidate, or every trajectory, alike and apart from the others. So one
 # call on many copies is as many runs of the very functions that the pipeline calls.
-
-
-# Lower bounds on epsilon from experiments on two neighbouring worlds.
-#
-# If a mechanism is eps-DP, no event is more than exp(eps) times as likely in one world as in the
-# other. So the log ratio of an event's two frequencies, less what chance explains, bounds eps from
-# below. The event is chosen on one part of the runs and counted on the others.
-
-
-Numbers = NDArray[np.float64]
-_CHOOSING = 4
-"""One run in so many goes into choosing the event."""
-_MOST_THRESHOLDS = 400
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A confidence interval for the log ratio of an event's probabilities in two worlds.
-
-    Epsilon is at least `lower`; `upper` says how sharp the experiment was, and bounds nothing.
-    """
-
-    lower: float
-    upper: float
-    runs: int
-    """Runs in each world that the event was counted on."""
-
-
-def proportion(hits: Numbers, runs: int, alpha: float) -> tuple[Numbers, Numbers]:
-    """Clopper and Pearson's interval, which misses with probability alpha at most."""
-    low = np.where(hits > 0, stats.beta.ppf(alpha / 2, hits, runs - hits + 1), 0.0)
-    high = np.where(hits < runs, stats.beta.ppf(1 - alpha / 2, hits + 1, runs - hits), 1.0)
-    return low, high
-
-
-def log_ratio(
-    often: Numbers, seldom: Numbers, runs: int, alpha: float, delta: float = 0.0
-) -> tuple[Numbers, Numbers]:
-    """Interval for ln((p - delta) / q) from hits; each proportion may miss with half of alpha."""
-    p_low, p_high = proportion(often, runs, alpha / 2)
-    q_low, q_high = proportion(seldom, runs, alpha / 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.log(np.maximum(p_low - delta, 0.0)) - np.log(q_high)
-        high = np.log(np.maximum(p_high - delta, 0.0)) - np.log(q_low)
-        return low, np.where(
-            np.isnan(high), np.inf, high
-        )  # of nothing over nothing nothing is known
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What was seen of each run: a number, and a class that the run falls in."""
-
-    number: Ints
-    group: Ints | None = None
-
-    def part(self, chosen: NDArray[np.bool_]) -> Observed:
-        group = None if self.group is None else self.group[chosen]
-        return Observed(self.number[chosen], group)
-
-    def of_group(self, group: int | None) -> Ints:
-        """None: of any class."""
-        return self.number if group is None else self.number[self.group == group]
-
-
-@dataclass(frozen=True)
-class Event:
-    """Being in a class and on one side of a threshold; `swapped`: likelier in the second world."""
-
-    group: int | None
-    above: bool
-    threshold: int
-    swapped: bool
-
-    def hits(self, seen: Observed) -> int:
-        number = seen.of_group(self.group)
-        return int((number >= self.threshold if self.above else number < self.threshold).sum())
-
-
-def bound_from(left: Observed, right: Observed, alpha: float, delta: float = 0.0) -> Bound:
-    """Bound epsilon by what was seen in two worlds, in as many runs of the one as of the other.
-
-    `delta`: what is claimed for (epsilon, delta) lets an event be so much likelier for nothing.
-    """
-    counted = np.arange(len(left.number)) % _CHOOSING != 0
-    event = _likely_event(left.part(~counted), right.part(~counted), alpha)
-    often, seldom = (event.hits(seen.part(counted)) for seen in (left, right))
-    if event.swapped:
-        often, seldom = seldom, often
-    return bound_from_hits(often, seldom, int(counted.sum()), alpha, delta)
-
-
-def bound_from_hits(often: int, seldom: int, runs: int, alpha: float, delta: float = 0.0) -> Bound:
-    """Bound epsilon by an event that was named beforehand."""
-    hits = np.array([float(often)]), np.array([float(seldom)])
-    lower, upper = log_ratio(*hits, runs, alpha, delta)
-    return Bound(max(0.0, float(lower[0])), float(upper[0]), runs)
-
-
-def _likely_event(left: Observed, right: Observed, alpha: float) -> Event:
-    """The event with the best bound."""
-    runs, best, event = len(left.number), -math.inf, Event(None, True, 0, False)
-    groups = [] if left.group is None else np.unique(left.group).tolist()
-    for group in (None, *groups):
-        numbers = [np.sort(seen.of_group(group)) for seen in (left, right)]
-        thresholds = np.unique(np.concatenate(numbers))
-        if len(thresholds) > _MOST_THRESHOLDS:
-            chosen = np.linspace(0, len(thresholds) - 1, _MOST_THRESHOLDS).astype(np.int64)
-            thresholds = thresholds[chosen]
-        below = [np.searchsorted(number, thresholds) for number in numbers]
-        for above in (True, False):
-            hits = [
-                (len(n) - b if above else b).astype(np.float64)
-                for n, b in zip(numbers, below, strict=True)
-            ]
-            for swapped in (False, True):
-                lower, _ = log_ratio(hits[swapped], hits[not swapped], runs, alpha)
-                at = int(np.argmax(lower))
-                if lower[at] > best:
-                    best, event = (
-                        float(lower[at]),
-                        Event(group, above, int(thresholds[at]), swapped),
-                    )
-    return event
 
 
 def copied_tf(frequencies: Frequencies, tf: int, copies: int) -> tuple[Frequencies, Flags]:
@@ -469,7 +345,8 @@ def audit(
     with database.begin() as connection:
         require_public_inputs(connection, database, dataset, row, request)
     build = load_build(database, number, progress)
-    findings = audit_build(build, request, SecureSource(), runs, progress)
+    world = make_world(database, build, request.method, request.values)
+    findings = audit_world(world, request, SecureSource(), runs, progress)
     return Audit(dataset.name, request, dataset.protected, findings)
 
 
@@ -482,10 +359,10 @@ def _require_probes(request: Request) -> None:
             )
 
 
-def audit_build(
-    build: Build, request: Request, source: RandomSource, runs: int, progress: Progress
+def audit_world(
+    world: StepContext, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
-    world = StepContext(build, facts=facts_of(build))
+    build = world.build
     if request.method.unit == "person":
         return _object(world, request, source, runs, progress)
     whole, small = _begun(build.trajectories, world), _begun(_cut(build.trajectories), world)
@@ -512,6 +389,8 @@ def _object(
     """One object with all its data, as the guarantee has it: in the vectors, and in the trips."""
     (step,) = request.method.steps
     options = options_of(step, request.values)
+    if isinstance(options, CountsOptions):
+        return _counts(world, options, source, runs, progress)
     if not isinstance(options, StrictOptions):
         raise BadInput(
             f"[[method]] {request.method.name} is there to compare with, and is not audited",
@@ -528,6 +407,26 @@ def _object(
         seen = released_told_apart(world, options, source, releases, _ALPHA)
     return findings + [
         _finding(_TABLE, "none", f"- 1 object, by {name}", bound, claim)
+        for name, bound in seen.items()
+    ]
+
+
+def _counts(
+    world: StepContext, options: CountsOptions, source: RandomSource, runs: int, progress: Progress
+) -> list[AuditFinding]:
+    """The same in the noisy vectors of counts, and in their tables."""
+    claim, findings = float(options.epsilon), []
+    if not options.parameters.pure:
+        with progress.stage("one object, with and without"):
+            few = min(runs, MOST_RUNS)
+            apart = max(map(_apart, noisy_scores(world, options, source, few)))
+            bound = _bound(apart, few, options.parameters.delta)
+        findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
+    with progress.stage("releases with and without"):
+        releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
+        seen = released_bounds(world, options, source, releases, _ALPHA)
+    return findings + [
+        _finding("counts", "none", f"- 1 object, by {name}", bound, claim)
         for name, bound in seen.items()
     ]
 
@@ -657,8 +556,13 @@ def told_apart(
         scores += mine
         alone_apart = max(alone_apart, _apart(mine))
     apart = max(_apart(scores), alone_apart)
+    return _bound(apart, runs, parameters.delta)
+
+
+def _bound(apart: float, runs: int, delta: Fraction) -> Bound:
+    """Epsilon from how many deviations two worlds are apart, on the safe side."""
     lower, upper = (max(apart + way * _SURE * math.sqrt(2 / runs), 0.0) for way in (-1, 1))
-    return Bound(_epsilon(lower, parameters.delta), _epsilon(upper, parameters.delta), runs)
+    return Bound(_epsilon(lower, delta), _epsilon(upper, delta), runs)
 
 
 def _apart(scores: Metres) -> float:

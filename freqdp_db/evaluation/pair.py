@@ -141,6 +141,8 @@ class ReleaseSeen:
     timezone: str = "UTC"
     only_ends: bool = False
     """Whether trajectories are trips of which only the ends are shown."""
+    quiet_us: int = 0
+    """What is left out at least between two pieces: public."""
 
     @cached_property
     def trajectory(self) -> Ids:
@@ -204,7 +206,7 @@ class Case:
             state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),
             values.get("clock"), _metres(values.get("grain")), state.groups, state.pieces,
             state.members, state.part_of, state.undated, build.timezone,
-            values.get("samples") == "ends",
+            values.get("samples") == "ends", values.get("quiet") or 0,
         )  # fmt: skip
         return cls(build.trajectories, build.locations, release, build.timezone)
 

@@ -16,8 +16,8 @@ import numpy as np
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.dataset.registration import file_called
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, find_dataset

@@ -21,14 +21,14 @@ from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.db.copy import (
     AREAS,
     POINTS,
-    POSTGRES_EPOCH_US,
     Layout,
     box_bytes,
+    encode_columns,
     encode_lines,
     point_bytes,
     range_bytes,
 )
-from freqdp_db.db.published import table_bytes
+from freqdp_db.db.published import digest_of, digest_rows
 from freqdp_db.db.staging import Staging
 from freqdp_db.engines.partitions import Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
@@ -40,9 +40,12 @@ from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.days import local_days
 from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.request import Request
 
 Ids: TypeAlias = tuple[int | None, int | None]
 """Released ids from one on, and before another; None: no limit."""
+TablePart: TypeAlias = tuple[int | None, int, str]
+"""Of rows that were compared: the first id (None: no limit), how many they are, and a hash of them."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17
 
 
-def tables_of(method: Method) -> list[Relation]:
+def tables_of(request: Request) -> list[Relation]:
     """The relations of a release that have rows of their own, the largest first."""
-    return [relation for relation in method.relations if relation.view is None]
+    return [relation for relation in request.relations if relation.view is None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,9 @@ class OwnRows:
 
     def blocks(self, relation: Relation) -> Blocks:
         assert relation.rows is not None, "a method makes the rows of its relations"
-        return relation.rows(self.state, self.world)
+        kinds = [(column.name, column.kind) for column in relation.columns]
+        for columns in relation.rows(self.state, self.world):
+            yield encode_columns(kinds, columns)
 
     def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
         staging.write(tables[0], self.blocks(tables[0]), index=False)
@@ -88,8 +93,10 @@ class OwnRows:
     def write_other(self, staging: Staging, relation: Relation) -> None:
         staging.write(relation, self.blocks(relation), index=True)
 
-    def compare(self, database: Database, relation: Relation, stored: Stored, stage: Stage) -> None:
-        compare_table(database, relation, stored, self.blocks(relation))
+    def compare(
+        self, database: Database, relation: Relation, stored: Stored, stage: Stage
+    ) -> list[TablePart]:
+        return [compare_table(database, relation, stored, self.blocks(relation))]
 
 
 @dataclass(frozen=True)
@@ -157,11 +164,11 @@ class ReleasedTable:
         stored: Stored,
         stage: Stage,
         ids: Ids = (None, None),
-    ) -> None:
+    ) -> list[TablePart]:
         """Compare with a stored table; raises VerificationFailed."""
         samples = relation.suffix == ""
         blocks = _counted(self.points(), stage) if samples else self.blocks(relation)
-        compare_table(database, relation, stored, blocks, ids)
+        return [compare_table(database, relation, stored, blocks, ids)]
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -195,7 +202,6 @@ class ReleasedTable:
 
     def lines(self) -> Iterator[NDArray[np.uint8]]:
         """Rows (trajectory_id, day, LineStringM) of the days with at least two samples."""
-        seconds = (self.trajectories.at + POSTGRES_EPOCH_US) / 1e6
         for batch in self._batches(_LINE_ROWS):
             whose, days, first, count = self._days(batch)
             whole = count >= 2
@@ -207,7 +213,7 @@ class ReleasedTable:
                 self.trajectories.location,
                 self.x,
                 self.y,
-                seconds,
+                self.trajectories.at,
                 self.srid,
             )
 
@@ -295,14 +301,18 @@ class DistributedTable:
         """It is written; index it."""
         staging.index_parts(relation)
 
-    def compare(self, database: Database, relation: Relation, stored: Stored, stage: Stage) -> None:
+    def compare(
+        self, database: Database, relation: Relation, stored: Stored, stage: Stage
+    ) -> list[TablePart]:
         """Each worker compares its pieces with the stored table."""
         reach, ids = DatabaseRef.of(database), PerPartition(self.ids)
-        compared = self.pieces.map(
+        found = []
+        for compared in self.pieces.map(
             _compare, self.places, self.srid, self.timezone, reach, relation.suffix, stored, ids
-        )
-        for rows in compared:
-            stage.advance(0 if relation.suffix else rows)
+        ):
+            found += compared
+            stage.advance(0 if relation.suffix else compared[0][1])
+        return found
 
 
 def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
@@ -367,13 +377,12 @@ def _compare(
     suffix: str,
     stored: Stored,
     ids: Ids,
-) -> int:
+) -> list[TablePart]:
     """For a worker: its part of a stored table."""
     table = _table(piece, places, srid, timezone)
     relation = next(relation for relation in TRAJECTORIES if relation.suffix == suffix)
     with Progress().stage("compare") as stage:
-        table.compare(reach.database(), relation, stored, stage, ids)
-    return piece.rows
+        return table.compare(reach.database(), relation, stored, stage, ids)
 
 
 AnyRows: TypeAlias = ReleasedTable | DistributedTable | OwnRows
@@ -387,29 +396,27 @@ def rows_to_release(method: Method, state: WorkingSet, world: StepContext) -> An
     return of(state, world)
 
 
+def digest_table(
+    database: Database, relation: Relation, stored: Stored, ids: Ids = (None, None)
+) -> tuple[int, str]:
+    """How many rows a stored table has, or has of these ids, and a hash of them."""
+    order = [] if stored.in_order else list(relation.key)
+    with database.begin(snapshot=True) as connection:
+        return digest_of(connection, (stored.schema, stored.name), relation.names, order, ids)
+
+
 def compare_table(
     database: Database,
     relation: Relation,
     stored: Stored,
     expected: Blocks,
     ids: Ids = (None, None),
-) -> None:
-    """Compare a table with the bytes that COPY would send for the expected rows."""
-    order = [] if stored.in_order else list(relation.key)
-    blocks = (np.frombuffer(block, np.uint8) for block in expected)
-    with database.begin(snapshot=True) as connection:
-        found = table_bytes(connection, (stored.schema, stored.name), relation.names, order, ids)
-        left = right = np.zeros(0, np.uint8)
-        while True:
-            left = left if len(left) else next(found, left)
-            right = right if len(right) else next(blocks, right)
-            size = min(len(left), len(right))
-            if size == 0 and len(left) == len(right):
-                return
-            if size == 0 or not np.array_equal(left[:size], right[:size]):
-                found.close()
-                raise VerificationFailed(
-                    f"{stored.schema}.{stored.name} does not hold the rows that its edit log gives",
-                    remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
-                )
-            left, right = left[size:], right[size:]
+) -> TablePart:
+    """Compare a stored table, or its rows of these ids, with the expected rows."""
+    rows, found = digest_table(database, relation, stored, ids)
+    if found != digest_rows(expected):
+        raise VerificationFailed(
+            f"{stored.schema}.{stored.name} does not hold the rows that its edit log gives",
+            remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+        )
+    return ids[0], rows, found

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import freqdp_db
 from freqdp_db.db.connection import Database
-from freqdp_db.db.published import check_release, count_rows, digest_of
+from freqdp_db.db.published import check_release, count_rows
 from freqdp_db.db.releases import ReleaseRow, list_steps, update_release
 from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
@@ -24,7 +25,14 @@ from freqdp_db.model.trajectories import Build
 from freqdp_db.progress import Progress, Within
 from freqdp_db.release.journal import ReplayJournal, digest
 from freqdp_db.release.request import Request
-from freqdp_db.release.table import AnyRows, Stored, rows_to_release, tables_of
+from freqdp_db.release.table import (
+    AnyRows,
+    Stored,
+    TablePart,
+    digest_table,
+    rows_to_release,
+    tables_of,
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,19 @@ class Compared:
     verified: Verified
     digests: dict[str, Any]
     """What is kept of it in `release.digests`."""
+
+    @classmethod
+    def of(cls, replayed: Replayed, tables: dict[str, list[TablePart]]) -> Compared:
+        """tables: what was compared of each, the first one first."""
+        rows = sum(rows for _, rows, _ in next(iter(tables.values())))
+        return cls(
+            Verified(rows, replayed.rows.shown, replayed.checked),
+            {
+                "tables": tables,
+                "state": _state_digest(replayed),
+                "software": freqdp_db.__version__,
+            },
+        )
 
 
 def require_published(release: ReleaseRow, verb: str) -> None:
@@ -140,7 +161,7 @@ def _state_digest(replayed: Replayed) -> str:
 
 def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:
     schema = database.settings.release_schema
-    tables = tables_of(Request.of(release).method)
+    tables = tables_of(Request.of(release))
     return {relation: Stored(schema, release.name + relation.suffix) for relation in tables}
 
 
@@ -148,12 +169,13 @@ def _tables_unchanged(database: Database, release: ReleaseRow) -> bool:
     """Whether the tables are those that were verified last."""
     if release.digests is None:
         return False
-    with database.begin(snapshot=True) as connection:
-        found = {
-            relation.suffix: list(digest_of(connection, (stored.schema, stored.name)))
-            for relation, stored in _published_tables(database, release).items()
-        }
-    return bool(found == release.digests["tables"])
+    for relation, stored in _published_tables(database, release).items():
+        verified = release.digests["tables"][relation.suffix]
+        ends = pairwise([*(first for first, _, _ in verified), None])
+        for (_, *kept), ids in zip(verified, ends, strict=True):
+            if list(digest_table(database, relation, stored, ids)) != kept:
+                return False
+    return True
 
 
 def replay_steps(
@@ -179,31 +201,16 @@ def replay_steps(
 
 
 def compare_rows(
-    database: Database,
-    replayed: Replayed,
-    tables: Mapping[Relation, Stored],
-    progress: Progress,
-    written: Callable[[Relation], object] = lambda relation: None,
+    database: Database, replayed: Replayed, tables: Mapping[Relation, Stored], progress: Progress
 ) -> Compared:
-    """Compare the tables with the rows of the last state. written: waits until a table is there."""
+    """Compare the tables with the rows of the last state."""
     rows = replayed.rows
-    found: dict[str, list[Any]] = {}
     with progress.stage("compare rows", rows.rows) as stage:
-        for relation, stored in tables.items():
-            written(relation)
-            # digested first: what is changed afterwards is not what was verified
-            with database.begin(snapshot=True) as connection:
-                found[relation.suffix] = list(digest_of(connection, (stored.schema, stored.name)))
-            rows.compare(database, relation, stored, stage)
-    first = next(iter(found.values()))
-    return Compared(
-        Verified(first[0], rows.shown, replayed.checked),
-        {
-            "tables": found,
-            "state": _state_digest(replayed),
-            "software": freqdp_db.__version__,
-        },
-    )
+        found = {
+            relation.suffix: rows.compare(database, relation, stored, stage)
+            for relation, stored in tables.items()
+        }
+    return Compared.of(replayed, found)
 
 
 def require_checked(database: Database, release: ReleaseRow) -> None:

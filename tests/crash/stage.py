@@ -104,7 +104,8 @@ def reckon(url: str) -> dict[str, Any]:
     orphans = leftovers(url) + query(
         url,
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
-        "AND relkind = 'r' AND relname <> 'catalog' AND NOT EXISTS (SELECT FROM freqdp_release.catalog "
+        "AND relkind = 'r' AND relname NOT IN ('catalog', 'series') "
+        "AND NOT EXISTS (SELECT FROM freqdp_release.catalog "
         "WHERE relname IN (name, name || '_line'))",
     )
     assert not orphans, f"orphan tables: {orphans}"

@@ -535,13 +535,6 @@ def _alive(url: str) -> list[int]:
     return [row[0] for row in found]
 
 
-def test_an_unchanged_source_builds_the_same(city: str) -> None:
-    first = freqdp(city, "dataset", "show", "city").succeeded()["build"]
-    second = _build(city, "city")
-    assert second["fingerprint"] == first["fingerprint"]
-    assert second["build_id"] != first["build_id"]
-
-
 def test_drop_keeps_the_budget(city: str) -> None:
     freqdp(
         city, "anonymize", "city", "--method", "lg", "--epsilon", "1.5", "--as", "kept"
@@ -569,13 +562,6 @@ def _left(budget: dict[str, Any]) -> tuple[Decimal, Decimal]:
     return Decimal(budget["granted"]), Decimal(budget["remaining"])
 
 
-def test_names_of_datasets_are_taken_once(city: str) -> None:
-    refusal = freqdp(city, *ADD_CITY).refused("'city'")
-    assert refusal["error"] == "AlreadyExists"
-    freqdp(city, "dataset", "drop", "city").succeeded()
-    freqdp(city, *ADD_CITY).succeeded()
-
-
 def test_second_build_at_once_is_refused(city: str) -> None:
     database = Database(city, Settings(dsn=city), "a night job")
     try:
@@ -590,13 +576,6 @@ def test_second_build_at_once_is_refused(city: str) -> None:
     finally:
         database.close()
     assert _build(city, "city")["build_id"] > 1
-
-
-def test_the_source_is_not_locked(city: str) -> None:
-    """A writer's lock and a VACUUM's stop no build; a build takes ACCESS SHARE and no more."""
-    with psycopg.connect(city) as writer:
-        writer.execute("LOCK TABLE demo.city IN EXCLUSIVE MODE")
-        _build(city, "city")
 
 
 def test_a_reader_of_the_old_build_fails_nobody(city: str, monkeypatch: pytest.MonkeyPatch) -> None:

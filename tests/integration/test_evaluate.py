@@ -108,9 +108,9 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     # no attacker leaves who waits without a line
     waited = (line.split() for line in shown.err.splitlines() if " attackers " in line)
     assert {name: int(count) for name, count, *_ in waited} == {
-        "traces": 13,
+        "traces": 15,
         "likeness": 14,
-        "profiles": 1,
+        "habits": 1,
         "edits": 1,
     }
 

@@ -208,38 +208,6 @@ def _as_analyst(url: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
         yield lambda statement: connection.execute(statement.encode()).fetchall()
 
 
-def test_analyst_reads_releases_and_nothing_else(released: str) -> None:
-    query(released, "INSERT INTO freqdp.metric VALUES (1, 'x', 1)")
-    with _as_analyst(released) as read:
-        assert read("SELECT count(*) > 0 FROM freqdp_release.r") == [(True,)]
-        assert read("SELECT count(*) > 0 FROM freqdp_release.r_line") == [(True,)]
-        assert read("SELECT name FROM freqdp_release.catalog") == [("r",)]
-        for statement in (
-            "INSERT INTO freqdp_release.r SELECT * FROM freqdp_release.r",
-            "DELETE FROM freqdp_release.catalog",
-            "CREATE TABLE freqdp_release.mine (x int)",
-            "SELECT * FROM demo.city",
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                read(statement)
-        private = query(
-            released,
-            "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp'::regnamespace "
-            "AND relkind IN ('r', 'p', 'v')",
-        )
-        assert len(private) > 20
-        for (relation,) in private:
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                read(f'SELECT * FROM freqdp."{relation}"')
-        functions = query(
-            released,
-            "SELECT p.oid::regprocedure::text FROM pg_proc p "
-            "WHERE p.pronamespace = 'freqdp'::regnamespace "
-            "AND has_function_privilege('freqdp_analyst', p.oid, 'EXECUTE')",
-        )
-        assert functions == []
-
-
 def test_seeded_release_is_not_private(city: str) -> None:
     answer = freqdp(
         city, "anonymize", "city", "--method", "lg", "--seed", "7", "--as", "seeded"
@@ -366,7 +334,7 @@ def test_the_server_sees_tampering(released: str, tampering: str, failing: str) 
 def test_verify_asks_the_server(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only SQL sees fails, too: here the comparison in Python sees nothing."""
     query(released, "UPDATE freqdp_release.r SET geom = ST_Translate(geom, 1e-9, 0) WHERE seq = 3")
-    monkeypatch.setattr(ReleasedTable, "compare", lambda *arguments: None)
+    monkeypatch.setattr(ReleasedTable, "compare", lambda *arguments: [(None, 0, "")])
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "check_release" in answer.err
 
@@ -392,7 +360,7 @@ def test_what_was_verified_is_not_verified_again(
             _released_case(released)
     _released_case(released)
     assert value(
-        released, "SELECT digests -> 'tables' -> '' ->> 0 = rows::text FROM freqdp.release"
+        released, "SELECT digests -> 'tables' -> '' -> 0 ->> 1 = rows::text FROM freqdp.release"
     )
 
 

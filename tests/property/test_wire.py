@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import (
@@ -16,11 +17,12 @@ from small_worlds import (
     world_with_tf_targets,
 )
 
-from freqdp_db.db.copy import RUN_EDITS, decode_runs, encode_runs
+from freqdp_db.db.copy import RUN_HEADS, decode_runs, encode_runs
+from freqdp_db.errors import BadData
 from freqdp_db.methods.frequency.applying import apply_edits
 from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
 from freqdp_db.methods.frequency.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.model.edits import EditRuns, Edits, PfTargets, TfTargets
+from freqdp_db.model.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
 
 _FIELDS = 7
 _RELEASE, _STEP = 2_000_000_000, 2
@@ -56,20 +58,32 @@ def _array(field: bytes, kind: str, code: str) -> list[float]:
 
 
 def _stored(runs: EditRuns) -> EditRuns:
-    """Through the bytes that go in, row by row, to the rows that come out, one for each edit."""
+    """Through the bytes that go in, row by row, to the columns that come out."""
     sent = b"".join(rows.tobytes() for rows in encode_runs(runs, _RELEASE, _STEP))
-    edits = []
+    heads, arrays = [], b""
     for release, step, operation, trajectory, location, seq, loss in _rows(sent):
         assert release == struct.pack(">i", _RELEASE)
         assert step == struct.pack(">h", _STEP)
         assert operation == runs.operation.encode()
         ids = struct.unpack(">i", trajectory) + struct.unpack(">i", location)
         seqs, losses = _array(seq, "int4", "i"), _array(loss, "float8", "d")
-        edits += [(*ids, *edit) for edit in zip(seqs, losses, strict=True)]
-    names = RUN_EDITS.names
-    kinds = [RUN_EDITS.dtype[name].newbyteorder("=") for name in names]
-    found = np.array(edits, list(zip(names, kinds, strict=True)))
-    return decode_runs({name: found[name] for name in names}, runs.operation)
+        assert len(seqs) == len(losses)
+        heads.append((*ids, len(seqs)))
+        arrays += _row(seq, loss)
+    return _decoded(heads, arrays, runs.operation)
+
+
+def _row(*fields: bytes) -> bytes:
+    """A row of binary COPY."""
+    framed = b"".join(struct.pack(">i", len(field)) + field for field in fields)
+    return struct.pack(">h", len(fields)) + framed
+
+
+def _decoded(heads: list[tuple[int, ...]], arrays: bytes, operation: Operation) -> EditRuns:
+    names = RUN_HEADS.names
+    found = np.array(heads, [(name, np.int32) for name in names])
+    columns = {name: found[name] for name in names}
+    return decode_runs(columns, np.frombuffer(arrays, np.uint8), operation)
 
 
 def _assert_same(left: EditRuns, right: EditRuns) -> None:
@@ -119,3 +133,30 @@ def test_any_numbers(edits: list[tuple[int, int]]) -> None:
         np.array([loss for _, loss in edits], np.int64),
     )
     _assert_same(_stored(runs), runs)
+
+
+def _items(code: str, oid: int, *values: float | None) -> bytes:
+    """An array as the server sends it; None is NULL."""
+    sent = struct.pack(">5i", 1, int(None in values), oid, len(values), 1)
+    size = struct.calcsize(f">{code}")
+    for value in values:
+        sent += struct.pack(">i", -1) if value is None else struct.pack(f">i{code}", size, value)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("seq", "loss"),
+    [
+        ((1, None), (0.5, 0.5)),
+        ((1, 2), (0.5, None)),
+        ((1, 2), (0.5,)),
+        ((1, 2), (0.5, 0.5, 0.5)),
+        ((1, 2, 3, None, None), (0.5, 0.5, None)),  # as many bytes as there should be
+    ],
+)
+def test_arrays_that_do_not_match(
+    seq: tuple[int | None, ...], loss: tuple[float | None, ...]
+) -> None:
+    row = _row(_items("i", 23, *seq), _items("d", 701, *loss))
+    with pytest.raises(BadData):
+        _decoded([(1, 1, len(seq))], row, "d")

@@ -236,7 +236,7 @@ def test_released_columns_have_comments(released: str) -> None:
         released,
         "SELECT c.relname, a.attname, col_description(c.oid, a.attnum) IS NOT NULL FROM pg_class c "
         "JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute a ON a.attrelid = c.oid "
-        "WHERE n.nspname = 'freqdp_release' AND c.relkind = 'r' AND c.relname <> 'catalog' "
+        "WHERE n.nspname = 'freqdp_release' AND c.relkind = 'r' AND c.relname NOT IN ('catalog', 'series') "
         "AND attnum > 0 ORDER BY 1, attnum",
     )
     assert columns == [
@@ -281,6 +281,7 @@ def test_catalogue_columns(released: str) -> None:
     assert [name for (name,) in columns] == [
         "name", "dataset", "method", "parameters", "published_at", "version", "guarantee",
         "granted", "rows", "ledger_head", "kind", "relations",
+        "time_window", "series",
     ]  # fmt: skip
 
 

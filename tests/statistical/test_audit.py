@@ -17,13 +17,11 @@ from freqdp_db.evaluation import audit as persons
 from freqdp_db.evaluation.audit import (
     Audit,
     AuditFinding,
-    Observed,
-    audit_build,
-    bound_from,
-    bound_from_hits,
+    audit_world,
     released_told_apart,
     told_apart,
 )
+from freqdp_db.evaluation.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.frequency import perturbation as local_pf
 from freqdp_db.methods.synthesis import vectors
@@ -76,7 +74,7 @@ def _weights(count: int) -> Any:
 
 def _findings(source: RandomSource, **options: Any) -> list[AuditFinding]:
     request = Request.parse(**options)
-    return audit_build(_city(), request, source, RUNS, Progress())
+    return audit_world(StepContext(_city()), request, source, RUNS, Progress())
 
 
 def _claimed(findings: list[AuditFinding], artefact: str) -> list[AuditFinding]:

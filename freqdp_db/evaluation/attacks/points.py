@@ -15,14 +15,19 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.claims import AttackScore, boxes_of, score_claim, until_of
+from freqdp_db.evaluation.attacks.claims import (
+    AttackScore,
+    best_at_even_odds,
+    boxes_of,
+    score_claim,
+    until_of,
+)
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, SightingIndex, pick_samples
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Ints, Metres
 
 TRACKED = (1, 10)
 _THRESHOLDS = np.array([0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05])
-_EVEN_ODDS = 0.5
 _CELL_M = 500.0
 _FASTEST_M_PER_S = 20.0
 _USUAL_M_PER_S = 3.0
@@ -168,7 +173,8 @@ def tracked_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     for count in TRACKED:
         known = KnownSamples(*pick_samples(case.original, count, rng))
         seen = index.find(case, known, rng).where
-        found |= _best(f"exposure.tracked.{count}", track(case, marks, known, seen))
+        scores = track(case, marks, known, seen)
+        found |= best_at_even_odds(f"exposure.tracked.{count}", scores)
     return found
 
 
@@ -183,13 +189,3 @@ def track(case: Case, marks: Marks, known: KnownSamples, seen: Ints) -> list[Att
     )  # fmt: skip
     found, right = joined(parts)
     return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]
-
-
-def _best(name: str, scores: list[AttackScore]) -> dict[str, float]:
-    """The claims that find most, of those that are right at least every second time."""
-    best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
-    for score in scores:
-        at = score.named(name)
-        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
-            best = at
-    return best

@@ -87,7 +87,7 @@ GRID: Sequence[MethodToTry] = (
     MethodToTry("cut", "10 min pieces, no dates", {**_BRIEF, **_UNDATED}),
     MethodToTry("points", "crowds of 10, no dates", {**_CROWD, **_UNDATED}),
     MethodToTry(
-        "points", "crowds of 10 in cells of 500 m, no dates", {**_CELLS, **_CROWD, **_UNDATED}
+        "points", "crowds of 5 in cells of 500 m, no dates", {**_CELLS, "crowd": "5", **_UNDATED}
     ),
     MethodToTry("cut", "10 min pieces, crowds of 10, no dates", {**_BRIEF, **_CROWD, **_UNDATED}),
     MethodToTry("lg", "times to 5 min", _COARSE),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from freqdp_db.dataset.registration import parse_share
+from freqdp_db.dataset.text_values import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.evaluate import check_seed
 from freqdp_db.evaluation.figures import files_in

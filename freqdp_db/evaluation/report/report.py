@@ -46,6 +46,7 @@ from freqdp_db.evaluation.report.contents import (
     loss_chart,
     trajectory_maps,
 )
+from freqdp_db.evaluation.report.counts import count_pictures
 from freqdp_db.evaluation.report.examples import explained, followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
 from freqdp_db.evaluation.report.words import BESIDE, Tone, by_group, meaning_of, verdicts_of
@@ -59,6 +60,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published, find_published
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
+from freqdp_db.release.verification import require_published
 
 _SIGNATURE = 10
 _SEED = 1
@@ -75,7 +77,7 @@ _FOR_THE_CURATOR: dict[str, Any] = {
     "verdicts": [], "exposures": None, "news": {}, "ledger_entry": None, "software": None,
     "objects": None, "build": None, "steps": [], "user_level": None, "timings": {}, "command": "",
     "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
-    "on_roads": False, "left": "",
+    "on_roads": False, "left": "", "counts": None, "heats": None,
 }  # fmt: skip
 
 
@@ -111,6 +113,10 @@ def write_report(
 ) -> Reported:
     """Write the curator's report; all of it or nothing."""
     path = target(out or Path(f"{release.name}.report.html"), overwrite)
+    if release.kind == "counts":
+        require_published(release, "reported")
+        pictures = {"counts": count_pictures(database, release.name, progress)}
+        return written(path, _curators_facts(database, release, 0) | pictures)
     case, build = load_case(database, release, progress), find_build(database, release.build_id)
     snap = Snap.parse(build.snap)
     pitch = snap.metres if snap.kind == "grid" else None
@@ -134,15 +140,15 @@ def facts(
     trajectories: int,
 ) -> dict[str, Any]:
     """What both reports tell; what is for the curator alone is empty."""
-    method = find_method(release.method)
+    method, published = find_method(release.method), find_published(database, release.name)
     return {
         **_FOR_THE_CURATOR,
         "name": release.name,
-        "table": format_relation(database.settings.release_schema, release.name),
+        "table": format_relation(database.settings.release_schema, published.relations[0]),
         "method": release.method,
         "summary": method.summary,
         "for_analysts": method.for_analysts,
-        "errors": find_published(database, release.name).guarantee.get("errors", []),
+        "errors": published.guarantee.get("errors", []),
         "version": release.version,
         "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "released": _released(release, trajectories),
@@ -156,6 +162,8 @@ def facts(
 
 def _released(release: ReleaseRow | Published, trajectories: int) -> str:
     """What the table holds, in words: samples are not always somebody's, nor rows samples."""
+    if release.kind == "counts":
+        return f"Counts in tables, {release.rows:,} rows in the first of them,"
     if release.kind == "synthetic":
         return f"{release.rows:,} samples of {trajectories:,} synthetic trips"
     k = stands_for(release.guarantee)
@@ -179,7 +187,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "dataset": dataset.name,
         "price": request.price(dataset.protected),
         "parameters": dict(request.shown()),
-        "verdicts": verdicts_of(release, measured),
+        "verdicts": [] if release.kind == "counts" else verdicts_of(release, measured),
         "groups": by_group(_in_the_table(measured)),
         "exposures": exposures(measured),
         "comparison": _comparison(database, release, measured),
@@ -318,12 +326,17 @@ def write_public_report(
             remedy=f"approve it first if it is held (freqdp release approve {shlex.quote(name)}), or "
             "leave [[public]] out",
         )
-    pair = _read(database, release, progress)
-    with progress.stage("count"):
-        measured = measure_published(pair, release.kind, _SEED)
-    with progress.stage("draw maps"):
-        heats = heats_of(pair)
-    context = facts(database, release, measured, len(pair.released)) | {
+    measured: dict[str, float] = {}
+    pictures: dict[str, Any]
+    if release.kind == "counts":
+        trajectories, pictures = 0, {"counts": count_pictures(database, name, progress)}
+    else:
+        pair = _read(database, release, progress)
+        with progress.stage("count"):
+            measured = measure_published(pair, release.kind, _SEED)
+        with progress.stage("draw maps"):
+            trajectories, pictures = len(pair.released), {"heats": heats_of(pair)}
+    context = facts(database, release, measured, trajectories) | {
         "public": True,
         "dataset": release.dataset,
         "price": _price(release.guarantee),
@@ -331,7 +344,7 @@ def write_public_report(
         "groups": by_group(list(measured)),
         "comparison": [{"name": release.name, "method": release.method, "values": measured}],
         "ledger_hash": release.ledger_head,
-        "heats": heats,
+        **pictures,
     }
     return written(path, context)
 

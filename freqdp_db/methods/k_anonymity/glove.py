@@ -67,8 +67,8 @@ class GloveOptions:
 
 
 def require_enough(k: int, objects: int) -> None:
-    """Refuse to make more objects alike than there are."""
-    if k > objects:
+    """Refuse to make more objects alike than there are; a window may have none."""
+    if objects and k > objects:
         raise BadInput(
             f"[[k]] {k} is more than the {objects:,} objects that there are",
             remedy=f"choose [[k]] of at most {objects:,}, or a dataset of more objects",

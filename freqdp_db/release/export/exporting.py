@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from freqdp_db.dataset.projection import ReferenceSystem
-from freqdp_db.dataset.registration import file_called
+from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.connection import Database
 from freqdp_db.db.published import Extent, ReleaseReader
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
@@ -77,7 +77,8 @@ def write_table(
     batches = _batches(reader, table, schema, format_name)
     if format_name == "gpkg":
         column = geometries[0] if geometries else None
-        return Layers(path, reader, system).write(table, "Unknown", schema, batches, stage, column)
+        shape = "Unknown" if column is None else _shape(columns[column])
+        return Layers(path, reader, system).write(table, shape, schema, batches, stage, column)
     rows = 0
     if format_name == "csv":
         with pa_csv.CSVWriter(path, schema) as writer:
@@ -88,7 +89,8 @@ def write_table(
         return rows
     metadata = {"freqdp": json.dumps(catalog_document(reader.catalog))}
     if geometries and system is not None:
-        metadata["geo"] = json.dumps(_geo_metadata(geometries, system))
+        shapes = {name: _shape(columns[name]) for name in geometries}
+        metadata["geo"] = json.dumps(_geo_metadata(shapes, system))
     schema = schema.with_metadata(metadata)
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in batches:
@@ -96,6 +98,11 @@ def write_table(
             rows += len(batch)
             stage.advance(len(batch))
     return rows
+
+
+def _shape(kind: str) -> str:
+    """Of a type such as `public.geometry(MultiPolygon,4326)`."""
+    return kind.partition("geometry(")[2].partition(",")[0]
 
 
 def _arrow_type(kind: str, format_name: str) -> pa.DataType:
@@ -119,13 +126,14 @@ def _batches(
             yield pa.record_batch(arrays, schema=schema)
 
 
-def _geo_metadata(geometries: list[str], system: ReferenceSystem) -> dict[str, Any]:
+def _geo_metadata(shapes: dict[str, str], system: ReferenceSystem) -> dict[str, Any]:
     crs = system.crs.to_json_dict()
     return {
         "version": "1.1.0",
-        "primary_column": geometries[0],
+        "primary_column": next(iter(shapes)),
         "columns": {
-            name: {"encoding": "WKB", "geometry_types": [], "crs": crs} for name in geometries
+            name: {"encoding": "WKB", "geometry_types": [shape], "crs": crs}
+            for name, shape in shapes.items()
         },
     }
 
@@ -214,8 +222,8 @@ def export_release(
     """
     chosen = _find_format(format_name)
     require_readable(database, name)
-    tables = _tables_to_write(database, name)
-    targets = [_target(name, suffix, chosen, out) for suffix in tables]
+    files_of = _relations_by_file(database, name, format_name)
+    targets = [_target(name, suffix, chosen, out) for suffix in files_of]
     files = tuple(
         target.with_name(target.name + kind)
         for target in targets
@@ -229,17 +237,22 @@ def export_release(
         if not reader.catalog["granted"]:
             reason = why_not_granted(reader.catalog["guarantee"])
             progress.note(f"Warning: NOT for handing out. {reason}")
-        for number, (suffix, target) in enumerate(zip(tables, targets, strict=True)):
+        for number, (relations, target) in enumerate(zip(files_of.values(), targets, strict=True)):
             data, guarantee, notice = drafts[3 * number : 3 * number + 3]
             if reader.has_trajectories and system is not None:
                 rows = _write_trajectories(chosen, data, reader, system, progress)
                 columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
             else:
-                with progress.stage(f"export {name}{suffix}", unit="rows") as stage:
-                    rows = write_table(format_name, data, reader, name + suffix, system, stage)
-                columns = reader.comments(name + suffix)
-            if number == 0:
-                _require_rows(reader, rows)
+                rows, columns = 0, {}
+                for relation in relations:
+                    with progress.stage(f"export {relation}", unit="rows") as stage:
+                        found = write_table(format_name, data, reader, relation, system, stage)
+                    if relation == reader.tables[0]:
+                        _require_rows(reader, found)
+                    rows += found
+                    said = reader.comments(relation)
+                    several = len(relations) > 1
+                    columns |= {f"{relation}.{c}" if several else c: said[c] for c in said}
             written += rows
             document = guarantee_document(
                 reader.catalog, target, data, format_name, system, list(columns)
@@ -249,13 +262,20 @@ def export_release(
     return Exported(name, files, written)
 
 
-def _tables_to_write(database: Database, name: str) -> list[str]:
-    """Each is a file, by what follows the release's name; trajectories are one file."""
+def _relations_by_file(database: Database, name: str, format_name: str) -> dict[str, list[str]]:
+    """What is written to each file, by what follows the release's name in that of the file.
+
+    Trajectories are one file, and so is a GeoPackage, which has layers: those for a map come first,
+    because programs open the first one. Views are written where there are geometries.
+    """
     with database.begin(snapshot=True) as connection:
         reader = ReleaseReader(connection, database, name)
     if reader.has_trajectories:
-        return [""]
-    return [table.removeprefix(name) for table in reader.tables]
+        return {"": [name]}
+    if format_name == "gpkg":
+        return {"": [*reader.views, *reader.tables]}
+    written = reader.tables if format_name == "csv" else [*reader.tables, *reader.views]
+    return {relation.removeprefix(name): [relation] for relation in written}
 
 
 def _write_trajectories(
