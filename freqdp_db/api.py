@@ -26,27 +26,32 @@ from freqdp_db.commands import (
     Workers,
     command,
 )
-from freqdp_db.errors import BadInput, FreqdpError, NotFound
+from freqdp_db.errors import BadInput, FreqdpError, NotFound, Remark
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from freqdp_db import load, results
     from freqdp_db.configuration import Applied
+    from freqdp_db.dataset.road_tables import MatchedDataset
     from freqdp_db.db.connection import Database
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.db.releases import ReleaseRow
+    from freqdp_db.db.windows import Window
     from freqdp_db.engines.partitions import Engine as RunningEngine
-    from freqdp_db.evaluation.audit.audit import Audit
+    from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.jobs.schedule import Schedule, Scheduled
     from freqdp_db.paper.bench import PipelineBench, SearchBench
+    from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Published as CatalogueEntry
     from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
     from freqdp_db.release.planning import Plan
+    from freqdp_db.release.publishing import Handed
     from freqdp_db.release.summary import Anonymized, Release
 
 Value: TypeAlias = str | int | float | Decimal | None
@@ -91,6 +96,25 @@ TimeUnit = Annotated[
         "What epoch numbers count: s, ms, us or ns. Default: guessed from all rows, which methods "
         "with a guarantee for a person refuse."
     ),
+]
+Unit = Annotated[
+    str | None,
+    Option(
+        "What guarantees for a person are for, said once: person (all data), person-day, person-week or "
+        "person-month, in [[timezone]]. Default: person.",
+        show_default=False,
+    ),
+]
+OneWindow = Annotated[
+    str | None,
+    Option(
+        "A day, week or month of the data, in the time zone of the dataset, that is over: 2024-05-06, "
+        "2024-W19, 2024-05, yesterday, last-week, last-month. Nothing else is read. Default: all data."
+    ),
+]
+Series = Annotated[
+    str | None,
+    Option("With [[window]]: the table that grows by it. Its windows are called SERIES_WINDOW."),
 ]
 Measured = Annotated[str | None, Argument("A registered dataset. Default: a made-up city.")]
 Sizes = Annotated[str, Option("Numbers of trajectories, with commas.")]
@@ -194,6 +218,14 @@ class Freqdp:
 
         database = self._installed()
         return database, find_release(database, name)
+
+    def _window(self, dataset: "DatasetRow", word: str | None) -> "Window | None":
+        """The window that a word means in the time zone of a dataset, if it is over."""
+        from freqdp_db.db.windows import ended_window
+
+        if word is None:
+            return None
+        return ended_window(self._installed(), word, dataset.mapping.timezone)
 
     @contextmanager
     def _started(
@@ -482,6 +514,7 @@ class Freqdp:
         max_exposure: MaxExposure = None,
         persons: Persons = None,
         time_unit: TimeUnit = None,
+        unit: Unit = None,
     ) -> "results.AddedDataset":
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
@@ -500,7 +533,7 @@ class Freqdp:
         wanted = Registration(
             name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
             None if budget is None else str(budget), region, period,
-            None if max_exposure is None else str(max_exposure), persons, time_unit,
+            None if max_exposure is None else str(max_exposure), persons, time_unit, unit,
         )  # fmt: skip
         database = self._installed()
         row, claimed = register(database, wanted)
@@ -524,6 +557,13 @@ class Freqdp:
         max_exposure: MaxExposure = None,
         persons: Persons = None,
         time_unit: TimeUnit = None,
+        unit: Annotated[
+            str | None,
+            Option(
+                "What guarantees for a person are for: person, person-day, person-week or "
+                "person-month. Only while nothing was spent for persons."
+            ),
+        ] = None,
     ) -> "results.Dataset":
         """Say where and when a dataset's data may lie, what releases may expose, or whose data it is.
 
@@ -531,16 +571,20 @@ class Freqdp:
         counts, and what was granted is that of the name's. A time unit holds for the next build.
         """
         from freqdp_db.dataset.facts import change_facts
-        from freqdp_db.dataset.registration import check_name, declare_time_unit, parse_limit
+        from freqdp_db.dataset.registration import declare_time_unit, parse_unit
+        from freqdp_db.dataset.text_values import check_name, parse_limit
         from freqdp_db.db.datasets import change_dataset, find_dataset
-        from freqdp_db.db.ledger import name_population
+        from freqdp_db.db.ledger import declare_unit, name_population
         from freqdp_db.release.budgets import open_for_persons
 
-        if all(given is None for given in (region, period, max_exposure, persons, time_unit)):
+        if all(g is None for g in (region, period, max_exposure, persons, time_unit, unit)):
             raise BadInput(
-                "[[region]], [[period]], [[max_exposure]], [[persons]] and [[time_unit]] are all missing",
+                "[[region]], [[period]], [[max_exposure]], [[persons]], [[time_unit]] and [[unit]] are "
+                "all missing",
                 remedy="give one of them",
             )
+        if unit is not None:
+            parse_unit(unit)
         if persons is not None:
             check_name("[[persons]]", persons)
         limit = None if max_exposure is None else parse_limit(str(max_exposure))
@@ -554,13 +598,24 @@ class Freqdp:
             change_dataset(database, row.dataset_id, max_exposure=limit)
         if persons is not None:
             name_population(database, row.dataset_id, persons)
+        if unit is not None:
+            with database.begin() as session:
+                declare_unit(session, database, row.account_id, unit, row.mapping.timezone)
         return self.dataset(name)
 
     @command("dataset build")
     def build_dataset(
-        self, name: Dataset, *, engine: Engine = None, workers: Workers = None
+        self,
+        name: Dataset,
+        *,
+        window: OneWindow = None,
+        engine: Engine = None,
+        workers: Workers = None,
     ) -> "results.BuiltDataset":
-        """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid."""
+        """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid.
+
+        Of a window, nothing but its rows is read. Such a build serves the releases of that window.
+        """
         from freqdp_db.dataset.building import build_and_look
         from freqdp_db.dataset.facts import declared_coverage
         from freqdp_db.db.builds import sparse_objects
@@ -568,9 +623,10 @@ class Freqdp:
         from freqdp_db.results import BuiltDataset
 
         database, wanted = self._dataset(name)
+        found = self._window(wanted, window)
         with self._started(engine, workers) as (progress, running):
-            row, findings = build_and_look(database, wanted, progress, running)
-        choices = [f"{choice}." for choice in choosing_warnings(database, wanted)]
+            row, findings = build_and_look(database, wanted, progress, running, found)
+        choices = [Remark(f"{choice.text}.") for choice in choosing_warnings(database, wanted)]
         return BuiltDataset(
             **vars(row),
             seconds=progress.seconds,
@@ -628,6 +684,7 @@ class Freqdp:
         dataset: Dataset,
         method: Method = None,
         *,
+        window: OneWindow = None,
         engine: Engine = None,
         workers: Workers = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
@@ -638,8 +695,9 @@ class Freqdp:
 
         request = Request.parse(method, **parameters)
         database, row = self._dataset(dataset)
+        found = self._window(row, window)
         with self._started(engine, workers) as (progress, running):
-            return make_plan(database, row, request, progress, running)
+            return make_plan(database, row, request, progress, running, found)
 
     @command("anonymize")
     def anonymize(
@@ -654,6 +712,8 @@ class Freqdp:
         hold: Annotated[
             bool, Option("For curators only, until `freqdp release approve` grants it.")
         ] = False,
+        window: OneWindow = None,
+        series: Series = None,
         memory: Memory = "4GB",
         engine: Engine = None,
         workers: Workers = None,
@@ -662,16 +722,23 @@ class Freqdp:
         """Anonymize a dataset and publish the result as a new table.
 
         A request that was answered before gets the same release again, and one that was interrupted is
-        continued.
+        continued. Of a window the newest build is taken; the first time, its rows are read.
         """
+        from freqdp_db.dataset.building import build_of_window
         from freqdp_db.release import pipeline
         from freqdp_db.release.paging import parse_memory
-        from freqdp_db.release.request import Request
+        from freqdp_db.release.request import Request, check_series
         from freqdp_db.release.summary import Anonymized
 
         request, limit = Request.parse(method, **parameters), parse_memory(memory)
+        if series is not None:
+            check_series(series, window, name)
         database, row = self._dataset(dataset)
+        found = self._window(row, window)
         with self._started(engine, workers) as (progress, running):
+            build = None
+            if found is not None:
+                build = build_of_window(database, row, found, progress, running).build_id
             outcome = pipeline.anonymize(
                 database,
                 row,
@@ -682,6 +749,8 @@ class Freqdp:
                 hold_back=hold,
                 memory=limit,
                 engine=running,
+                build_id=build,
+                series=series,
             )
         return Anonymized.by(database, outcome, progress, name)
 
@@ -822,21 +891,19 @@ class Freqdp:
         all: Annotated[
             bool, Option("All that analysts may read; removes there what was withdrawn here.")
         ] = False,
-    ) -> "results.PublishedElsewhere":
+    ) -> "Handed":
         """Copy releases for analysts into a database that has nothing but them. Again, it changes nothing.
 
         Its logins can see nothing of the private tables, not even how many rows they have. It needs
         PostGIS.
         """
         from freqdp_db.release import publishing
-        from freqdp_db.results import PublishedElsewhere
 
         if (name is None) != all:
             raise BadInput("give the name of a release, or [[all]]", remedy="one of both")
         database = self._installed()
         with closing(publishing.elsewhere(database, to)) as target:
-            done = publishing.publish_to(database, target, name, self._progress())
-        return PublishedElsewhere(**vars(done))
+            return publishing.publish_to(database, target, name, self._progress())
 
     @command("release export")
     def export(
@@ -878,10 +945,9 @@ class Freqdp:
         force: Annotated[bool, Option("Overwrite an existing file.")] = False,
     ) -> "Reported":
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
-        from freqdp_db.dataset.registration import file_called
         from freqdp_db.dataset.road_tables import found_roads, some_roads
-        from freqdp_db.evaluation.report.public import write_public_report
-        from freqdp_db.evaluation.report.report import write_report
+        from freqdp_db.dataset.text_values import file_called
+        from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
 
         table, progress = some_roads(roads, map), self._progress()
@@ -1057,8 +1123,8 @@ class Freqdp:
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.paper.bench_search import search_times
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
-        from freqdp_db.paper.published import EPSILON
         from freqdp_db.paper.summary_files import PaperOptions, paper_on
+        from freqdp_db.paper.summary_table import EPSILON
         from freqdp_db.results import Experiment
 
         table, folder = some_roads(roads, map), None if out is None else Path(out)
@@ -1105,7 +1171,7 @@ class Freqdp:
 
         Exit 3 if a mechanism loses more than it claims.
         """
-        from freqdp_db.evaluation.audit import audit as auditing
+        from freqdp_db.evaluation import audit as auditing
         from freqdp_db.release.request import Request
 
         request = Request.parse(method, **parameters)
@@ -1123,12 +1189,11 @@ class Freqdp:
         *,
         map: Columns = None,
         replace: Replace = False,
-    ) -> "results.MatchedDataset":
+    ) -> "MatchedDataset":
         """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
-        from freqdp_db.dataset.road_tables import RoadTable, match_dataset
+        from freqdp_db.dataset.road_tables import MatchedDataset, RoadTable, match_dataset
         from freqdp_db.db.names import parse_relation
         from freqdp_db.load import mode_of
-        from freqdp_db.results import MatchedDataset
 
         table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
         database, row = self._dataset(dataset)
@@ -1189,6 +1254,26 @@ class Freqdp:
         return bench_pipelines(
             self._installed(), dataset, sizes, request, seed, picture, self._compiled
         )
+
+    @command("bench counts")
+    def bench_counts(
+        self,
+        dataset: Dataset,
+        *,
+        zones: Annotated[str, Option("Zones: a table, grid:1km or h3:8.")] = "grid:1km",
+        bins: Annotated[str, Option("Time bins.")] = "hour-of-day",
+        epsilon: Annotated[str, Option("One or more, with commas between.")] = "1,2",
+        seeds: Annotated[int, Option("How often noise is drawn.")] = 5,
+        seed: BenchSeed = 1,
+    ) -> "CountsBench":
+        """Errors and margins of counts, beside a plain noisy histogram and a strict release."""
+        from freqdp_db.paper.bench_counts import bench_counts
+        from freqdp_db.release.request import Request
+
+        request = Request.parse("counts", zones=zones, bins=bins, seed=seed)
+        database, registered = self._dataset(dataset)
+        self._compiled()
+        return bench_counts(database, registered, request, epsilon, seeds)
 
     # Budgets
 
@@ -1366,20 +1451,39 @@ class Freqdp:
                 "version says so, exactly."
             ),
         ] = False,
+        window: Annotated[
+            str | None,
+            Option(
+                "Release each day, week or month once, when it is over, in a table that grows. "
+                "Default: all data, again and again."
+            ),
+        ] = None,
+        series: Annotated[
+            str | None,
+            Option("With [[window]]: that table. Default: DATASET_daily, _weekly or _monthly."),
+        ] = None,
+        since: Annotated[
+            str | None,
+            Option(
+                "With [[window]]: the first window, such as 2024-05-06. Default: the one that is on."
+            ),
+        ] = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
-    ) -> "results.Scheduled":
+    ) -> "Scheduled":
         """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
         from freqdp_db.jobs import schedule as scheduling
         from freqdp_db.jobs.document import JobRequest, check_keep
         from freqdp_db.release.request import Request
-        from freqdp_db.results import Scheduled
 
         request = Request.parse(method, **parameters)
         check_keep(keep)
-        asked = JobRequest(request, None, new_draw=new_draw, rebuild=True, keep=keep, hold=hold)
+        every, table = scheduling.windowed(dataset, window, series, since)
+        asked = JobRequest(
+            request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=table
+        )
         database, row = self._dataset(dataset)
-        made = scheduling.add_schedule(database, row, asked, at, timezone)
-        return Scheduled(
+        made = scheduling.add_schedule(database, row, asked, at, timezone, since)
+        return scheduling.Scheduled(
             **vars(made),
             dataset=dataset,
             warning=scheduling.warning_of(asked),
@@ -1387,11 +1491,11 @@ class Freqdp:
         )
 
     @command("schedule list")
-    def schedules(self) -> "list[results.Schedule]":
+    def schedules(self) -> "list[Schedule]":
         """Schedules: when they ask, for what, and why those that ended have ended."""
         from freqdp_db.db.datasets import get_dataset
         from freqdp_db.db.schedules import list_schedules
-        from freqdp_db.results import Schedule
+        from freqdp_db.jobs.schedule import Schedule
 
         database = self._installed()
         return [

@@ -19,15 +19,15 @@ from freqdp_db.api import Freqdp
 from freqdp_db.commands import Declared, Option, parameters_of
 from freqdp_db.dataset.facts import check_region, parse_period, parse_region
 from freqdp_db.dataset.projection import WGS84
-from freqdp_db.dataset.registration import (
+from freqdp_db.dataset.registration import parse_time_unit, parse_unit
+from freqdp_db.dataset.snapping import Snap
+from freqdp_db.dataset.text_values import (
     MAX_BUDGET,
     check_name,
     epsilon_number,
     in_percent,
     parse_limit,
-    parse_time_unit,
 )
-from freqdp_db.dataset.snapping import Snap
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, list_datasets
 from freqdp_db.db.ledger import find_budget
@@ -37,7 +37,7 @@ from freqdp_db.db.schedules import ScheduleRow, list_schedules
 from freqdp_db.db.source import read_columns, read_name
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
-from freqdp_db.jobs.schedule import Cron, find_zone
+from freqdp_db.jobs.schedule import Cron, find_zone, windowed
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.release.request import Request
 
@@ -174,6 +174,8 @@ def _facts(
         wished["region"] = (row.region, parse_region(database, given["region"], source))
     if "period" in given:
         wished["period"] = (row.period, parse_period(given["period"], row.mapping.timezone))
+    if "unit" in given:
+        wished["unit"] = (row.unit, given["unit"])
     if "time_unit" in given:
         wished["time_unit"] = (row.mapping.time_unit, given["time_unit"])
     if "max_exposure" in given:
@@ -298,7 +300,7 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
     try:
         _check_values(texts)
         schedule = given.get(_SCHEDULE)
-        planned = None if schedule is None else _schedule(path, where, schedule, texts)
+        planned = None if schedule is None else _schedule(path, where, name, schedule, texts)
     except FreqdpError as error:
         if error.parameter == "file":
             raise
@@ -326,6 +328,8 @@ def _check_values(given: dict[str, Any]) -> None:
         parse_period(given["period"], zone)
     if "time_unit" in given:
         parse_time_unit(given["time_unit"])
+    if "unit" in given:
+        parse_unit(given["unit"])
     if "max_exposure" in given:
         parse_limit(given["max_exposure"])
     if "persons" in given:
@@ -334,7 +338,9 @@ def _check_values(given: dict[str, Any]) -> None:
         raise BadInput(f"[[srid]] {given['srid']!r} is not a whole number", remedy="such as 32631")
 
 
-def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> WantedSchedule:
+def _schedule(
+    path: Path, where: str, name: str, given: Any, dataset: dict[str, Any]
+) -> WantedSchedule:
     if not isinstance(given, dict) or "at" not in given:
         raise BadInput(
             f"[[file]] {path}: {where} has a schedule without 'at'",
@@ -345,6 +351,8 @@ def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> Wa
     own["timezone"] = str(own.get("timezone", dataset.get("timezone", "UTC")))
     own["at"] = str(own["at"])
     find_zone(own["timezone"])
+    texts = (None if own.get(k) is None else str(own[k]) for k in ("window", "series", "since"))
+    every, table = windowed(name, *texts)
     asked = JobRequest(
         Request.parse(own.get("method"), **rest),
         None,
@@ -352,6 +360,8 @@ def _schedule(path: Path, where: str, given: Any, dataset: dict[str, Any]) -> Wa
         rebuild=True,
         keep=check_keep(own.get("keep")),
         hold=bool(own.get("hold", False)),
+        window=every,
+        series=table,
     )
     return WantedSchedule(asked, {**own, **rest}, Cron.parse(own["at"]).text, own["timezone"])
 

@@ -30,6 +30,7 @@ typed: `freqdp dataset set vans --region ...`.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 _PARAMETER = re.compile(r"\[\[(\w+(?:-\w+)*)\]\]")
 _OPTIONS = {"name": "--as", "purpose": "--for", "source": "--from", "amount": "--raise"}
@@ -54,6 +55,17 @@ def in_options(text: str) -> str:
 def in_keys(text: str) -> str:
     """The same for Python, SQL and records."""
     return _PARAMETER.sub(lambda found: found[1], text)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence of a result that names parameters as messages do; `str` and documents spell keys."""
+
+    text: str
+    """As it is written: for lines that the command line prints."""
+
+    def __str__(self) -> str:
+        return in_keys(self.text)
 
 
 class FreqdpError(Exception):

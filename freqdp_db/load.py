@@ -28,7 +28,9 @@ from freqdp_db.db.plain_tables import (
 )
 from freqdp_db.db.source import read_name
 from freqdp_db.errors import BadInput
-from freqdp_db.loading import csvfile, published, roadfile
+from freqdp_db.loading import csvfile
+from freqdp_db.loading import files as published
+from freqdp_db.loading import files as roadfile
 from freqdp_db.loading.city import City, Interest
 from freqdp_db.loading.csvfile import ENDINGS, CsvFormat
 from freqdp_db.loading.files import BadRows, SourceSamples, counted, expand, total_bytes

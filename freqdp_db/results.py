@@ -1,4 +1,7 @@
-"""What the verbs give back: frozen documents. `document()` of one is what `--json` prints."""
+"""What the verbs give back: frozen documents. `document()` of one is what `--json` prints.
+
+Types of other rooms are imported where they are used, so that a command loads its own rooms alone.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freqdp_db.dataset.facts import Coverage
-from freqdp_db.dataset.findings import Findings
-from freqdp_db.dataset.registration import describe_build, in_percent
-from freqdp_db.dataset.road_tables import MatchReport
+from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.ledger import Budget
-from freqdp_db.db.schedules import ScheduleRow
-from freqdp_db.db.tables import Names
-from freqdp_db.doctor import Finding
-from freqdp_db.errors import FreqdpError
-from freqdp_db.jobs.document import JobRequest, parse
-from freqdp_db.jobs.schedule import Planned
+from freqdp_db.errors import FreqdpError, Remark
 from freqdp_db.model.documents import Document, not_in_json
-from freqdp_db.privacy.guarantee import ProtectedUnit
-from freqdp_db.release.publishing import Handed
-from freqdp_db.release.summary import not_protected_lines
 
 if TYPE_CHECKING:
+    from freqdp_db.dataset.facts import Coverage
+    from freqdp_db.dataset.findings import Findings
+    from freqdp_db.db.ledger import Budget
+    from freqdp_db.db.tables import Names
+    from freqdp_db.doctor import Finding
     from freqdp_db.evaluation.report.words import Verdict
 
 EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
@@ -93,6 +89,27 @@ class MethodShown(Document):
     function that makes it."""
 
 
+def describe_build(build: BuildRow) -> list[str]:
+    """What is in a build, and what was left out of it."""
+    from freqdp_db.dataset.cleaning import REASONS
+
+    left_out = sum(build.excluded.values())
+    lines = [
+        f"Build {build.build_id}: {build.samples:,} samples of {build.trajectories:,} objects at "
+        f"{build.locations:,} places ({build.snap}), {build.segments:,} distinct segments.",
+        f"Read {build.rows:,} rows as of {build.snapshot_at:%Y-%m-%d %H:%M:%S %Z}; metres in SRID "
+        f"{build.srid}, times in steps of {build.time_step_us / 1e6:g} s.",
+    ]
+    if left_out:
+        lines.append(f"Left out {left_out:,} rows ({left_out / build.rows:.1%}):")
+        lines += [
+            f"  {build.excluded[reason]:>12,}  {words}"
+            for reason, words in REASONS.items()
+            if build.excluded.get(reason)
+        ]
+    return lines
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset(DatasetRow, Document):
     """A dataset with its budgets and its current build."""
@@ -130,7 +147,7 @@ class AddedDataset(DatasetRow, Document):
     """What the budget cannot know of, in words: foreign tables, functions, likely copies."""
     budget_notes: list[str]
     """Budgets that were merged, and populations that are read from the same tables, in words."""
-    warnings: list[str]
+    warnings: list[Remark]
     """Where the source may choose rows by what other objects' rows are."""
 
 
@@ -159,13 +176,6 @@ class DroppedDataset(Document):
     """How many of its releases stay where they are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatchedDataset(MatchReport, Document):
-    """Samples on roads, in a table of yours."""
-
-    seconds: dict[str, float]
-
-
 @dataclass(frozen=True)
 class Verification(Document):
     """A release that is what its log gives."""
@@ -188,18 +198,6 @@ class Withdrawn(Document):
 
 
 @dataclass(frozen=True)
-class PublishedElsewhere(Handed, Document):
-    """What changed in the database for analysts."""
-
-    def lines(self) -> list[str]:
-        lines = [f"Copied {name}." for name in self.copied]
-        lines += [f"Removed {name}: it was withdrawn." for name in self.removed]
-        lines += [f"{len(self.unchanged)} were there already."] if self.unchanged else []
-        lines += [f"Waits for the next run: {what}." for what in self.waiting]
-        return lines or ["Nothing to copy: no release is for analysts."]
-
-
-@dataclass(frozen=True)
 class Approved(Document):
     """A release that analysts may read from now on."""
 
@@ -217,6 +215,8 @@ class Approved(Document):
 
     def lines(self) -> list[str]:
         """In words."""
+        from freqdp_db.release.summary import not_protected_lines
+
         return [*self._measured(), *not_protected_lines(self.not_covered)]
 
     def _measured(self) -> list[str]:
@@ -283,32 +283,6 @@ class Experiment(Document):
     runs: int
     seconds: dict[str, float]
     markdown: str = not_in_json()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheduled(Planned, Document):
-    """A schedule that was made just now."""
-
-    dataset: str
-    warning: str
-    price: str = not_in_json()
-
-
-@dataclass(frozen=True)
-class Schedule(ScheduleRow, Document):
-    """When workers ask for releases of a dataset by themselves, and for what."""
-
-    protected: ProtectedUnit = not_in_json()
-
-    @property
-    def price(self) -> str:
-        """What each release costs, in words."""
-        return self.asked.request.price(self.protected)
-
-    @property
-    def asked(self) -> JobRequest:
-        """What is asked for, read."""
-        return parse(self.request)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 from servers import SharedServer, cloned
+from world import city_template
 
 from freqdp_db.compiling import compile_kernels
 from freqdp_db.db.connection import Database
@@ -71,6 +72,13 @@ def database_url(shared_server: SharedServer, template_db: str) -> Iterator[str]
 def empty_database_url(shared_server: SharedServer) -> Iterator[str]:
     """A fresh database with PostGIS and nothing else."""
     with cloned(shared_server.get(), shared_server.template(schema=False)) as url:
+        yield url
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A fresh database with a small city, registered and built."""
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
         yield url
 
 

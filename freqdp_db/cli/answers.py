@@ -11,12 +11,15 @@ from freqdp_db.cli.console import Session
 
 if TYPE_CHECKING:
     from freqdp_db import results
+    from freqdp_db.dataset.road_tables import MatchedDataset
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
-    from freqdp_db.evaluation.audit.audit import Audit
+    from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
+    from freqdp_db.jobs.schedule import Schedule, Scheduled
     from freqdp_db.paper.bench import PipelineBench, SearchBench
+    from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
@@ -97,8 +100,8 @@ def _added(session: Session, found: results.AddedDataset, given: Given) -> None:
         )
     for what in (*found.budget_notes, *found.untraced):
         session.print(f"Note: {what}.")
-    for what in found.warnings:
-        session.print(f"Warning: {what}.")
+    for warning in found.warnings:
+        session.print(f"Warning: {warning.text}.")
     session.print(f"Next: freqdp dataset build {shlex.quote(found.name)}")
 
 
@@ -114,6 +117,8 @@ def _set(session: Session, found: results.Dataset, given: Given) -> None:
             f"Dataset {name}: epoch numbers are read as {given['time_unit']} from the next build on. "
             f"Next: freqdp dataset build {quoted}"
         )
+    if given["unit"] is not None:
+        session.print(f"Dataset {name}: guarantees are for {found.protected.words}.")
     if given["max_exposure"] is not None:
         session.print(f"Dataset {name}: {found.limit_in_words}.")
     if given["region"] is not None or given["period"] is not None:
@@ -166,6 +171,7 @@ def _dataset(session: Session, found: results.Dataset, given: Given) -> None:
             ("period", found.period),
             ("limit", found.limit_in_words),
             ("persons", found.budget.population),
+            ("unit", found.protected.words),
             *(("budget", budget.in_words) for budget in (found.budget, *found.other_units)),
         ]
     )
@@ -315,7 +321,7 @@ def _audited(session: Session, found: Audit, given: Given) -> None:
 
 
 @_shows("match")
-def _matched(session: Session, found: results.MatchedDataset, given: Given) -> None:
+def _matched(session: Session, found: MatchedDataset, given: Given) -> None:
     session.print(
         f"{found.table}: {found.rows:,} of {found.samples:,} samples are on a road, "
         f"{found.driven_km:,.0f} km of road driven by {found.trajectories:,} objects, "
@@ -390,6 +396,31 @@ def _benched(session: Session, found: PipelineBench, given: Given) -> None:
         session.print(f"\nanonymize with verify grows as n^{found.growth_exponent:.2f}")
 
 
+@_shows("bench_counts")
+def _counted(session: Session, found: CountsBench, given: Given) -> None:
+    session.print(
+        f"{found.zones:,} zones in {found.districts:,} districts, {found.bins:,} bins; median relative "
+        "errors of the 100 largest, in percent, against all that there is / against what the caps leave"
+    )
+    for epsilon, errors in found.errors.items():
+        session.print(f"\nepsilon {epsilon}")
+        columns = list(next(iter(errors.values())))
+        rows = [
+            [
+                way,
+                *(
+                    f"{100 * e:.0f} / {100 * found.noise[epsilon][way][c]:.0f}"
+                    for c, e in row.items()
+                ),
+            ]
+            for way, row in errors.items()
+        ]
+        session.table(["", *columns], rows)
+        session.pairs(
+            [(f"coverage, {level}", f"{c:.1%}") for level, c in found.coverage[epsilon].items()]
+        )
+
+
 @_shows("budget", "raise_budget")
 def _budget(session: Session, found: SourceBudget, given: Given) -> None:
     for account in (found, *found.other_units):
@@ -461,12 +492,22 @@ def _cancelled(session: Session, found: results.CancelledJob, given: Given) -> N
 
 
 @_shows("schedule")
-def _scheduled(session: Session, found: results.Scheduled, given: Given) -> None:
+def _scheduled(session: Session, found: Scheduled, given: Given) -> None:
     session.print(
         f"Schedule {found.schedule_id}: {found.dataset}, {found.cron} ({found.timezone}), next at "
         f"{found.next_at:%Y-%m-%d %H:%M} UTC. A worker has to run: freqdp worker"
     )
-    if found.releases_left is not None:
+    if found.series is not None:
+        session.print(
+            f"Each {given['window']} from {found.next_window} on, when it is over, becomes a part of "
+            f"{found.series}; those that were missed are caught up."
+        )
+    if found.renews and found.releases_left is not None:
+        enough = "for ever" if found.releases_left else "once the budget is raised"
+        session.print(
+            f"Each costs {found.price}, and the budget is there again for the next: it runs {enough}."
+        )
+    elif found.releases_left is not None:
         which = "release" if given["new_draw"] else "release of changed data"
         session.print(
             f"Each {which} costs {found.price}; the budget pays for "
@@ -476,12 +517,13 @@ def _scheduled(session: Session, found: results.Scheduled, given: Given) -> None
 
 
 @_shows("schedules")
-def _schedules(session: Session, found: list[results.Schedule], given: Given) -> None:
+def _schedules(session: Session, found: list[Schedule], given: Given) -> None:
     session.table(
         ["schedule", "dataset", "at", "zone", "method", "each costs", "keep", "next at (UTC)",
          "state"],
         [
-            (s.schedule_id, s.dataset, s.cron, s.timezone, s.asked.request.method.name,
+            (s.schedule_id, s.dataset, s.cron, s.timezone, s.asked.request.method.name
+             + ("" if s.asked.window is None else f" of each {s.asked.window}"),
              s.price, "all" if s.asked.keep is None else str(s.asked.keep),
              None if s.ended_at else f"{s.next_at:%Y-%m-%d %H:%M}",
              f"ended {s.ended_at:%Y-%m-%d %H:%M}: {s.ended_reason}" if s.ended_at else "active")

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from freqdp_db.api import Freqdp
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.errors import BadInput, Interrupted
+from freqdp_db.errors import BadInput, Interrupted, in_options
 from freqdp_db.model.documents import json_text, plain, printable
 from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings, load_settings
@@ -64,6 +64,7 @@ class Session:
 
     def print(self, text: str) -> None:
         """A line of the answer. A terminal gets it broken between words, but for commands to copy."""
+        text = in_options(text)
         whole = not self.out.is_terminal or PROGRAM + " " in text
         self.out.print(printable(text), markup=False, soft_wrap=whole)
 

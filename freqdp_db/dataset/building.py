@@ -11,7 +11,7 @@ import hashlib
 import operator
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -22,7 +22,7 @@ import freqdp_db
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset import writing as of
 from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
-from freqdp_db.dataset.findings import Findings, SeenTimes, look_at
+from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
 from freqdp_db.dataset.reading import RawRows, Source, read_source, rows_of
 from freqdp_db.dataset.snapping import Snap, merge_cells, snap_anchors, snap_exact
@@ -33,14 +33,17 @@ from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.locks import hold
 from freqdp_db.db.source import definition_of
+from freqdp_db.db.windows import Window, missing_index, window_build
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
-from freqdp_db.errors import BadData, BadInput
+from freqdp_db.errors import BadData, BadInput, Remark
 from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
 from freqdp_db.model.arrays import Ids, Ints
 from freqdp_db.model.trajectories import Build, Clock, Locations
 from freqdp_db.progress import Progress
 from freqdp_db.search.grid import Frame, choose_frame, merge_grids
+
+_ANY_ZONE = 32631
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,39 @@ class BuildResult:
 
 
 def build(
-    database: Database, dataset: DatasetRow, progress: Progress, engine: Engine = LOCAL
+    database: Database,
+    dataset: DatasetRow,
+    progress: Progress,
+    engine: Engine = LOCAL,
+    window: Window | None = None,
 ) -> builds.BuildRow:
-    """Read, clean, snap and write a new build, then make it the dataset's current one."""
-    return build_and_look(database, dataset, progress, engine)[0]
+    """Read, clean, snap and write a new build, then make it the dataset's current one.
+
+    window: of the rows of this window alone; such a build is nobody's current one.
+    """
+    return build_and_look(database, dataset, progress, engine, window)[0]
+
+
+def build_of_window(
+    database: Database,
+    dataset: DatasetRow,
+    window: Window,
+    progress: Progress,
+    engine: Engine = LOCAL,
+) -> builds.BuildRow:
+    """The newest build of a window; made if there is none."""
+    known = window_build(database, dataset.dataset_id, window.time_window)
+    if known is None:
+        return build(database, dataset, progress, engine, window)
+    return builds.find_build(database, known)
 
 
 def build_and_look(
-    database: Database, dataset: DatasetRow, progress: Progress, engine: Engine = LOCAL
+    database: Database,
+    dataset: DatasetRow,
+    progress: Progress,
+    engine: Engine = LOCAL,
+    window: Window | None = None,
 ) -> tuple[builds.BuildRow, Findings]:
     """The same, and what was found in the source."""
     number = builds.next_build_number(database)
@@ -77,15 +105,21 @@ def build_and_look(
         with database.begin() as connection, connection.begin_nested() as asked:
             require_traced(connection, database, dataset.dataset_id)
             asked.rollback()
-        made = _make(database, dataset, number, progress, engine)
+        made = _make(database, dataset, number, progress, engine, window)
         with progress.stage("attach"):
-            builds.attach_build(database, _record(dataset, number, made), made.source.relations)
+            record = _record(dataset, number, made, window)
+            builds.attach_build(database, record, made.source.relations)
     builds.sweep_builds(database)
     return builds.find_build(database, number), made.findings
 
 
 def _make(
-    database: Database, dataset: DatasetRow, number: int, progress: Progress, engine: Engine
+    database: Database,
+    dataset: DatasetRow,
+    number: int,
+    progress: Progress,
+    engine: Engine,
+    window: Window | None,
 ) -> BuildResult:
     if engine.remote and Snap.parse(dataset.snap).kind != "grid":
         raise BadInput(
@@ -95,13 +129,15 @@ def _make(
         )
     with ExitStack() as reading:
         connection = reading.enter_context(database.begin(snapshot=True))
-        source, read = read_source(engine, connection, database, dataset, progress)
+        source, read = read_source(engine, connection, database, dataset, progress, window)
         if not engine.remote:
             # workers may have to read again, if one of them is lost
             reading.close()
         excluded = source.counts.excluded()
         with progress.stage("clean and snap", source.counts.rows):
-            built, keys, partitions = _discretise(database, dataset, source, read, excluded)
+            built, keys, partitions = _discretise(
+                database, dataset, source, read, excluded, may_be_empty=window is not None
+            )
         # nobody keeps the rows as they were read
         del read
         with progress.stage("file segments", built.trajectories.samples):
@@ -112,13 +148,37 @@ def _make(
             segments = sum(filed.map(of.segments_of))
             grid = reduce(merge_grids, filed.map(of.grid_of))
         write_build(database, number, built, keys, tf, visited, filed, grid, progress)
-        hashed = _fingerprint(dataset, built, keys, _columns(partitions))
-        times = reduce(operator.add, filter(None, partitions.map(of.times_of, source.snapshot_at)))
+        hashed = _fingerprint(dataset, built, keys, _columns(partitions), window)
+        seen = [t for t in partitions.map(of.times_of, source.snapshot_at) if t is not None]
+        if window is not None and not seen:
+            seen = [SeenTimes(moment(window.window_begin), moment(window.window_end), 0, 0)]
+        times = reduce(operator.add, seen)
         findings = _inspect(database, dataset, built, used, times, source.epoch_unit)
+        if window is not None:
+            findings = replace(
+                findings, warnings=[*findings.warnings, *_unindexed(database, dataset)]
+            )
     return BuildResult(built, source, excluded, segments, frame, hashed, findings)
 
 
-def _record(dataset: DatasetRow, number: int, made: BuildResult) -> dict[str, Any]:
+def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
+    """A warning where a window cannot be found without reading everything."""
+    source, time = (dataset.source_schema, dataset.source_relation), dataset.mapping.time
+    with database.begin() as connection:
+        index = missing_index(connection, database, source, time)
+    if index is None:
+        return []
+    return [
+        Remark(
+            f"{dataset.source} has no index that begins with {time}: a window costs as much to read as "
+            f"all of it. Its owner can: {index}"
+        )
+    ]
+
+
+def _record(
+    dataset: DatasetRow, number: int, made: BuildResult, window: Window | None
+) -> dict[str, Any]:
     """The row of `build`."""
     built = made.built
     return {
@@ -140,6 +200,9 @@ def _record(dataset: DatasetRow, number: int, made: BuildResult) -> dict[str, An
         "grid": asdict(made.frame),
         "fingerprint": made.fingerprint,
         "software": freqdp_db.__version__,
+        "time_window": None if window is None else window.time_window,
+        "window_begin": None if window is None else window.window_begin,
+        "window_end": None if window is None else window.window_end,
     }
 
 
@@ -149,6 +212,8 @@ def _discretise(
     source: Source,
     read: Partitions[RawRows],
     excluded: dict[str, int],
+    *,
+    may_be_empty: bool,
 ) -> tuple[Build, list[str], Partitions[Partition]]:
     """Clean, project to metres, order and snap; also the objects' keys.
 
@@ -156,11 +221,11 @@ def _discretise(
     """
     raw = _reference(database, dataset.source_srid)
     usable = read.map(of.drop_unusable, raw)
-    _require_rows(usable, excluded)
+    _require_rows(usable, excluded, may_be_empty=may_be_empty)
     srid = dataset.srid or _choose_srid(database, raw, usable)
     plane = _reference(database, srid)
     projected = usable.map(of.project, raw, plane)
-    rows = _require_rows(projected, excluded)
+    rows = _require_rows(projected, excluded, may_be_empty=may_be_empty)
     places, location = _snap(database, dataset, source, projected, raw, plane)
     keys = list(projected.map(of.keys_of))
     first = np.cumsum([0, *(len(own) for own in keys)]).tolist()
@@ -179,13 +244,15 @@ def _discretise(
     return built, [key for own in keys for key in own], partitions
 
 
-def _require_rows(partitions: Partitions[Any], excluded: dict[str, int]) -> int:
+def _require_rows(
+    partitions: Partitions[Any], excluded: dict[str, int], *, may_be_empty: bool
+) -> int:
     """How many rows are left; raises BadData if there are none. Adds up what was left out."""
     for own in partitions.map(of.excluded_of):
         for reason, rows in own.items():
             excluded[reason] = excluded.get(reason, 0) + rows
     left = sum(partitions.map(rows_of))
-    if left == 0:
+    if left == 0 and not may_be_empty:
         reasons = ", ".join(f"{n:,} {REASONS[r]}" for r, n in excluded.items() if n)
         raise BadData(
             f"no row can be used: {reasons}",
@@ -204,7 +271,9 @@ def _choose_srid(database: Database, raw: ReferenceSystem, partitions: Partition
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    return utm_srid(add(list(partitions.map(of.degrees_of, raw, _reference(database, WGS84)))))
+    seen = add(list(partitions.map(of.degrees_of, raw, _reference(database, WGS84))))
+    # of a window without rows any zone is right: there is nothing to measure
+    return utm_srid(seen) if seen.any() else _ANY_ZONE
 
 
 def _snap(
@@ -270,10 +339,18 @@ def _inspect(
 
 
 def _fingerprint(
-    dataset: DatasetRow, built: Build, keys: list[str], samples: Iterable[NDArray[Any]]
+    dataset: DatasetRow,
+    built: Build,
+    keys: list[str],
+    samples: Iterable[NDArray[Any]],
+    window: Window | None,
 ) -> str:
-    """A hash of everything in a build. samples: the column of places, then that of times."""
-    digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}".encode())
+    """A hash of everything in a build. samples: the column of places, then that of times.
+
+    Two windows are never the same request, also if neither has a row.
+    """
+    which = "" if window is None else f" {window.time_window}"
+    digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}{which}".encode())
     for key in keys:
         digest.update(f"{len(key)} {key}".encode())
     for column in (built.locations.x, built.locations.y, built.trajectories.offsets):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from freqdp_db.db.source_rows import EPOCH_PER_SECOND
 from freqdp_db.model.arrays import Flags, Ints, Metres
 from freqdp_db.model.kernels import stable_order
 
@@ -57,7 +58,6 @@ class Rows:
 
 
 TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-_PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _GUESSED_BELOW = {"s": 1e11, "ms": 1e14, "us": 1e17, "ns": np.inf}
 
 
@@ -70,7 +70,7 @@ def guess_unit(values: Metres) -> str:
 
 def epoch_to_us(values: Metres, unit: str) -> Ints:
     """Epoch numbers to microseconds since 2000; those out of range become the largest time."""
-    seconds = np.where(np.isfinite(values), values, np.inf) / _PER_SECOND[unit] - _EPOCH_2000_S
+    seconds = np.where(np.isfinite(values), values, np.inf) / EPOCH_PER_SECOND[unit] - _EPOCH_2000_S
     out_of_range = np.abs(seconds) > 9e12
     us = np.where(out_of_range, 0.0, seconds) * US_PER_S
     return np.where(out_of_range, np.iinfo(np.int64).max, np.rint(us).astype(np.int64))

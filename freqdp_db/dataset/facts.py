@@ -267,7 +267,7 @@ class Coverage:
             return [f"{said}."]
         return [
             f"Warning: {said}. What lies outside is left out of releases with a guarantee for persons: "
-            "check that --region is WEST,SOUTH,EAST,NORTH in degrees and that --period covers the "
+            "check that [[region]] is WEST,SOUTH,EAST,NORTH in degrees and that [[period]] covers the "
             f"data (freqdp dataset set {shlex.quote(dataset)})."
         ]
 

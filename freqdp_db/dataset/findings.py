@@ -15,6 +15,7 @@ import numpy as np
 
 from freqdp_db.dataset.cleaning import within
 from freqdp_db.dataset.projection import MEASURED_DEGREES, degrees_from_meridian
+from freqdp_db.errors import Remark
 from freqdp_db.methods.kinds import LonLatArea, Outline, box_of
 from freqdp_db.model.arrays import Ints, Metres
 
@@ -108,7 +109,8 @@ _TAIL = 0.005
 """Of the samples, so many may lie outside on each side of what is called most of them."""
 _NEAR_KM = 100.0
 _NO_REGION = (
-    "This is read from the data: a --region for a guarantee for persons must not be taken from it."
+    "This is read from the data: a [[region]] for a guarantee for persons must not be "
+    "taken from it."
 )
 _LATITUDE_NAMES = {"lat", "latitude", "y"}
 _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
@@ -158,7 +160,7 @@ class Findings:
     last_at: datetime
     epoch_unit: str | None
     """What numbers were read as: seconds, milliseconds, ... since 1970; None: times are times."""
-    warnings: list[str]
+    warnings: list[Remark]
     region_declared: bool = False
 
     def lines(self) -> list[str]:
@@ -180,7 +182,7 @@ class Findings:
         when = f"When: {self.first_at:%Y-%m-%d %H:%M} to {self.last_at:%Y-%m-%d %H:%M} UTC."
         if self.epoch_unit is not None:
             when += f" Numbers were read as {self.epoch_unit} since 1970."
-        return [where, when, *(f"Warning: {warning}" for warning in self.warnings)]
+        return [where, when, *(f"Warning: {warning.text}" for warning in self.warnings)]
 
 
 @dataclass(frozen=True)
@@ -204,10 +206,12 @@ class SeenTimes:
         )
 
 
-def seen_times(at: Ints, read_at: datetime) -> SeenTimes:
-    def moment(when: datetime) -> int:
-        return (when - _EPOCH) // timedelta(microseconds=1)
+def moment(when: datetime) -> int:
+    """Microseconds since 2000-01-01."""
+    return (when - _EPOCH) // timedelta(microseconds=1)
 
+
+def seen_times(at: Ints, read_at: datetime) -> SeenTimes:
     return SeenTimes(
         int(at.min()),
         int(at.max()),
@@ -253,11 +257,7 @@ def look_at(
             *_far(lon, lat, count, utm_srid),
         ]
     first, last = (_EPOCH + timedelta(microseconds=us) for us in (times.first, times.last))
-    warnings = [
-        *about_places,
-        *_strange_times(times, epoch_unit),
-        *_one_of_all(lengths),
-    ]
+    warnings = [*about_places, *_strange_times(times, epoch_unit), *_one_of_all(lengths)]
     return Findings(
         extent,
         most,
@@ -266,7 +266,7 @@ def look_at(
         first,
         last,
         epoch_unit,
-        warnings,
+        [Remark(warning) for warning in warnings],
         region is not None,
     )
 
@@ -287,7 +287,7 @@ def _swapped(
         lon, lat = (name.lower() for name in columns)
         if lon in _LATITUDE_NAMES and lat in _LONGITUDE_NAMES:
             return [
-                f"--lon {columns[0]} and --lat {columns[1]} are called the other way round: are they "
+                f"[[lon]] {columns[0]} and [[lat]] {columns[1]} are called the other way round: are they "
                 "swapped?"
             ]
     why = looks_swapped(middle, timezone)
@@ -305,9 +305,9 @@ def _outside(lon: Metres, lat: Metres, count: Ints, region: str | None) -> list[
     if not there:
         return []
     named = (
-        "the box around the polygons of --region"
+        "the box around the polygons of [[region]]"
         if isinstance(area, Outline)
-        else f"--region {region}"
+        else f"[[region]] {region}"
     )
     said = f"{there:,} samples ({there / count.sum():.1%}) lie outside {named}"
     back = (lat >= west) & (lat <= east) & (lon >= south) & (lon <= north)
@@ -336,17 +336,19 @@ def _far(lon: Metres, lat: Metres, count: Ints, utm_srid: int | None) -> list[st
     return [
         f"{there:,} samples ({there / count.sum():.1%}) lie more than {_FAR_DEGREES:.0f} degrees of "
         f"longitude from the middle of UTM zone {utm_srid}, up to {apart.max():.0f}: "
-        f"{', '.join(harm)}. Leave them out with --where, or give a projection that covers them with "
-        "--srid."
+        f"{', '.join(harm)}. Leave them out with [[where]], or give a projection that covers them with "
+        "[[srid]]."
     ]
 
 
 def _one_of_all(lengths: Ints) -> list[str]:
+    if not len(lengths):
+        return []
     share = int(lengths.max()) / int(lengths.sum())
     if share < _MUCH or share * len(lengths) < _TIMES_ITS_PART:
         return []
     return [
-        f"one of {len(lengths):,} objects has {share:.0%} of all samples: check that --object tells "
+        f"one of {len(lengths):,} objects has {share:.0%} of all samples: check that [[object]] tells "
         "them apart (one key for all that are unknown makes one object of them)."
     ]
 
@@ -356,8 +358,8 @@ def _strange_times(times: SeenTimes, epoch_unit: str | None) -> list[str]:
     read_as = "" if epoch_unit is None else f" (read as {epoch_unit} since 1970)"
     if times.future:
         found.append(
-            f"{times.future:,} samples lie in the future{read_as}: check --time and --timezone."
+            f"{times.future:,} samples lie in the future{read_as}: check [[time]] and [[timezone]]."
         )
     if times.early:
-        found.append(f"{times.early:,} samples are older than 1980{read_as}: check --time.")
+        found.append(f"{times.early:,} samples are older than 1980{read_as}: check [[time]].")
     return found

@@ -14,9 +14,8 @@ import pyproj
 
 from freqdp_db.engines.ranges import cores
 from freqdp_db.errors import BadData, BadInput
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ints, Metres
-from freqdp_db.model.trajectories import Build
+from freqdp_db.model.trajectories import Areas, Build
 
 # No reference system puts a place on Earth so far from its origin: the equator is 4e7 m long, and
 # zones that are numbered in the coordinates (zone 60: 60,500,000) stay below. A constant, so that

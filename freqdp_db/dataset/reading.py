@@ -15,6 +15,7 @@ from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
+from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.names import postgis_schema
@@ -28,6 +29,7 @@ from freqdp_db.db.source import (
 )
 from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, read_anchors
 from freqdp_db.db.source_trips import as_samples
+from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput
@@ -66,19 +68,27 @@ def read_source(
     database: Database,
     dataset: DatasetRow,
     progress: Progress,
+    window: Window | None = None,
 ) -> tuple[Source, Partitions[RawRows]]:
-    """Read a dataset's relation. connection: its transaction keeps the snapshot that all read."""
-    reader = open_source(connection, dataset)
+    """Read a dataset's relation. connection: its transaction keeps the snapshot that all read.
+
+    window: the rows of this window and no others; it may have none.
+    """
+    part = SourcePart(times=None if window is None else window.times)
+    reader = open_source(connection, dataset, part)
+    if window is not None:
+        _require_declared_epochs(reader, dataset)
     snapshot_at = reader.taken_at()
     with progress.stage("count rows") as stage:
         counts = reader.count()
         stage.advance(counts.rows)
-        require_any(dataset, counts)
+        if window is None:
+            require_any(dataset, counts)
     relations = trace(database, dataset)
     with progress.stage("read rows", counts.rows) as stage:
         if engine.remote:
             partitions, epoch_unit = _read_by_workers(
-                engine, reader, counts, ReadSpec.of(database, dataset, reader), stage
+                engine, reader, counts, ReadSpec.of(database, dataset, reader), part, stage
             )
         else:
             partitions, epoch_unit = _read_here(reader, stage)
@@ -116,7 +126,12 @@ class ReadSpec:
 
 
 def _read_by_workers(
-    engine: Engine, reader: SourceReader, counts: RowCounts, spec: ReadSpec, stage: Stage
+    engine: Engine,
+    reader: SourceReader,
+    counts: RowCounts,
+    spec: ReadSpec,
+    part: SourcePart,
+    stage: Stage,
 ) -> tuple[Partitions[RawRows], str | None]:
     """Cut the objects into ranges by their rows, and have these read; also the unit of epochs."""
     if reader.epoch and reader.time_unit is None:
@@ -129,10 +144,11 @@ def _read_by_workers(
     sizes = reader.sizes()
     ranges = cut(offsets_from(np.array([n for *_, n in sizes])), engine.partitions(counts.rows))
     keys = [[key for key, *_ in sizes[first:last]] for first, last in ranges]
-    blocks = reader.blocks()
+    # of a window, an index gives the rows of some objects
+    blocks = reader.blocks() if part.times is None else None
     # none here: a view, or a table whose rows are on other servers
     if not blocks or len(ranges) == 1:
-        limits = [SourcePart((own[0], own[-1]) if own else None) for own in keys]
+        limits = [replace(part, objects=(own[0], own[-1]) if own else None) for own in keys]
         objects = engine.load(ranges, _as_range)
         partitions = objects.map(_read_objects, spec, PerPartition(limits))
         for rows in partitions.map(rows_of):
@@ -161,6 +177,25 @@ def _between(blocks: int, count: int, hash_seed: int) -> list[SourcePart]:
         SourcePart(blocks=(first, last), hash_seed=hash_seed)
         for first, last in zip(edges, [*edges[1:], None], strict=True)
     ]
+
+
+def _require_declared_epochs(reader: SourceReader, dataset: DatasetRow) -> None:
+    """Which rows a window has must not depend on others: what epoch numbers count is not guessed."""
+    if reader.epoch and reader.time_unit is None:
+        raise BadInput(
+            f"[[window]]: the times of {dataset.name} are epoch numbers, and what they count is not "
+            "declared",
+            remedy=f"freqdp dataset set {shlex.quote(dataset.name)} --time-unit s|ms|us|ns",
+        )
+
+
+def late_rows(database: Database, dataset: DatasetRow, build: BuildRow) -> int:
+    """How many rows the window of a build has now beyond those that were read; 0 if it has fewer."""
+    assert build.window_begin is not None and build.window_end is not None
+    part = SourcePart(times=(build.window_begin, build.window_end))
+    with database.begin(snapshot=True) as connection:
+        now = open_source(connection, dataset, part).count().rows
+    return max(now - build.rows, 0)
 
 
 def _as_range(first: int, last: int) -> Range:

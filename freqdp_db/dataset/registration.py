@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
-from pathlib import Path
 
-from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
+from freqdp_db.dataset.cleaning import TIME_UNITS
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.db.builds import BuildRow, sweep_builds
+from freqdp_db.dataset.text_values import MAX_BUDGET, check_name, epsilon_number, parse_limit
+from freqdp_db.db.builds import sweep_builds
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, mark_dropped
 from freqdp_db.db.ledger import Claimed
@@ -33,65 +32,8 @@ from freqdp_db.db.source import (
 from freqdp_db.db.source_rows import SourceReader
 from freqdp_db.db.source_trips import as_samples, line_with_times
 from freqdp_db.errors import BadData, BadInput
-from freqdp_db.settings import MAX_IDENTIFIER_BYTES
-
-# What a release of a dataset may expose to be granted to analysts: said by the data's owner.
-
-
-NO_LIMIT = "none"
-_LEAST = Decimal("0.001")
-
-
-def parse_share(option: str, text: str, remedy: str | None = None) -> float:
-    """A share of a person: `5%` or `0.05`."""
-    written = text.strip()
-    # without the sign, 1 may be meant as 1 % as well as as all
-    most = Decimal(1) if written.endswith("%") else Decimal("0.999999999")
-    try:
-        value = Decimal(written.removesuffix("%").strip())
-    except InvalidOperation:
-        value = Decimal("nan")
-    if written.endswith("%"):
-        value /= 100
-    if not value.is_finite() or not _LEAST <= value <= most:
-        raise BadInput(
-            f"{option} {text} is not a share between 0.1% and 100%",
-            remedy=remedy or f"for example {option} 5%, or 0.05",
-        )
-    return float(value)
-
-
-def in_percent(limit: float | None) -> str:
-    """A limit as people write it: 5%."""
-    return NO_LIMIT if limit is None else f"{100 * limit:.3g}%"
-
-
-def parse_limit(text: str) -> float | None:
-    """A share, or `none`."""
-    if text.strip().lower() == NO_LIMIT:
-        return None
-    remedy = f"for example [[max_exposure]] 5%, or {NO_LIMIT} to have no limit"
-    return parse_share("[[max_exposure]]", text, remedy)
-
-
-# Names of datasets and releases are names of files, too: those that are written where none is named.
-
-
-def names_a_file(name: str) -> bool:
-    """Whether a file in this folder can be called so: nothing that leads elsewhere or cannot be seen."""
-    # as the SQL function is_release_name has it
-    return not name.startswith(".") and not any(c in "/\\\x7f" or c < " " for c in name)
-
-
-def file_called(name: str, suffix: str) -> Path:
-    """The file of a release or dataset where none was named. Those of older versions have any name."""
-    if not names_a_file(name):
-        raise BadInput(f"{name!r} cannot give a file its name", remedy="name the file with [[out]]")
-    return Path(f"{name}{suffix}")
-
 
 DEFAULT_BUDGET = "10"
-MAX_BUDGET = Decimal(1_000_000)
 DEFAULT_SNAP = "grid:100"
 
 
@@ -121,30 +63,8 @@ class Registration:
     persons: str | None = None
     time_unit: str | None = None
     """What epoch numbers count."""
-
-
-def positive_decimal(option: str, text: str) -> Decimal:
-    """An exact number above 0, or a refusal that names the option."""
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        value = Decimal("nan")
-    if not value.is_finite() or value <= 0:
-        raise BadInput(
-            f"{option} {text} is not a number above 0", remedy=f"for example {option} 1.0"
-        )
-    return value
-
-
-def epsilon_number(option: str, text: str, largest: Decimal) -> Decimal:
-    """An epsilon that the ledger can keep exactly and a person can read."""
-    value = positive_decimal(option, text)
-    if value > largest or value.as_tuple().exponent < -9:  # type: ignore[operator]
-        raise BadInput(
-            f"{option} {text} is not between 0.000000001 and {largest:,}, with up to 9 decimals",
-            remedy=f"for example {option} 1.0",
-        )
-    return value
+    unit: str | None = None
+    """What guarantees for its persons are for; None: as its population has it."""
 
 
 def parse_time_unit(text: str) -> str:
@@ -153,6 +73,18 @@ def parse_time_unit(text: str) -> str:
         raise BadInput(
             f"[[time_unit]] {text} is none of {', '.join(TIME_UNITS)}",
             remedy="for example [[time_unit]] ms",
+        )
+    return text
+
+
+UNITS = ("person", "person-day", "person-week", "person-month")
+
+
+def parse_unit(text: str) -> str:
+    """What guarantees for persons are for."""
+    if text not in UNITS:
+        raise BadInput(
+            f"[[unit]] {text} is none of {', '.join(UNITS)}", remedy="such as person-day"
         )
     return text
 
@@ -178,20 +110,6 @@ def declare_time_unit(database: Database, dataset: DatasetRow, text: str) -> Non
     change_dataset(database, dataset.dataset_id, time_unit=unit)
 
 
-def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str:
-    """A name that PostgreSQL can keep whole, and that a file can have."""
-    if not name.strip() or len(name.encode()) > limit:
-        raise BadInput(
-            f"{option} {name!r} is not a usable name", remedy=f"give a name of 1 to {limit} bytes"
-        )
-    if not names_a_file(name):
-        raise BadInput(
-            f"{option} {name!r} is not a usable name: no file could be called so",
-            remedy="give a name without /, \\ and control characters that does not begin with a dot",
-        )
-    return name
-
-
 def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Claimed]:
     """Check everything that can be checked without reading the data, then register."""
     check_name("the dataset's name", wanted.name)
@@ -204,6 +122,8 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         check_name("[[persons]]", wanted.persons)
     if wanted.time_unit is not None:
         parse_time_unit(wanted.time_unit)
+    if wanted.unit is not None:
+        parse_unit(wanted.unit)
     _require_position(wanted)
     with database.begin() as connection:
         require_timezone(connection, wanted.timezone)
@@ -250,6 +170,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         period=period,
         max_exposure=limit,
         persons=wanted.persons,
+        unit=wanted.unit,
     )
 
 
@@ -349,22 +270,3 @@ def _require_unscheduled(database: Database, dataset: DatasetRow) -> None:
 
 
 # A build in words, for the curator.
-
-
-def describe_build(build: BuildRow) -> list[str]:
-    """What is in a build, and what was left out of it."""
-    left_out = sum(build.excluded.values())
-    lines = [
-        f"Build {build.build_id}: {build.samples:,} samples of {build.trajectories:,} objects at "
-        f"{build.locations:,} places ({build.snap}), {build.segments:,} distinct segments.",
-        f"Read {build.rows:,} rows as of {build.snapshot_at:%Y-%m-%d %H:%M:%S %Z}; metres in SRID "
-        f"{build.srid}, times in steps of {build.time_step_us / 1e6:g} s.",
-    ]
-    if left_out:
-        lines.append(f"Left out {left_out:,} rows ({left_out / build.rows:.1%}):")
-        lines += [
-            f"  {build.excluded[reason]:>12,}  {words}"
-            for reason, words in REASONS.items()
-            if build.excluded.get(reason)
-        ]
-    return lines

@@ -16,6 +16,7 @@ from freqdp_db.db.plain_tables import Column, Mode, PlainTable, check_target, lo
 from freqdp_db.db.source import read_name
 from freqdp_db.db.source_roads import column_mapping, read_roads
 from freqdp_db.errors import BadInput
+from freqdp_db.model.documents import Document
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
 from freqdp_db.roads.network import Network, find_candidates, make_network
@@ -75,6 +76,13 @@ class MatchReport:
     breaks: int
     driven_km: float
     beta_m: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedDataset(MatchReport, Document):
+    """Samples on roads, in a table of yours."""
+
+    seconds: dict[str, float]
 
 
 def match_dataset(

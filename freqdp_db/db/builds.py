@@ -70,6 +70,10 @@ class BuildRow:
     fingerprint: str
     software: str
     dropped_at: datetime | None
+    time_window: str | None
+    """The day, week or month whose rows it has; None: all rows."""
+    window_begin: datetime | None
+    window_end: datetime | None
 
 
 def find_build(database: Database, build_id: int) -> BuildRow:
@@ -135,7 +139,7 @@ def attach_build(
 ) -> None:
     """Attach the parts, record the build, what it was read from, and make it current: all or nothing.
 
-    Refused if another budget counts what it was read from.
+    A build of a window is nobody's current one. Refused if another budget counts what it was read from.
     """
     number = build["build_id"]
     datasets = table(database, "dataset")
@@ -147,11 +151,12 @@ def attach_build(
             connection.execute(sa.insert(table(database, "build_source")), read)
         require_traced(connection, database, build["dataset_id"], number)
         call(connection, database, "attach_build", number)
-        connection.execute(
-            sa.update(datasets)
-            .where(datasets.c.dataset_id == build["dataset_id"])
-            .values(current_build=number)
-        )
+        if build["time_window"] is None:
+            connection.execute(
+                sa.update(datasets)
+                .where(datasets.c.dataset_id == build["dataset_id"])
+                .values(current_build=number)
+            )
 
 
 def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> None:
@@ -179,12 +184,18 @@ def sweep_builds(database: Database) -> list[int]:
 
 
 def _drop_unneeded(database: Database) -> list[int]:
-    """Builds that are nobody's current one and that no unfinished or published release names."""
+    """Builds that are nobody's current one and that no unfinished or published release names.
+
+    Of the builds of windows, the newest of each dataset stays for who plans and then releases it.
+    """
     private = sql.Identifier(database.settings.schema)
     query = sql.SQL(
         "SELECT b.build_id FROM {p}.build b JOIN {p}.dataset d USING (dataset_id) "
         "WHERE b.dropped_at IS NULL "
         "AND (b.build_id IS DISTINCT FROM d.current_build OR d.dropped_at IS NOT NULL) "
+        "AND (b.time_window IS NULL OR d.dropped_at IS NOT NULL OR EXISTS (SELECT FROM {p}.build n "
+        "WHERE n.dataset_id = b.dataset_id AND n.time_window IS NOT NULL AND n.dropped_at IS NULL "
+        "AND n.build_id > b.build_id)) "
         "AND NOT EXISTS (SELECT FROM {p}.release r WHERE r.build_id = b.build_id "
         "AND r.state IN ('running', 'published')) ORDER BY 1"
     ).format(p=private)

@@ -53,6 +53,7 @@ _MAY = {
 # Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
 _FOR_ADMINISTRATORS = {
     "account", "dataset", "grant_budget", "claim_population", "name_population", "open_account",
+    "declare_unit",
 }  # fmt: skip
 _FOR_RUNNERS = {
     "build", "release", "release_step", "step_column", "release_key", "tf_target", "pf_target",
@@ -64,7 +65,8 @@ _FOR_RUNNERS = {
     "schema_version", "spend", "budget", "catalog", "create_build_table", "finish_build_table",
     "attach_build", "drop_build", "create_notes", "drop_notes", "create_staging", "index_staging",
     "finish_staging", "drop_staging", "publish_tables", "grant_release", "show_current",
-    "drop_current", "revoke_release", "drop_release", "check_release", "lock",
+    "drop_current", "revoke_release", "leave_series", "drop_release", "series",
+    "find_window", "check_release", "lock",
 }  # fmt: skip
 
 

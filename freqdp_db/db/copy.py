@@ -10,7 +10,7 @@ and ADBC's driver opens connections of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -31,7 +31,17 @@ from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, within
 from freqdp_db.model.edits import MM_PER_M, EditRuns, Operation
 
 ColumnType = Literal[
-    "char", "int2", "int4", "int8", "float8", "timestamptz", "point", "line", "box", "tstzrange"
+    "char",
+    "int2",
+    "int4",
+    "int8",
+    "float8",
+    "timestamptz",
+    "date",
+    "point",
+    "line",
+    "box",
+    "tstzrange",
 ]
 
 # What a column of this type is on the wire, big-endian; its width follows.
@@ -42,6 +52,7 @@ WIRE: dict[str, str] = {
     "int8": ">i8",
     "float8": ">f8",
     "timestamptz": ">i8",  # microseconds since 2000-01-01 UTC
+    "date": ">i4",  # days since 2000-01-01
     "point": "V25",  # EWKB with SRID: see `point_bytes`
     "line": "V45",  # EWKB with SRID, two points: see `line_bytes`
     "box": "V97",  # EWKB with SRID, a polygon of four corners: see `box_bytes`
@@ -508,6 +519,29 @@ def encode_lines(
     vertices["m"] = (at[sample] + POSTGRES_EPOCH_US) / 1e6
     one = np.ones_like(count)
     return join_pieces((rows, one), (lines, one), (vertices, count))
+
+
+def encode_columns(
+    kinds: Sequence[tuple[str, str]], columns: Mapping[str, Any]
+) -> NDArray[np.uint8]:
+    """Rows of columns without NULLs: arrays of numbers, lists of text, lists of geometries (EWKB)."""
+    rows = len(columns[kinds[0][0]])
+    if not rows:
+        return np.zeros(0, np.uint8)
+    one = np.ones(rows, np.int64)
+    pieces: list[Piece] = [(np.full(rows, len(kinds), ">i2"), one)]
+    for name, kind in kinds:
+        if kind in WIRE:
+            numbers = np.empty(rows, [("size", ">i4"), ("value", WIRE[kind])])
+            numbers["size"], numbers["value"] = numbers.dtype["value"].itemsize, columns[name]
+            pieces.append((numbers, one))
+        else:
+            texts = [v.encode() if isinstance(v, str) else bytes(v) for v in columns[name]]
+            sizes = np.fromiter(map(len, texts), np.int64, rows)
+            pieces += [(sizes.astype(">i4"), one), (np.frombuffer(b"".join(texts), "u1"), sizes)]
+    if all(kind in WIRE for _, kind in kinds):
+        return np.concatenate([p.view("u1").reshape(rows, -1) for p, _ in pieces], axis=1).ravel()
+    return join_pieces(*pieces)
 
 
 # Tables that several sessions fill in parts, each part once.

@@ -56,6 +56,13 @@ _INDEXES = sa.text(
     + _WHERE
     + "ORDER BY 1"
 )
+_BOUND = sa.text("SELECT pg_get_expr(c.relpartbound, c.oid) " + _OF + _WHERE)
+_PARENT = sa.text(
+    "SELECT p.relname::text "
+    + _OF
+    + "JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_class p ON p.oid = i.inhparent "
+    + _WHERE
+)
 _DEFINITION = sa.text("SELECT pg_get_viewdef(c.oid) " + _OF + _WHERE)
 _COMMENTS = sa.text(
     "SELECT a.attname::text, col_description(c.oid, a.attnum) "
@@ -127,9 +134,10 @@ def prepare(source: Connection, target: Database) -> None:
         if present:
             _lock_catalog(connection, schema)
         else:
-            _create_table(source, connection, schema, "catalog")
-            _index(source, connection, schema, "catalog")
-            _comment_as(source, connection, schema, "catalog")
+            for own in ("catalog", "series"):
+                _create_table(source, connection, schema, own)
+                _index(source, connection, schema, own)
+                _comment_as(source, connection, schema, own)
         if present and present != columns_of(source, (schema, "catalog")):
             raise BadInput(
                 "the catalogue in the database of [[to]] was made by another version of freqdp",
@@ -143,7 +151,8 @@ def prepare(source: Connection, target: Database) -> None:
                     sql.Identifier(schema), sql.Identifier(analyst)
                 )
             )
-        _let_analysts_read(connection, target, "catalog")
+        for own in ("catalog", "series"):
+            _let_analysts_read(connection, target, own)
 
 
 @contextmanager
@@ -258,8 +267,66 @@ def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> N
                 _index(source, connection, schema, relation)
             _comment_as(source, connection, schema, relation)
             _let_analysts_read(connection, target, relation)
+        if entry.row["series"] is not None:
+            _join_series(source, connection, target, entry)
         catalog = table(target, "catalog", released=True)
         connection.execute(sa.insert(catalog).values(**entry.row))
+
+
+def _join_series(
+    source: Connection, connection: Connection, target: Database, entry: CatalogEntry
+) -> None:
+    """Attach the tables of a window to those of its series, which are made with the first one."""
+    schema, series = target.settings.release_schema, table(target, "series", released=True)
+    named = str(entry.row["series"])
+    for relation in entry.relations:
+        bound = _asked(source, _BOUND, schema, relation).scalar()
+        if bound is None:
+            continue
+        parent = named + relation.removeprefix(entry.name)
+        if not relation_exists(connection, schema, parent):
+            _run(
+                connection,
+                "CREATE TABLE {} (LIKE {}) PARTITION BY LIST (window_start)",
+                sql.Identifier(schema, parent),
+                sql.Identifier(schema, relation),
+            )
+            _run(
+                connection,
+                "ALTER TABLE {} ADD PRIMARY KEY ({})",
+                sql.Identifier(schema, parent),
+                column_list(key_of(source, (schema, parent))),
+            )
+            _comment_as(source, connection, schema, parent)
+            _let_analysts_read(connection, target, parent)
+        _run(
+            connection,
+            "ALTER TABLE {} ATTACH PARTITION {} {}",
+            sql.Identifier(schema, parent),
+            sql.Identifier(schema, relation),
+            _text(bound),
+        )
+    known = sa.select(series).where(series.c.name == named)
+    if connection.execute(known).first() is None:
+        connection.execute(sa.insert(series).values(**dict(source.execute(known).one()._mapping)))
+
+
+def _leave_series(connection: Connection, target: Database, relation: str, *, detach: bool) -> None:
+    """Detach a table from its series; or take the series from its readers until that can be done."""
+    schema = target.settings.release_schema
+    parent = _asked(connection, _PARENT, schema, relation).scalar()
+    if parent is None:
+        return
+    if not detach:
+        _revoke(connection, schema, parent)
+        return
+    _run(
+        connection,
+        "ALTER TABLE {} DETACH PARTITION {}",
+        sql.Identifier(schema, parent),
+        sql.Identifier(schema, relation),
+    )
+    _let_analysts_read(connection, target, parent)
 
 
 def update_entry(target: Database, entry: CatalogEntry) -> None:
@@ -372,6 +439,11 @@ def take_back(target: Database, entry: CatalogEntry) -> None:
         connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
         for relation in entry.relations:
             _revoke(connection, schema, relation)
+            try:
+                with translated(target), connection.begin_nested():
+                    _leave_series(connection, target, relation, detach=True)
+            except Busy:
+                _leave_series(connection, target, relation, detach=False)
         # these show it with the rights of their owner
         if shown := showing(connection, schema, entry.relations, dataset):
             try:
@@ -435,6 +507,7 @@ def _drop(target: Database, relations: Sequence[str]) -> None:
         limit_waiting(connection, LOCK_TIMEOUT)
         hanging = hanging_on(connection, schema, relations)
         for relation in relations:
+            _leave_series(connection, target, relation, detach=True)
             named = sql.Identifier(schema, relation)
             kind = _kind_of(connection, schema, relation)
             if kind == "TABLE":
@@ -449,7 +522,7 @@ def _show_newest(connection: Connection, target: Database, dataset: str) -> None
     schema, catalog = target.settings.release_schema, table(target, "catalog", released=True)
     found = connection.execute(
         sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
-        .where(catalog.c.dataset == dataset)
+        .where(catalog.c.dataset == dataset, catalog.c.time_window.is_(None))
         .order_by(catalog.c.version.desc())
     ).first()
     newest = None if found is None else (found.name, found.version)

@@ -11,11 +11,11 @@ import psycopg
 import sqlalchemy as sa
 
 from freqdp_db.db.connection import Connection, Database
-from freqdp_db.db.ledger import Claimed, claim_account
+from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
 from freqdp_db.db.tables import Names, metadata_for
-from freqdp_db.errors import AlreadyExists, NotFound
+from freqdp_db.errors import AlreadyExists, NotFound, Remark
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
 
@@ -40,6 +40,10 @@ class DatasetRow:
     """The largest measured exposure with which a release is granted; None: any."""
     persons: str | None = None
     """The population whose persons its objects are, as the owner calls it."""
+    unit: str = "person"
+    """What its population's guarantees are for: person, person-day, person-week or person-month."""
+    unit_timezone: str = "UTC"
+    """Whose days, weeks and months these are."""
 
     @property
     def source(self) -> str:
@@ -49,7 +53,14 @@ class DatasetRow:
     @property
     def protected(self) -> ProtectedUnit:
         """What a guarantee for one of its objects is for."""
-        return ProtectedUnit(format_name(self.mapping.object), self.source, self.persons)
+        stretch = self.unit.removeprefix("person").removeprefix("-") or None
+        return ProtectedUnit(
+            format_name(self.mapping.object),
+            self.source,
+            self.persons,
+            stretch,
+            self.unit_timezone,
+        )
 
     def require_build(self) -> int:
         """The build that serves, or a refusal."""
@@ -96,7 +107,12 @@ def _read(connection: Connection, database: Database, *conditions: Any) -> list[
     datasets, accounts = table(database, "dataset"), table(database, "account")
     populations = table(database, "population")
     rows = connection.execute(
-        sa.select(datasets, populations.c.name.label("persons"))
+        sa.select(
+            datasets,
+            populations.c.name.label("persons"),
+            populations.c.unit,
+            populations.c.timezone.label("unit_timezone"),
+        )
         .join(accounts, accounts.c.account_id == datasets.c.account_id)
         .join(populations, populations.c.population_id == accounts.c.population_id)
         .where(*conditions)
@@ -142,15 +158,19 @@ def insert_dataset(
     mapping: Mapping,
     budget: Decimal,
     persons: str | None,
+    unit: str | None,
     **facts: Any,
 ) -> tuple[DatasetRow, Claimed]:
     """Register a dataset; opens a budget unless the population that it is read from has one.
 
-    facts: further columns of the table, by name.
+    unit: what guarantees for its persons are for, if it is said. facts: further columns of the table, by
+    name.
     """
     datasets = table(database, "dataset")
     with database.begin() as connection:
         claimed = claim_account(connection, database, source, mapping, persons, budget)
+        if unit is not None:
+            declare_unit(connection, database, claimed.account, unit, mapping.timezone)
         try:
             dataset_id = connection.execute(
                 sa.insert(datasets)
@@ -211,7 +231,7 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     ]
 
 
-def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
+def choosing_warnings(database: Database, dataset: DatasetRow) -> list[Remark]:
     """Where a source may choose rows by what other objects' rows are, in words."""
     with database.begin() as connection:
         found = choosing(
@@ -222,8 +242,10 @@ def choosing_warnings(database: Database, dataset: DatasetRow) -> list[str]:
             dataset.mapping.filter,
         )
     return [
-        f"{what}: if whether a row of one object is there depends on other objects' rows, no "
-        "guarantee for persons holds; choosing row by row or object by object is safe"
+        Remark(
+            f"{what}: if whether a row of one object is there depends on other objects' rows, no "
+            "guarantee for persons holds; choosing row by row or object by object is safe"
+        )
         for what in found
     ]
 

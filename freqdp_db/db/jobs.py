@@ -268,15 +268,26 @@ def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list
         return rows_as(JobView, connection, query, {"job": job_id, "limit": limit})
 
 
-def kept_releases(database: Database, dataset_id: int, *, held: bool) -> list[int]:
-    """Published releases that were asked for with `keep`, newest first: granted or held ones."""
+def kept_releases(
+    database: Database, dataset_id: int, series: str | None, *, held: bool
+) -> list[int]:
+    """Published releases that were asked for with `keep`, newest first: granted or held ones.
+
+    Of a series, those of the newest windows first, whenever they were published.
+    """
     query = sql.SQL(
-        "SELECT r.release_id FROM {release} r WHERE r.dataset_id = %s AND r.state = 'published' "
+        "SELECT r.release_id FROM {release} r JOIN {build} b USING (build_id) "
+        "WHERE r.dataset_id = %s AND r.state = 'published' AND r.series IS NOT DISTINCT FROM %s "
         "AND r.grantable AND r.held = %s AND EXISTS (SELECT FROM {queue} q "
-        "WHERE q.release_id = r.release_id AND q.request ? 'keep') ORDER BY r.version DESC"
-    ).format(release=private_name(database, "release"), **_names(database))
+        "WHERE q.release_id = r.release_id AND q.request ? 'keep') "
+        "ORDER BY CASE WHEN r.series IS NOT NULL THEN b.window_begin END DESC, r.version DESC"
+    ).format(
+        release=private_name(database, "release"),
+        build=private_name(database, "build"),
+        **_names(database),
+    )
     with database.begin() as connection:
-        return [row[0] for row in driver(connection).execute(query, [dataset_id, held])]
+        return [row[0] for row in driver(connection).execute(query, [dataset_id, series, held])]
 
 
 def count_jobs(database: Database) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 from psycopg.rows import dict_row
@@ -17,6 +17,9 @@ from freqdp_db.db.source import Mapping
 from freqdp_db.db.statements import call, one_value, private_name, rows_as
 from freqdp_db.errors import NotFound
 from freqdp_db.privacy.guarantee import ProtectedUnit
+
+if TYPE_CHECKING:
+    from freqdp_db.db.builds import BuildRow
 
 CURRENCIES = {"occurrence": "epsilon", "person": "rho"}
 MEANING = "The ledger limits draws; it does not bound what the tables reveal."
@@ -41,9 +44,17 @@ class Budget:
     source_relation: str
     object_column: str
     unit: str
+    stretch: str | None
+    """Of objects: the day, week or month that is protected at a time; None: all data of one."""
+    timezone: str
     granted: Decimal
     spent: Decimal
+    """On the window that most was spent on: different windows do not add up."""
     remaining: Decimal
+    together: Decimal
+    """Spent on all windows together."""
+    windows: int
+    """On how many windows something was spent; 0: on all data at once, or nothing was."""
     entries: int
     head: str | None
 
@@ -59,7 +70,13 @@ class Budget:
     @property
     def protected(self) -> ProtectedUnit:
         """Whose objects it protects."""
-        return ProtectedUnit(format_name(self.object_column), self.source, self.population)
+        return ProtectedUnit(
+            format_name(self.object_column),
+            self.source,
+            self.population,
+            self.stretch,
+            self.timezone,
+        )
 
     @property
     def in_words(self) -> str:
@@ -68,8 +85,9 @@ class Budget:
             if self.unit == "person"
             else f"one {self.unit} (objects: {self.protected.column})"
         )
+        where = f" on the window with most of {self.windows}" if self.windows else ""
         return (
-            f"for {what}: {self.currency} {self.spent:f} of {self.granted:f} spent, "
+            f"for {what}: {self.currency} {self.spent:f} of {self.granted:f} spent{where}, "
             f"{self.remaining:f} left"
         )
 
@@ -101,15 +119,39 @@ def find_budget(database: Database, account_id: int) -> Budget:
     return found[0]
 
 
-def budget_of(database: Database, account_id: int, unit: str | None) -> Budget:
-    """The budget for a unit of the population that an account belongs to; an empty one if it has none."""
+def budget_of(
+    database: Database, account_id: int, unit: str | None, build: BuildRow | None = None
+) -> Budget:
+    """The budget for a unit of the population that an account belongs to; an empty one if it has none.
+
+    build: what is spent and left for its window; refused if that lies in no unit.
+    """
     own = find_budget(database, account_id)
-    if unit in (None, own.unit):
+    if unit not in (None, own.unit):
+        own = _for_unit(database, own, unit)
+    if build is None or not own.entries:
         return own
+    query = sql.SQL("SELECT {}(%s::int, {}(%s::int, %s::text, %s, %s))").format(
+        private_name(database, "spent_in"), private_name(database, "units_of")
+    )
+    values = [own.account_id, own.population_id, own.unit, build.window_begin, build.window_end]
+    with database.begin() as connection:
+        spent = Decimal(one_value(connection, query, values))
+    return replace(own, spent=spent, remaining=own.granted - spent)
+
+
+def _for_unit(database: Database, own: Budget, unit: str | None) -> Budget:
     return next(
-        (b for b in budgets(database, account_id) if b.unit == unit),
+        (b for b in budgets(database, own.account_id) if b.unit == unit),
         replace(
-            own, unit=str(unit), granted=_NOTHING, spent=_NOTHING, remaining=_NOTHING, entries=0
+            own,
+            unit=str(unit),
+            granted=_NOTHING,
+            spent=_NOTHING,
+            remaining=_NOTHING,
+            together=_NOTHING,
+            windows=0,
+            entries=0,
         ),
     )
 
@@ -163,7 +205,9 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
     """
     query = sql.SQL(
         "SELECT account_id, entry, kind, amount, release_id, reason, actor, "
-        "extract(epoch FROM at)::text AS at, previous_hash, hash FROM {} ORDER BY account_id, entry"
+        "extract(epoch FROM at)::text AS at, previous_hash, hash, "
+        "extract(epoch FROM lower(during))::text AS begins, "
+        "extract(epoch FROM upper(during))::text AS ends FROM {} ORDER BY account_id, entry"
     ).format(private_name(database, "spend"))
     faults: list[dict[str, Any]] = []
     last: dict[str, Any] = {"account_id": None}
@@ -197,21 +241,26 @@ def entry_hash(
     at: str,
     previous_hash: str,
     hash: str,
+    begins: str | None = None,
+    ends: str | None = None,
 ) -> str:
     """SHA-256 of a row of `spend`, whose own `hash` is not part of it; as SQL's `entry_hash` writes it.
 
-    at: seconds since 1970.
+    at: seconds since 1970; begins, ends: the same, of the time whose data it was spent on.
     """
     number = f"{amount:f}"
     if "." in number:
         number = number.rstrip("0").rstrip(".")
-    seconds = Decimal(at)
-    us = format(seconds * 1_000_000, ".0f") if seconds.is_finite() else at
+    during = [_microseconds(end) for end in (begins, ends) if end is not None]
     parts = (
         account_id, entry, kind, number, "-" if release_id is None else release_id,
-        len(reason), reason, len(actor), actor, us, previous_hash,
+        len(reason), reason, len(actor), actor, _microseconds(at), previous_hash, *during,
     )  # fmt: skip
     return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()
+
+
+def _microseconds(seconds: str) -> str:
+    return format(Decimal(seconds) * 1_000_000, ".0f") if Decimal(seconds).is_finite() else seconds
 
 
 def missing_heads(database: Database, heads: list[str]) -> list[str]:
@@ -281,6 +330,16 @@ def open_account(
     found = driver(connection).execute(query, [account_id, unit]).fetchone()
     assert found is not None
     return found[0], found[1]
+
+
+def declare_unit(
+    connection: Connection, database: Database, account_id: int, unit: str, timezone: str
+) -> None:
+    """Say what guarantees for the persons of an account's population are for; said once."""
+    query = sql.SQL("SELECT {}(%s::int, %s::text, %s::text)").format(
+        private_name(database, "declare_unit")
+    )
+    driver(connection).execute(query, [account_id, unit, timezone])
 
 
 def name_population(database: Database, dataset_id: int, persons: str) -> bool:

@@ -166,7 +166,7 @@ def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
     found = connection.execute(
         sa.text(
             "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind = 'r'"
+            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind IN ('r', 'p')"
         ),
         {"schema": relation[0], "relation": relation[1]},
     )
@@ -349,6 +349,7 @@ class ReleaseReader:
         for relation in relations:
             require_there(connection, (schema, relation))
         self.tables = [r for r in relations if is_table(connection, (schema, r))]
+        self.views = [r for r in relations if r not in self.tables]
         self.has_trajectories = f"{name}_line" in relations
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
         own = max(srid_of(connection, (schema, table)) for table in self.tables)
@@ -383,17 +384,17 @@ class ReleaseReader:
         )
 
     def columns(self, table: str) -> dict[str, str]:
-        """The columns of one of its tables, and their types."""
+        """The columns of one of its relations, and their types."""
         return columns_of(self._connection, (self._schema, table))
 
     def comments(self, table: str) -> dict[str, str]:
-        """What the columns of one of its tables say of themselves."""
+        """What the columns of one of its relations say of themselves."""
         return column_comments(self._connection, (self._schema, table))
 
     def rows(
         self, table: str, shown: Callable[[str], LiteralString]
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """The rows of one of its tables, in the order of its key, many at a time.
+        """The rows of one of its relations, of a table in the order of its key, many at a time.
 
         shown: what a column of a type is asked for as: `{}` is the column, `{wkb}` and `{text}` are the
         functions that write a geometry.
@@ -406,11 +407,11 @@ class ReleaseReader:
             )
             for name, kind in self.columns(table).items()
         ]
-        query = sql.SQL("SELECT {} FROM {} ORDER BY {}").format(
-            sql.SQL(", ").join(asked),
-            sql.Identifier(self._schema, table),
-            column_list(key_of(self._connection, (self._schema, table))),
+        query = sql.SQL("SELECT {} FROM {}").format(
+            sql.SQL(", ").join(asked), sql.Identifier(self._schema, table)
         )
+        if key := key_of(self._connection, (self._schema, table)):
+            query += sql.SQL(" ORDER BY {}").format(column_list(key))
         with driver(self._connection).cursor("rows") as cursor:
             cursor.execute(query)
             while some := cursor.fetchmany(_ROWS):
@@ -621,11 +622,14 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
 
 def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
     """The newest release of a dataset that analysts may read: its number, name and version."""
-    releases = table(database, "release")
+    releases, builds = table(database, "release"), table(database, "build")
     return connection.execute(
         sa.select(releases.c.release_id, releases.c.name, releases.c.version, releases.c.relations)
+        .join(builds, builds.c.build_id == releases.c.build_id)
         .where(
             releases.c.dataset_id == dataset_id,
+            # a window is not what a dataset looks like now: a series shows them all
+            builds.c.time_window.is_(None),
             releases.c.state == "published",
             releases.c.grantable,
             ~releases.c.held,
@@ -737,7 +741,7 @@ def approve_release(
             sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
         )
         call(connection, database, "grant_release", release.release_id)
-        if show:
+        if show and not _is_window(connection, database, release):
             show_newest(connection, database, release.dataset_id)
 
 
@@ -753,6 +757,13 @@ def revoke_release(database: Database, release: ReleaseRow) -> None:
         )
         connection.execute(sa.delete(catalog).where(catalog.c.name == release.name))
         call(connection, database, "revoke_release", release.release_id, "")
+        if release.series is not None:
+            try:
+                with translated(database), connection.begin_nested():
+                    call(connection, database, "leave_series", release.release_id, True)
+            except Busy:
+                # who may read the series would read it there
+                call(connection, database, "leave_series", release.release_id, False)
         if _is_current(connection, database, release):
             try:
                 with translated(database), connection.begin_nested():
@@ -769,6 +780,7 @@ def drop_release(database: Database, release: ReleaseRow) -> None:
         limit_waiting(connection, LOCK_TIMEOUT)
         if _is_current(connection, database, release):
             show_newest(connection, database, release.dataset_id)
+        call(connection, database, "leave_series", release.release_id, True)
         hanging = hanging_on(connection, database.settings.release_schema, release.relation_names)
         call(connection, database, "drop_release", release.release_id, bool(hanging))
         if not hanging:
@@ -795,6 +807,12 @@ def require_none(hanging: list[tuple[str, str]]) -> None:
             "these views hang on it: " + ", ".join(view for _, view in hanging),
             remedy="; ".join(f"DROP {kind} {view}" for kind, view in hanging),
         )
+
+
+def _is_window(connection: Connection, database: Database, release: ReleaseRow) -> bool:
+    builds = table(database, "build")
+    window = sa.select(builds.c.time_window).where(builds.c.build_id == release.build_id)
+    return connection.execute(window).scalar_one() is not None
 
 
 def _is_current(connection: Connection, database: Database, release: ReleaseRow) -> bool:

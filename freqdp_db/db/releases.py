@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import Layout, read_arrays, write_records
 from freqdp_db.db.datasets import table
@@ -55,6 +56,8 @@ class ReleaseRow:
     """What follows its name in those of its tables and views, once they are published."""
     digests: dict[str, Any] | None
     """What was verified last: see `release.verification`."""
+    series: str | None
+    """The series whose window it is; None: it stands by itself."""
 
     @property
     def relation_names(self) -> list[str]:
@@ -264,15 +267,16 @@ def record_release(
     held: bool,
     software: str,
     guarantee: dict[str, Any],
+    series: str | None = None,
 ) -> ReleaseRow:
     """Record a release and book what it spends, or refuse both."""
     query = sql.SQL(
         "SELECT {}(%s::text, %s::int, %s::text, %s::jsonb, %s::boolean, %s::boolean, %s::text, "
-        "%s::jsonb)"
+        "%s::jsonb, %s::text)"
     ).format(private_name(database, "record_release"))
     values = [
         name, build_id, method, Jsonb(parameters, as_json), grantable, held, software,
-        Jsonb(guarantee),
+        Jsonb(guarantee), series,
     ]  # fmt: skip
     try:
         release_id = one_value(connection, query, values)
@@ -296,6 +300,16 @@ class PublishedBeside:
     method: str
     parameters: dict[str, Any]
     build_id: int
+    window_begin: datetime | None
+    window_end: datetime | None
+
+    def shares_time(self, build: BuildRow) -> bool:
+        """Whether it may show samples that a build has: not if both are of windows that are apart."""
+        if self.window_begin is None or self.window_end is None:
+            return True
+        if build.window_begin is None or build.window_end is None:
+            return True
+        return self.window_begin < build.window_end and build.window_begin < self.window_end
 
 
 def published_beside(
@@ -307,6 +321,7 @@ def published_beside(
     """
     states = ("published", "running") if running else ("published",)
     releases, datasets = table(database, "release"), table(database, "dataset")
+    builds = table(database, "build")
     accounts = accounts_of_same_rows(connection, database, account_id)
     rows = connection.execute(
         sa.select(
@@ -316,8 +331,11 @@ def published_beside(
             releases.c.method,
             releases.c.parameters,
             releases.c.build_id,
+            builds.c.window_begin,
+            builds.c.window_end,
         )
         .join(datasets, datasets.c.dataset_id == releases.c.dataset_id)
+        .join(builds, builds.c.build_id == releases.c.build_id)
         .where(
             datasets.c.account_id.in_(accounts),
             releases.c.state.in_(states),
@@ -362,10 +380,12 @@ class Provenance:
 
     dataset: str
     ledger_head: str
+    time_window: str | None
 
 
 def provenance(database: Database, release: ReleaseRow) -> Provenance:
     spends, datasets = table(database, "spend"), table(database, "dataset")
+    builds = table(database, "build")
     with database.begin() as connection:
         head = connection.execute(
             sa.select(spends.c.hash).where(spends.c.release_id == release.release_id)
@@ -373,7 +393,10 @@ def provenance(database: Database, release: ReleaseRow) -> Provenance:
         dataset = connection.execute(
             sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
         ).scalar_one()
-    return Provenance(dataset, head)
+        window = connection.execute(
+            sa.select(builds.c.time_window).where(builds.c.build_id == release.build_id)
+        ).scalar_one()
+    return Provenance(dataset, head, window)
 
 
 def give_up(database: Database, release_id: int) -> None:

@@ -18,7 +18,8 @@ from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 
 _SELECT: LiteralString = (
     "SELECT s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
-    "s.next_at, s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason "
+    "s.next_at, s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason, s.next_window, "
+    "d.timezone AS window_timezone "
     "FROM {schedule} s JOIN {dataset} d USING (dataset_id) "
 )
 
@@ -40,6 +41,10 @@ class ScheduleRow:
     created_by: str
     ended_at: datetime | None
     ended_reason: str | None
+    next_window: str | None
+    """The window that is asked for next, once it has ended; None: releases of all data."""
+    window_timezone: str
+    """Of the dataset: whose days, weeks and months windows are."""
 
 
 def _row(request: str, **columns: Any) -> ScheduleRow:
@@ -79,16 +84,17 @@ def insert_schedule(
     cron: str,
     timezone: str,
     next_at: datetime,
+    next_window: str | None,
 ) -> int:
     """Record a schedule; a dataset has one at a time."""
     options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
     statement = sql.SQL(
-        "INSERT INTO {schedule} (dataset_id, request, cron, timezone, next_at) "
-        "VALUES (%s, {check}(%s, %s::numeric, %s::jsonb), %s, %s, %s) RETURNING schedule_id"
+        "INSERT INTO {schedule} (dataset_id, request, cron, timezone, next_at, next_window) "
+        "VALUES (%s, {check}(%s, %s::numeric, %s::jsonb), %s, %s, %s, %s) RETURNING schedule_id"
     ).format(check=private_name(database, "request_document"), **_names(database))
     values = [
         dataset_id, document["method"], document.get("epsilon"), as_json(options), cron, timezone,
-        next_at,
+        next_at, next_window,
     ]  # fmt: skip
     with database.begin() as connection:
         try:
@@ -125,22 +131,33 @@ def has_open_job(connection: Connection, database: Database, schedule_id: int) -
     return bool(one_value(connection, query, [schedule_id]))
 
 
-def ask(connection: Connection, database: Database, schedule: ScheduleRow) -> int:
-    """Ask for the release of a schedule, or raise why not, leaving the transaction usable."""
+def ask(
+    connection: Connection, database: Database, schedule: ScheduleRow, window: str | None = None
+) -> int:
+    """Ask for the release of a schedule, or raise why not, leaving the transaction usable.
+
+    window: the one that it is to be of.
+    """
+    request = schedule.request if window is None else {**schedule.request, "window": window}
     with translated(), driver(connection).transaction():
         return request_release(
-            connection, database, schedule.dataset, schedule.request, schedule.schedule_id
+            connection, database, schedule.dataset, request, schedule.schedule_id
         )
 
 
 def advance(
-    connection: Connection, database: Database, schedule_id: int, next_at: datetime
+    connection: Connection,
+    database: Database,
+    schedule_id: int,
+    next_at: datetime,
+    next_window: str | None,
 ) -> None:
     driver(connection).execute(
         sql.SQL(
-            "UPDATE {schedule} SET next_at = %s, last_at = now() WHERE schedule_id = %s"
+            "UPDATE {schedule} SET next_at = %s, next_window = %s, last_at = now() "
+            "WHERE schedule_id = %s"
         ).format(**_names(database)),
-        [next_at, schedule_id],
+        [next_at, next_window, schedule_id],
     )
 
 
@@ -156,14 +173,19 @@ def end_schedule(connection: Connection, database: Database, schedule_id: int, r
 
 
 def record_refusal(
-    connection: Connection, database: Database, schedule: ScheduleRow, error: FreqdpError
+    connection: Connection,
+    database: Database,
+    schedule: ScheduleRow,
+    error: FreqdpError,
+    window: str | None = None,
 ) -> None:
     """A refused job, so that the refusal stands where people look for jobs."""
     names = _names(database)
+    request = schedule.request if window is None else {**schedule.request, "window": window}
     insert = sql.SQL(
         "INSERT INTO {queue} (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
     ).format(**names)
-    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(schedule.request)])
+    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(request)])
     driver(connection).execute(
         sql.SQL(
             "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "

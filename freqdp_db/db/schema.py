@@ -99,7 +99,7 @@ _RUNNER_WRITES = {
 _AUDITED_OF_BUILD = (
     "build_id", "dataset_id", "snapshot_at", "built_at", "rows", "excluded", "trajectories", "samples",
     "locations", "segments", "source_srid", "srid", "snap", "time_unit", "time_step_us", "median_gap_us",
-    "fingerprint", "software", "dropped_at",
+    "fingerprint", "software", "dropped_at", "time_window", "window_begin", "window_end",
 )  # fmt: skip
 _ADMIN_WRITES = {
     "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid, max_exposure, time_unit)"),
@@ -123,7 +123,7 @@ _TABLE_ROUTINES = (
     "create_build_table", "finish_build_table", "attach_build", "drop_build", "create_notes",
     "drop_notes", "create_staging", "index_staging", "finish_staging", "drop_staging",
     "publish_tables", "grant_release", "show_current", "drop_current", "revoke_release",
-    "drop_release",
+    "leave_series", "drop_release",
 )  # fmt: skip
 
 
@@ -214,15 +214,17 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT USAGE ON SEQUENCE {private}.build_number TO {workers}",
         f"GRANT SELECT, INSERT, DELETE, UPDATE (granted) ON {release}.catalog TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.record_release(text, int, text, jsonb, boolean, boolean, "
-        f"text, jsonb), {private}.require_booked(int), {private}.trace_source(int, int), "
+        f"text, jsonb, text), {private}.require_booked(int), {private}.trace_source(int, int), "
         f"{private}.source_lineage(text, text), {private}.database_key(), "
         f"{private}.approve_release(int) TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {private}.grant_budget(int, numeric, text), "
         f"{private}.claim_population(text, text, text, text), {private}.name_population(int, text), "
-        f"{private}.open_account(int, text) TO {role['admin']}",
+        f"{private}.open_account(int, text), {private}.declare_unit(int, text, text) TO {role['admin']}",
+        f"GRANT EXECUTE ON FUNCTION {private}.spent_in(int, tstzrange) TO {workers}, {role['auditor']}",
         f"GRANT EXECUTE ON FUNCTION {search} TO {workers}",
         f"GRANT USAGE ON SCHEMA {release} TO {role['analyst']}",
-        f"GRANT SELECT ON {release}.catalog TO {role['analyst']}",
+        f"GRANT SELECT ON {release}.catalog, {release}.series TO {role['analyst']}, "
+        f"{role['auditor']}, {workers}",
         f"GRANT EXECUTE ON FUNCTION {release}.tile(int, int, int, json) TO {workers}, {role['analyst']}",
         f"GRANT USAGE ON SCHEMA {private}, {release} TO {role['auditor']}",
         f"GRANT SELECT ON {private}.account, {private}.population, {private}.population_source, "
@@ -232,7 +234,6 @@ def grant_statements(names: Names) -> list[str]:
         f"GRANT EXECUTE ON FUNCTION {private}.check_release(text) TO {workers}, {role['auditor']}",
         f"REVOKE ALL ON {private}.build FROM {role['auditor']}",
         f"GRANT SELECT ({', '.join(_AUDITED_OF_BUILD)}) ON {private}.build TO {role['auditor']}",
-        f"GRANT SELECT ON {release}.catalog TO {role['auditor']}",
         *_job_grants(private, workers),
     ]
 
@@ -244,7 +245,9 @@ def _job_grants(private: str, workers: str) -> list[str]:
         "find_method(text)", "check_parameter(text, jsonb, jsonb)",
         "request_parameters(text, jsonb)", "rho_of(numeric, numeric)",
         "spend_of(text, jsonb)", "request_hash(int, text, jsonb)",
-        "require_budget(int, text, jsonb)", "raise_command(text, text, numeric)",
+        "require_budget(int, text, jsonb, timestamptz, timestamptz)",
+        "raise_command(text, text, numeric)", "find_window(text, text)",
+        "units_of(int, text, timestamptz, timestamptz)",
         "protected_unit(int, text)",
         "is_release_name(text)", "wake_workers()", "request_document(text, numeric, jsonb)",
         "request_release(text, text, numeric, jsonb)", "cancel_job(bigint)",
@@ -258,9 +261,10 @@ def _job_grants(private: str, workers: str) -> list[str]:
         f"GRANT INSERT (dataset_id, request) ON {private}.job_queue TO {workers}",
         f"GRANT UPDATE ({served}) ON {private}.job_queue TO {workers}",
         f"GRANT INSERT, UPDATE, DELETE ON {private}.job_progress, {private}.worker TO {workers}",
-        f"GRANT INSERT (dataset_id, request, cron, timezone, next_at) ON {private}.schedule "
+        f"GRANT INSERT (dataset_id, request, cron, timezone, next_at, next_window) ON {private}.schedule "
         f"TO {workers}",
-        f"GRANT UPDATE (next_at, last_at, ended_at, ended_reason) ON {private}.schedule TO {workers}",
+        f"GRANT UPDATE (next_at, last_at, ended_at, ended_reason, next_window) ON {private}.schedule "
+        f"TO {workers}",
         f"GRANT EXECUTE ON FUNCTION {', '.join(f'{private}.{r}' for r in routines)} TO {workers}",
     ]
 

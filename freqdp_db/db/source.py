@@ -399,7 +399,7 @@ def choosing(
         if (words := [word for word, pattern in _CHOOSING.items() if pattern.search(tree)])
     ]
     if condition is not None and re.search(r"\bselect\b", condition, re.IGNORECASE):
-        said.append("--where has a subquery")
+        said.append("[[where]] has a subquery")
     return said
 
 

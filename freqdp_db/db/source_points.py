@@ -11,7 +11,7 @@ from freqdp_db.db.names import format_relation, postgis_schema
 from freqdp_db.db.source import Relation, find_relation, read_column
 from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput
-from freqdp_db.model.areas import Points
+from freqdp_db.model.trajectories import Points
 
 _LAYOUT = Layout([("x", "float8"), ("y", "float8"), ("category", "int4")])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from freqdp_db.db.source_trips import as_samples
 from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput
 
+EPOCH_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _PLAIN_POINT = re.compile(r"(?:.+\.)?geometry\(Point,[1-9][0-9]*\)")
 
 
@@ -54,6 +55,8 @@ class SourcePart:
     """Those that lie in these blocks, the last not with it; None: to the end."""
     hash_seed: int = 0
     """With which keys that are texts become numbers."""
+    times: tuple[datetime, datetime] | None = None
+    """Those from one moment to before another: the rows of a window."""
 
 
 class SourceReader:
@@ -135,6 +138,8 @@ class SourceReader:
 
     def _where(self, *conditions: sql.Composable) -> sql.Composable:
         parts = list(conditions)
+        if self._part.times is not None:
+            parts += self._during(*self._part.times)
         if self._part.objects is not None:
             parts.append(self._between(*self._part.objects))
         if self._part.blocks is not None:
@@ -146,6 +151,28 @@ class SourceReader:
             # the newline ends a comment that the filter may close with
             parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
+
+    def _during(self, begin: datetime, end: datetime) -> list[sql.Composable]:
+        """Whether a row's time lies in a window; an index of the column serves it."""
+        column = sql.Identifier(self._mapping.time)
+        inside = sql.SQL("{c} >= {begin} AND {c} < {end}")
+        kind = self._relation.columns[self._mapping.time].type
+        if kind == "timestamptz":
+            return [inside.format(c=column, begin=begin, end=end)]
+        if self.epoch:
+            assert self.time_unit is not None, "what epoch numbers count is declared"
+            per_second = EPOCH_PER_SECOND[self.time_unit]
+            first, last = (int(moment.timestamp()) * per_second for moment in (begin, end))
+            return [inside.format(c=column, begin=first, end=last)]
+        # the clock changes by less than a day: local times far outside need not be converted
+        near = [
+            (moment.astimezone(UTC) + margin).replace(tzinfo=None)
+            for moment, margin in ((begin, -timedelta(days=1)), (end, timedelta(days=1)))
+        ]
+        return [
+            inside.format(c=column, begin=near[0], end=near[1]),
+            inside.format(c=self._time(), begin=begin, end=end),
+        ]
 
     def _between(self, first: str, last: str) -> sql.Composable:
         """An index of the column serves integers; texts are compared by their bytes, as we sort them."""

@@ -199,5 +199,5 @@ def publish(
         )
         if catalog["granted"]:
             call(connection, database, "grant_release", release_id)
-        if catalog["granted"] and show:
+        if catalog["granted"] and show and catalog["time_window"] is None:
             show_newest(connection, database, dataset_id)

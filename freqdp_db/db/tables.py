@@ -75,6 +75,7 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("approved_by", sa.Text, null=True),
         column("relations", pg.ARRAY(sa.Text), null=True),
         column("digests", pg.JSONB, null=True),
+        column("series", sa.Text, null=True),
         sa.Index(
             "release_name_key",
             "name",
@@ -161,6 +162,7 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("at", AT),
         column("previous_hash", sa.Text),
         column("hash", sa.Text),
+        column("during", pg.TSTZRANGE, null=True),
         sa.UniqueConstraint("account_id", "entry"),
         sa.UniqueConstraint("release_id"),
     )
@@ -189,6 +191,21 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         column("rows", sa.BigInteger),
         column("ledger_head", sa.Text),
         column("relations", pg.ARRAY(sa.Text)),
+        column("time_window", sa.Text, null=True),
+        column("series", sa.Text, null=True),
+        schema=released,
+    )
+    sa.Table(
+        "series",
+        meta,
+        key("name", sa.Text),
+        column("dataset", sa.Text),
+        column("every", sa.Text),
+        column("timezone", sa.Text),
+        column("method", sa.Text),
+        column("kind", sa.Text),
+        column("relations", pg.ARRAY(sa.Text)),
+        column("created_at", AT, server_default=sa.func.now()),
         schema=released,
     )
 
@@ -218,6 +235,7 @@ def job_tables(meta: sa.MetaData, own: str) -> None:
         column("created_by", sa.Text, server_default=sa.text("session_user")),
         column("ended_at", AT, null=True),
         column("ended_reason", sa.Text, null=True),
+        column("next_window", sa.Text, null=True),
         sa.Index(
             "schedule_dataset_key",
             "dataset_id",
@@ -332,6 +350,8 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("name", sa.Text, null=True, unique=True),
         column("created_at", AT, server_default=sa.func.now()),
         sa.Column("merged_into", sa.Integer, references("population.population_id")),
+        column("unit", sa.Text, server_default="person"),
+        column("timezone", sa.Text, server_default="UTC"),
     )
     sa.Table(
         "population_source",
@@ -423,6 +443,9 @@ def metadata_for(names: Names) -> sa.MetaData:
         column("fingerprint", sa.Text),
         column("software", sa.Text),
         column("dropped_at", AT, null=True),
+        column("time_window", sa.Text, null=True),
+        column("window_begin", AT, null=True),
+        column("window_end", AT, null=True),
     )
     sa.Table(
         "build_source",

@@ -16,6 +16,7 @@ from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
+from freqdp_db.evaluation.counts import measure_counts
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.metrics import (
     EXPOSED,
@@ -66,6 +67,10 @@ def evaluate(
 
     With roads, the recovery attack as well. replayed: what was verified of it just now.
     """
+    if release.kind == "counts":
+        counted = measure_counts(database, release, progress, seed)
+        store_metrics(database, release.release_id, counted, PUBLISHABLE, seed)
+        return counted
     require_measurable(release)
     asked = _ReleaseAsked(release.release_id, seed, roads)
     pieces = [*([] if roads is None else [_RECOVERY]), *pieces_of(release.kind)]

@@ -1,4 +1,4 @@
-"""Figures of pages: drawn by matplotlib, put into the page as SVG.
+"""Pages that evaluation writes, and their figures: drawn by matplotlib, put into the page as SVG.
 
 Text stays text, and colours are the page's own (CSS variables), so that a dark page has light lines.
 Shapes and dashes tell things apart, so that figures survive black and white. The same numbers give
@@ -10,17 +10,20 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias
 
 from markupsafe import Markup, escape
 
+from freqdp_db.errors import BadInput
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
 
 INK, QUIET, LINE, PAPER, WASH = "#1b2733", "#56646f", "#d5dce1", "#fefefe", "#f5f7f9"
 ACCENT, GOOD, ZONE, TRUTH, ROAD = "#b3261e", "#0b5d3b", "#e4f2ea", "#b4bfc8", "#dde4e9"
@@ -290,3 +293,40 @@ def scale_bar(metres_across: float) -> tuple[float, str]:
     metres = 10.0 ** math.floor(math.log10(metres_across / 3))
     metres *= next(part for part in (5, 2, 1) if part == 1 or part * metres < metres_across / 3)
     return metres, f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
+
+
+# Pages and files that evaluation writes: HTML that asks nobody for anything, and nothing in the way.
+
+
+def render(room: str, template: str, context: dict[str, Any]) -> str:
+    """A page, from the templates of a package of evaluation."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader(f"freqdp_db.evaluation.{room}", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["whole_options"] = _whole_options
+    return environment.get_template(template).render(**context)
+
+
+def _whole_options(words: str) -> Markup:
+    """Options are not broken at their hyphens."""
+    return Markup(re.sub(r"--[\w-]+", r'<span class="option">\g<0></span>', str(escape(words))))
+
+
+def files_in(folder: Path, names: Iterable[str], *, overwrite: bool) -> list[Path]:
+    """What will be written into a folder; refused if something is in the way."""
+    files = [folder / name for name in names]
+    there = [file for file in files if file.exists()]
+    if there and not overwrite:
+        raise BadInput(
+            f"{there[0]} is there already",
+            remedy="name another folder with [[out]], or say [[force]]",
+        )
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"[[out]] {folder} is not a folder", remedy="name a folder")
+    return files

@@ -11,7 +11,7 @@ from freqdp_db.evaluation.attacks import exposure
 from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
 from freqdp_db.evaluation.attacks.signatures import linking_attacks
 from freqdp_db.evaluation.pair import Case, Pair
-from freqdp_db.evaluation.utility.losses import (
+from freqdp_db.evaluation.utility import (
     diameter_error,
     frequent_patterns,
     hotspot_correlation,
@@ -22,8 +22,8 @@ from freqdp_db.evaluation.utility.losses import (
     query_error,
     side_by_side,
     trip_error,
+    usefulness,
 )
-from freqdp_db.evaluation.utility.usefulness import usefulness
 from freqdp_db.progress import Progress
 
 LINKED = "la"

@@ -19,11 +19,10 @@ from scipy.spatial import cKDTree
 
 from freqdp_db.methods.contract import Undated, WorkingSet
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
-from freqdp_db.methods.unlinking.dates import in_week
-from freqdp_db.model.areas import Areas
+from freqdp_db.methods.unlinking.dates import fold
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
-from freqdp_db.model.trajectories import Build, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Build, Locations, Trajectories
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class Pair:
     """What released times were coarsened to, if they were: it is public, so attackers know it."""
     made_up: bool = False
     """Whether released trajectories are nobody's: how many there are need not be D's number."""
+    only_ends: bool = False
+    """Whether released trajectories are trips of which only the ends are shown."""
 
     def __len__(self) -> int:
         return len(self.original)
@@ -136,8 +137,12 @@ class ReleaseSeen:
     part_of: Ids | None = None
     """The trajectory that each object is in, -1: in none; None: in several, or as `owner` says."""
     undated: Undated | None = None
-    """Where dates were left out: the week, which is public, and what times were, which is not."""
+    """Where dates were left out: the week or day, which is public, and what times were, which is not."""
     timezone: str = "UTC"
+    only_ends: bool = False
+    """Whether trajectories are trips of which only the ends are shown."""
+    quiet_us: int = 0
+    """What is left out at least between two pieces: public."""
 
     @cached_property
     def trajectory(self) -> Ids:
@@ -172,7 +177,7 @@ class ReleaseSeen:
         if self.clock_us:
             at = nearest_tick(at, self.clock_us)
         if self.undated is not None:
-            at = in_week(at, self.timezone, self.undated.week_us)
+            at = fold(at, self.timezone, self.undated.begin_us, self.undated.span_us)
         return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
 
     @property
@@ -201,6 +206,7 @@ class Case:
             state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),
             values.get("clock"), _metres(values.get("grain")), state.groups, state.pieces,
             state.members, state.part_of, state.undated, build.timezone,
+            values.get("samples") == "ends", values.get("quiet") or 0,
         )  # fmt: skip
         return cls(build.trajectories, build.locations, release, build.timezone)
 
@@ -237,5 +243,6 @@ class Case:
             nearest: Ids = np.asarray(tree.query(points)[1], np.int32)
             side = replace(side, location=nearest[side.location])
         return Pair(
-            self.original, side, self.places, self.timezone, self.release.time_step_us, self.made_up
-        )
+            self.original, side, self.places, self.timezone, self.release.time_step_us, self.made_up,
+            self.release.only_ends,
+        )  # fmt: skip

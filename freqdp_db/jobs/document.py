@@ -9,7 +9,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import Flag, Whole
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.registry import require_named
-from freqdp_db.release.request import Request, check_release_name
+from freqdp_db.release.request import Request, check_release_name, check_series
 
 MAX_KEEP = 10_000
 _NEW_DRAW = Parameter("new_draw", Flag(), "Draw afresh.", False)
@@ -37,6 +37,10 @@ class JobRequest:
     rebuild: bool
     keep: int | None
     hold: bool = False
+    window: str | None = None
+    """The window to release; of a schedule, what a window is: day, week or month."""
+    series: str | None = None
+    """The table that the window becomes a part of."""
 
     def document(self) -> dict[str, Any]:
         """As `request_release` takes it, with exact numbers."""
@@ -48,6 +52,8 @@ class JobRequest:
             "rebuild": self.rebuild,
             "keep": self.keep,
             "hold": self.hold,
+            "window": self.window,
+            "series": self.series,
         }
         return {key: value for key, value in document.items() if value is not None}
 
@@ -58,10 +64,20 @@ def parse(document: dict[str, Any]) -> JobRequest:
     method, name = require_named(given.pop("method", None)), given.pop("as", None)
     if name is not None and not isinstance(name, str):
         raise BadInput(f"[[name]] {name!r} is not a name", remedy="for example [[name]] city_1")
+    window, series = given.pop("window", None), given.pop("series", None)
+    for option, text in (("[[window]]", window), ("[[series]]", series)):
+        if text is not None and not isinstance(text, str):
+            raise BadInput(f"{option} {text!r} is not a text", remedy="for example yesterday")
+    if series is not None:
+        check_series(series, window, name)
     own = {
         p.name: p.parse(given.pop(p.name), text=False) if p.name in given else p.default
         for p in (_NEW_DRAW, _REBUILD, _KEEP, _HOLD)
     }
     return JobRequest(
-        Request.from_json(method, given), None if name is None else check_release_name(name), **own
+        Request.from_json(method, given),
+        None if name is None else check_release_name(name),
+        window=window,
+        series=series,
+        **own,
     )

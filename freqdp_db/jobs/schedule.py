@@ -10,11 +10,16 @@ from cronsim import CronSim, CronSimError
 
 from freqdp_db.db import schedules
 from freqdp_db.db.connection import Connection, Database
-from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import budget_of
 from freqdp_db.db.schedules import ScheduleRow
-from freqdp_db.errors import BadInput, FreqdpError
-from freqdp_db.jobs.document import JobRequest
+from freqdp_db.db.windows import EVERY, find_window
+from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
+from freqdp_db.jobs.document import JobRequest, parse
+from freqdp_db.methods.contract import WITHOUT_SAMPLES
+from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.release.request import check_series
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
 
@@ -92,6 +97,11 @@ _REPEATED_UNLINKED = (
     "while an earlier one of overlapping data is out: --keep 1 withdraws that one each time, and "
     "--beside DATASET_current accepts it."
 )
+_REPEATED_WINDOWS = (
+    "Each {every} is read and released once, when it is over, and never again; what comes later is left "
+    "out. Releases of different {every}s share no samples. What they can still show together: who is at "
+    "the same place at the same time of every {every}."
+)
 _TELLS_NO_CHANGE = (
     " A time without a new version says, exactly, that nothing has changed (--new-draw)."
 )
@@ -111,12 +121,46 @@ class Planned:
     next_at: datetime
     releases_left: int | None
     """None: they cost nothing."""
+    renews: bool
+    """Whether the budget is there again for each window."""
+    series: str | None = None
+    """The table that grows by a window at a time."""
+    next_window: str | None = None
+    """The first window that is released."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Planned, Document):
+    """A schedule that was made just now."""
+
+    dataset: str
+    warning: str
+    price: str = not_in_json()
+
+
+@dataclass(frozen=True)
+class Schedule(ScheduleRow, Document):
+    """When workers ask for releases of a dataset by themselves, and for what."""
+
+    protected: ProtectedUnit = not_in_json()
+
+    @property
+    def price(self) -> str:
+        """What each release costs, in words."""
+        return self.asked.request.price(self.protected)
+
+    @property
+    def asked(self) -> JobRequest:
+        """What is asked for, read."""
+        return parse(self.request)
 
 
 def warning_of(asked: JobRequest) -> str:
     """What whoever makes a schedule should know of releases that follow each other."""
     kind = asked.request.method.kind
-    if kind == "synthetic":
+    if asked.window is not None:
+        return _REPEATED_WINDOWS.format(every=asked.window)
+    if kind in WITHOUT_SAMPLES:
         return _REPEATED_SYNTHETIC + ("" if asked.new_draw else _TELLS_NO_CHANGE)
     return _REPEATED_UNLINKED if kind == "unlinked" else _REPEATED
 
@@ -135,20 +179,72 @@ class Fired:
 
 
 def add_schedule(
-    database: Database, dataset: DatasetRow, asked: JobRequest, at: str, timezone: str
+    database: Database,
+    dataset: DatasetRow,
+    asked: JobRequest,
+    at: str,
+    timezone: str,
+    since: str | None = None,
 ) -> Planned:
-    """Ask for a new release whenever `at` says."""
+    """Ask for a new release whenever `at` says. since: the first window; None: the one that is on."""
     cron, zone = Cron.parse(at), find_zone(timezone)
     next_at = cron.next_after(schedules.server_time(database), zone)
+    first = _first_window(database, dataset, asked, since)
     number = schedules.insert_schedule(
-        database, dataset.dataset_id, dataset.name, asked.document(), cron.text, timezone, next_at
-    )
+        database, dataset.dataset_id, dataset.name, asked.document(), cron.text, timezone, next_at,
+        first,
+    )  # fmt: skip
     request = asked.request
     left = None
     if request.spend:
         budget = budget_of(database, dataset.account_id, request.method.unit)
-        left = int(budget.remaining // request.spend)
-    return Planned(number, cron.text, timezone, next_at, left)
+        free = budget.granted if renews(dataset, asked) else budget.remaining
+        left = int(free // request.spend)
+    return Planned(
+        number, cron.text, timezone, next_at, left, renews(dataset, asked), asked.series, first
+    )
+
+
+def renews(dataset: DatasetRow, asked: JobRequest) -> bool:
+    """Whether what one window spends is there again for another."""
+    of_all_data = asked.request.method.unit == "person" and dataset.protected.stretch is None
+    return asked.window is not None and not of_all_data
+
+
+def windowed(
+    dataset: str, window: str | None, series: str | None, since: str | None
+) -> tuple[str | None, str | None]:
+    """What a window of a schedule is, and the series that it makes; raises BadInput."""
+    if window is None:
+        if series is not None or since is not None:
+            raise BadInput(
+                "[[series]] and [[since]] are for schedules with [[window]]",
+                remedy="for example [[window]] day",
+            )
+        return None, None
+    if window not in EVERY:
+        raise BadInput(
+            f"[[window]] {window} of a schedule is none of {', '.join(EVERY)}",
+            remedy="for example [[window]] day",
+        )
+    return window, check_series(series or f"{dataset}_{EVERY[window]}", window, None)
+
+
+def _first_window(
+    database: Database, dataset: DatasetRow, asked: JobRequest, since: str | None
+) -> str | None:
+    if asked.window is None:
+        return None
+    zone = dataset.mapping.timezone
+    word = since or {"day": "yesterday", "week": "last-week", "month": "last-month"}[asked.window]
+    with database.begin() as connection:
+        window = find_window(connection, database, word, zone)
+    if window.every != asked.window:
+        raise BadInput(
+            f"[[since]] {since} is a {window.every}, and a window of this schedule is a {asked.window}",
+            remedy="for example [[since]] 2024-05-06 (a day), 2024-W19 (a week), 2024-05 (a month)",
+        )
+    return window.time_window if since else window.following
 
 
 def fire_due(database: Database) -> list[Fired]:
@@ -159,17 +255,25 @@ def fire_due(database: Database) -> list[Fired]:
             schedule = schedules.due_schedule(connection, database)
             if schedule is None:
                 return fired
-            fired.append(_fire(connection, database, schedule))
+            fired += _fire(connection, database, schedule)
 
 
-def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> Fired:
+def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> list[Fired]:
     """Ask for what a schedule wants. One that cannot be served ends, and says why."""
     number, job, refused, ended = schedule.schedule_id, None, None, False
     next_at = now = schedules.transaction_time(connection)
+    window = schedule.next_window
+    fired: list[Fired] = []
     try:
         cron, zone = Cron.parse(schedule.cron), find_zone(schedule.timezone)
         next_at = cron.next_after(now, zone)
-        if schedules.has_open_job(connection, database, number):
+        if window is not None:
+            asked, window = _ask_windows(connection, database, schedule, window)
+            fired = [
+                Fired(number, schedule.dataset, job_id, why, False, next_at)
+                for job_id, why in asked
+            ]
+        elif schedules.has_open_job(connection, database, number):
             refused = "the job before is not done yet"
         else:
             job = schedules.ask(connection, database, schedule)
@@ -187,5 +291,35 @@ def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> 
         refused, ended = told.told, True
         schedules.record_refusal(connection, database, schedule, told)
         schedules.end_schedule(connection, database, number, refused)
-    schedules.advance(connection, database, number, next_at)
-    return Fired(number, schedule.dataset, job, refused, ended, next_at)
+    schedules.advance(connection, database, number, next_at, window)
+    if window is None or ended:
+        fired.append(Fired(number, schedule.dataset, job, refused, ended, next_at))
+    return fired
+
+
+def _renewed(database: Database, schedule: ScheduleRow) -> bool:
+    return renews(get_dataset(database, schedule.dataset_id), parse(schedule.request))
+
+
+def _ask_windows(
+    connection: Connection, database: Database, schedule: ScheduleRow, window: str
+) -> tuple[list[tuple[int | None, str | None]], str]:
+    """Ask for all windows that have ended, oldest first; what came of each, and the window to go on with.
+
+    Each window is asked for once: the row of the schedule is locked, and moves on with the jobs.
+    """
+    asked: list[tuple[int | None, str | None]] = []
+    while True:
+        found = find_window(connection, database, window, schedule.window_timezone)
+        if not found.ended:
+            return asked, window
+        try:
+            job = schedules.ask(connection, database, schedule, found.time_window)
+            asked.append((job, None))
+        except (BudgetExceeded, AlreadyExists) as error:
+            # of this window alone: others have a name of their own, and mostly a budget
+            if isinstance(error, BudgetExceeded) and not _renewed(database, schedule):
+                raise
+            schedules.record_refusal(connection, database, schedule, error, found.time_window)
+            asked.append((None, error.told))
+        window = found.following

@@ -15,14 +15,16 @@ from types import FrameType, TracebackType
 from typing import TypeAlias
 
 import freqdp_db
-from freqdp_db.dataset.building import build
+from freqdp_db.dataset.building import build, build_of_window
 from freqdp_db.db import jobs, schedules
 from freqdp_db.db import jobs as workers
+from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Connection, Database, Listener
-from freqdp_db.db.datasets import DatasetRow, living_dataset
+from freqdp_db.db.datasets import DatasetRow, get_dataset, living_dataset
 from freqdp_db.db.jobs import JobRow, LeaseConnection, PhaseProgress
 from freqdp_db.db.releases import ReleaseRow, get_release
 from freqdp_db.db.schema import require_current
+from freqdp_db.db.windows import ended_window
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import (
     BadInput,
@@ -35,7 +37,7 @@ from freqdp_db.errors import (
 )
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.jobs.log import LOG, place_of
-from freqdp_db.jobs.schedule import fire_due
+from freqdp_db.jobs.schedule import fire_due, renews
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.approving import finish_late, withdraw
 from freqdp_db.release.inputs import require_readable
@@ -213,13 +215,12 @@ def perform(
     release = made.release
     try:
         if release.held and not asked.hold:
-            replaced = _replaced(database, release.dataset_id, asked.keep)
+            replaced = _replaced(database, release.dataset_id, asked)
             gate(database, release, progress, replaced, engine, made.replayed)
     except TooExposed:
-        if asked.keep is not None:
-            _retire(database, release.dataset_id, asked.keep)
+        _retire(database, release.dataset_id, asked)
         raise
-    note = None if asked.keep is None else _retire(database, release.dataset_id, asked.keep)
+    note = _retire(database, release.dataset_id, asked)
     return Done(get_release(database, release.release_id), made.resumed, note)
 
 
@@ -240,7 +241,10 @@ def _begin(
     database: Database, job: JobRow, asked: JobRequest, progress: Progress, engine: Engine
 ) -> Outcome:
     dataset = _dataset(database, job.dataset_id)
-    if asked.rebuild and job.build_id is None:
+    build_id = None
+    if asked.window is not None:
+        build_id = _build_window(database, job, dataset, asked, progress, engine)
+    elif asked.rebuild and job.build_id is None:
         made = build(database, dataset, progress, engine)
         jobs.record_build(database, job, made.build_id)
         dataset = _dataset(database, job.dataset_id)
@@ -257,9 +261,33 @@ def _begin(
         new_draw=asked.new_draw,
         hold_back=asked.hold,
         recorded=recorded,
-        replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked.keep),
+        replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked),
         engine=engine,
+        build_id=build_id,
+        series=asked.series,
     )
+
+
+def _build_window(
+    database: Database,
+    job: JobRow,
+    dataset: DatasetRow,
+    asked: JobRequest,
+    progress: Progress,
+    engine: Engine,
+) -> int:
+    """The build of the window that is asked for: what an earlier attempt has read, or read now."""
+    if job.build_id is not None and find_build(database, job.build_id).dropped_at is None:
+        return job.build_id
+    assert asked.window is not None
+    window = ended_window(database, asked.window, dataset.mapping.timezone)
+    made = (
+        build(database, dataset, progress, engine, window)
+        if asked.rebuild
+        else build_of_window(database, dataset, window, progress, engine)
+    )
+    jobs.record_build(database, job, made.build_id)
+    return made.build_id
 
 
 def _dataset(database: Database, dataset_id: int) -> DatasetRow:
@@ -272,21 +300,29 @@ def _dataset(database: Database, dataset_id: int) -> DatasetRow:
     return dataset
 
 
-def _replaced(database: Database, dataset_id: int, keep: int | None) -> list[str]:
-    """Releases that analysts read now and that `_retire` withdraws once there is one more."""
-    if keep is None:
+def _replaced(database: Database, dataset_id: int, asked: JobRequest) -> list[str]:
+    """Releases that analysts read now and that `_retire` withdraws once there is one more.
+
+    None in a series: its windows are apart.
+    """
+    if asked.keep is None or asked.series is not None:
         return []
-    granted = jobs.kept_releases(database, dataset_id, held=False)
-    return [get_release(database, number).name for number in granted[keep - 1 :]]
+    granted = jobs.kept_releases(database, dataset_id, None, held=False)
+    return [get_release(database, number).name for number in granted[asked.keep - 1 :]]
 
 
-def _retire(database: Database, dataset_id: int, keep: int) -> str | None:
+def _retire(database: Database, dataset_id: int, asked: JobRequest) -> str | None:
     """Withdraw all but the newest; says which ones have to stay for now.
 
     Those that are held are counted apart: what nobody approved must not push out what analysts read.
     """
+    if asked.keep is None:
+        return None
     left = []
-    granted, held = (jobs.kept_releases(database, dataset_id, held=h)[keep:] for h in (False, True))
+    granted, held = (
+        jobs.kept_releases(database, dataset_id, asked.series, held=h)[asked.keep :]
+        for h in (False, True)
+    )
     for release_id in (*granted, *held):
         release = get_release(database, release_id)
         try:
@@ -569,7 +605,9 @@ class Worker:
         """Try again later what can pass; say why about what cannot."""
         if not error.can_pass:
             if isinstance(error, BudgetExceeded) and job.schedule_id is not None:
-                self._end_schedule(job.schedule_id, error)
+                dataset = get_dataset(self.database, job.dataset_id)
+                if not renews(dataset, parse(job.wanted)):
+                    self._end_schedule(job.schedule_id, error)
             state = "failed" if isinstance(error, VerificationFailed) else "refused"
             return self._ended(job, state, error.told)
         # a lock of somebody else's is no fault of the job: it waits for it as long as it takes

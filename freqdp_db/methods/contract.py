@@ -22,10 +22,9 @@ from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
-from freqdp_db.methods.relations import AREAS, TRAJECTORIES, Relation
-from freqdp_db.model.areas import Areas, Shown
+from freqdp_db.methods.relations import AREAS, TABLES, TRAJECTORIES, Relation
 from freqdp_db.model.arrays import Groups, Ids, Ints
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Shown, Trajectories
 from freqdp_db.privacy.guarantee import Declare
 from freqdp_db.privacy.noise import RandomSource
 from freqdp_db.progress import ProgressCallback, ignore_progress
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from freqdp_db.methods.frequency.partition import Partition
     from freqdp_db.methods.synthesis.public import Period, Region
 
-Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic"]
+Kind: TypeAlias = Literal["edited", "unlinked", "generalised", "synthetic", "counts"]
 Unit: TypeAlias = Literal["occurrence", "person"]
 Counts: TypeAlias = dict[str, float]
 Facts: TypeAlias = "Callable[[Any, Any], tuple[Region, Period]]"
@@ -52,8 +51,13 @@ KINDS: dict[Kind, str] = {
     "not read the points as positions.",
     "synthetic": "Each trajectory is a trip made up from noisy counts of trips of at least 1 km, and is "
     "nobody's. Use it for distributions: where, when, how far, how long; not for single trips.",
+    "counts": "Each row is a noisy count, of persons in a zone or of trips between zones, in a time bin, "
+    "with half of its 95 % interval (margin). A missing row means fewer than the noise lets one see, not "
+    "none. Take totals from the rows of districts and of the city, not from sums of many zones.",
 }
 """What a released trajectory is, and what an analyst may do with it."""
+WITHOUT_SAMPLES: tuple[Kind, ...] = ("synthetic", "counts")
+"""Kinds that are made from noisy counts alone: they hold nobody's samples."""
 EXPOSES: dict[Kind, str] = {
     "edited": "nearly everybody can be found by who knows a few samples of them"
 }
@@ -66,10 +70,10 @@ class Need:
 
     parameter: str
     """It names the relation."""
-    reader: Literal["points", "roads"]
-    """As what it is read: `Points`, or a `Network` of roads."""
+    reader: Literal["points", "roads", "zones"]
+    """As what it is read: `Points`, a `Network` of roads, or `Zones`, which need be no relation."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Which parameters name columns of it; of points, their `category`."""
+    """Which parameters name columns of it: of points their `category`, of zones `zone`, `district`."""
     optional: bool = False
     """Whether the method does without, where the parameter is not given."""
 
@@ -107,10 +111,11 @@ class StepContext:
 
 @dataclass(frozen=True)
 class Undated:
-    """Times that were moved into one week."""
+    """Times that were moved into one week or day."""
 
-    week_us: int
-    """When the week begins."""
+    begin_us: int
+    span_us: int
+    """When it begins, and how long it is."""
     at: Ints
     """The time of each sample with its date."""
 
@@ -341,8 +346,13 @@ class Method:
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """The tables and views that its releases consist of."""
+        """The tables and views that its releases may consist of."""
         return self.publishes or (AREAS if self.makes_areas else TRAJECTORIES)
+
+    def relations_for(self, values: Mapping[str, Any]) -> tuple[Relation, ...]:
+        """Those of a release with these values."""
+        wanted = ("", *values.get(TABLES, ()))
+        return tuple(relation for relation in self.relations if relation.chosen_by in wanted)
 
     @property
     def partitioned(self) -> bool:

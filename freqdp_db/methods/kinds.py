@@ -263,6 +263,86 @@ class Name(AsText):
         return text.strip()
 
 
+@dataclass(frozen=True)
+class Words:
+    """Some of a few words, each once: `visits,flows`. A value is a tuple, in the declared order."""
+
+    words: tuple[str, ...]
+
+    @property
+    def example(self) -> str:
+        return ",".join(self.words[:2])
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "words", "words": list(self.words)}
+
+    def from_text(self, text: str) -> tuple[str, ...]:
+        given = [word.strip() for word in text.split(",")]
+        if not set(given) <= set(self.words) or len(set(given)) < len(given):
+            raise NotAcceptable(f"a list of {', '.join(self.words)}, each at most once")
+        return tuple(word for word in self.words if word in given)
+
+    def from_json(self, value: Any) -> tuple[str, ...]:
+        return self.from_text(value if isinstance(value, str) else "")
+
+    def to_json(self, value: Any) -> Any:
+        return self.show(value)
+
+    def show(self, value: Any) -> str:
+        return ",".join(value)
+
+
+class SquareGrid(NamedTuple):
+    """Squares of a grid, so many metres wide."""
+
+    metres: Decimal
+
+    def __str__(self) -> str:
+        return f"grid:{plain(self.metres)}m"
+
+
+class HexagonGrid(NamedTuple):
+    """Cells of H3."""
+
+    resolution: int
+
+    def __str__(self) -> str:
+        return f"h3:{self.resolution}"
+
+
+_GRID = re.compile(r"grid: *([0-9]{1,6}(?:\.[0-9]{1,3})?) *(m|km)")
+_H3 = re.compile(r"h3: *([0-9]{1,2})")
+_NARROWEST_GRID_M, _WIDEST_GRID_M = 10, 100_000
+_FINEST_H3 = 12
+
+
+@dataclass(frozen=True)
+class Zoning(AsText):
+    """Where zones come from: `schema.table` (as its name), `grid:500m` or `h3:8`."""
+
+    example: str = "grid:500m"
+
+    def declaration(self) -> dict[str, Any]:
+        return {"kind": "zones"}
+
+    def from_text(self, text: str) -> str | SquareGrid | HexagonGrid:
+        text = text.strip()
+        if match := _GRID.fullmatch(text):
+            metres = Decimal(match[1]).scaleb(3 if match[2] == "km" else 0)
+            if not _NARROWEST_GRID_M <= metres <= _WIDEST_GRID_M:
+                raise NotAcceptable("a grid of 10 m to 100 km")
+            return SquareGrid(metres)
+        if match := _H3.fullmatch(text):
+            if int(match[1]) > _FINEST_H3:
+                raise NotAcceptable(f"a resolution of H3 from 0 to {_FINEST_H3}")
+            return HexagonGrid(int(match[1]))
+        if ":" in text:
+            raise NotAcceptable(
+                "schema.table, a grid such as grid:500m, or a resolution of H3: h3:8"
+            )
+        return Name(self.example).from_text(text)
+
+
 # Kinds of parameters that say where and when: a meeting, a box, a stretch of time.
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from freqdp_db.engines.partitions import Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Kind, Method
+from freqdp_db.methods.counts.family import COUNTS
 from freqdp_db.methods.frequency.family import FREQUENCY
 from freqdp_db.methods.k_anonymity.glove import GLOVE
 from freqdp_db.methods.synthesis.steps import STRICT
@@ -17,10 +18,10 @@ from freqdp_db.paper.methods import CLOSURE, COMPARED
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 _JOINED = "+"
-_COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic")
+_COARSER: tuple[Kind, ...] = ("edited", "unlinked", "generalised", "synthetic", "counts")
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*FREQUENCY, *UNLINKING, GLOVE, STRICT, *COMPARED)
+    method.name: method for method in (*FREQUENCY, *UNLINKING, GLOVE, STRICT, *COUNTS, *COMPARED)
 }
 
 _EDITED_BEFORE = "Samples were taken out and others put in first. "

@@ -6,7 +6,7 @@ made there in the owner's name is what the software declares, whoever asks for i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 Blocks: TypeAlias = Iterable[Any]
 """Rows as binary COPY has them, many whole rows in each block: see `db.copy`."""
-Rows: TypeAlias = "Callable[[WorkingSet, StepContext], Blocks]"
+Rows: TypeAlias = "Callable[[WorkingSet, StepContext], Iterable[Mapping[str, Any]]]"
+"""Rows by columns, many in each block: arrays of numbers, or lists of text and of geometries (EWKB)."""
+TABLES = "tables"
+"""The parameter that says which of the relations of a method are wanted."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,11 @@ class Relation:
     """Columns that have an index besides the key, the one that takes longest first."""
     rows: Rows | None = None
     """The rows of a table, in the order of its key. None: those of the released trajectories."""
+    chosen_by: str = ""
+    """It is made if the request's `tables` have this word; empty: it is always made."""
     view: str | None = None
-    """Of a view: the function in `sql/` that makes it, from the release's name, its SRID and that of the
-    build's metres."""
+    """Of a view, which comes after the tables that it reads: the function in `sql/` that makes it, from
+    the release's name, its SRID and that of the build's metres."""
 
     @property
     def names(self) -> list[str]:
@@ -67,6 +72,7 @@ class Relation:
             "key": list(self.key),
             "indexes": list(self.indexes),
             "view": self.view,
+            "chosen_by": self.chosen_by,
         }
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import Field, field, fields, is_dataclass
 from typing import Any, ClassVar
 
+from freqdp_db.errors import Remark
+
 _ASIDE = "aside"
 # What moves the cursor, changes colours or titles, or turns text around: controls, and those of bidi text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -31,7 +33,9 @@ class Document:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, however deep."""
+    """Dataclasses as dictionaries, however deep; remarks by the keys of parameters."""
+    if isinstance(value, Remark):
+        return str(value)
     if isinstance(value, Document):
         return value.document()
     if is_dataclass(value) and not isinstance(value, type):

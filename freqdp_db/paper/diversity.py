@@ -15,8 +15,8 @@ from numba import njit
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.k_anonymity.boxes import CELL_M, Origin
-from freqdp_db.model.areas import Areas, Points, Shown
 from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.trajectories import Areas, Points, Shown
 
 _LARGEST_GRID = 200_000_000
 

@@ -16,15 +16,15 @@ import numpy as np
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.dataset.registration import file_called
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.figures import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE

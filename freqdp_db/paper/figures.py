@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from freqdp_db.evaluation.figures import save_svg
-from freqdp_db.paper.published import FIGURE
 from freqdp_db.paper.runs import Run
-from freqdp_db.paper.summary_table import StepTimes, mean_of
+from freqdp_db.paper.summary_table import FIGURE, StepTimes, mean_of
 
 # Each panel: a metric and what is good. Markers and dashes tell the methods apart without colour.
 _PANELS = (

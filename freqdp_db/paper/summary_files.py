@@ -9,24 +9,28 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.dataset.registration import file_called
 from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.dealing import deal_out
-from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.figures import files_in
 from freqdp_db.evaluation.trials import preparing
 from freqdp_db.paper.experiment import RESULT_FILES, WrittenTables, about_run, as_csv
 from freqdp_db.paper.figures import draw_efficiency, draw_paper_epsilon
-from freqdp_db.paper.published import COLUMNS, EPSILON, OBJECTS, ROWS, PaperRow
 from freqdp_db.paper.runs import Run, check_sizes, seeds_of
 from freqdp_db.paper.summary_table import (
+    COLUMNS,
+    EPSILON,
     FIGURE_EPSILONS,
+    OBJECTS,
+    ROWS,
     PaperDesign,
     PaperResult,
+    PaperRow,
     PaperRuns,
     Searches,
     StepTimes,

@@ -24,7 +24,7 @@ from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.trials import Prepared, run_trial
-from freqdp_db.evaluation.utility.losses import (
+from freqdp_db.evaluation.utility import (
     SIDE,
     binned_divergence,
     cell_sequences,
@@ -33,8 +33,8 @@ from freqdp_db.evaluation.utility.losses import (
     most_frequent,
     same_members,
     same_order,
+    trip_lengths,
 )
-from freqdp_db.evaluation.utility.usefulness import trip_lengths
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.model.arrays import Ids, Ints, Metres, owners
 from freqdp_db.model.trajectories import Build, Locations, Trajectories

@@ -119,6 +119,18 @@ def cost_of_several(rho: Fraction, objects: int) -> Fraction:
     return objects * objects * rho
 
 
+def epsilon_together(
+    rho: Fraction, windows: int, delta: Fraction, pure: Fraction | None = None
+) -> Fraction:
+    """The epsilon, at delta, of an object that is in so many windows, each released at rho.
+
+    Each window reads its own rows alone, so that the costs add up. pure: what each window is epsilon-DP
+    at; then so many times that holds too, without a delta. Rounded up.
+    """
+    stated = epsilon_of(windows * rho, delta)
+    return stated if pure is None else min(stated, windows * pure)
+
+
 def cost_of_replacing(gaussian: Fraction, pure: Fraction = Fraction(0)) -> Fraction:
     """rho for "was it A or B?": one object's data in the place of another's.
 

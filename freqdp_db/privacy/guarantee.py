@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 # What a guarantee, a price or a budget is for: one value of the object column of a source.
@@ -11,13 +13,20 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True)
 class ProtectedUnit:
-    """One object with all its data. It is a person only where the owner said so."""
+    """One object with all its data, or what of it lies in one stretch of time.
+
+    It is a person only where the owner said so.
+    """
 
     object_column: str
     relation: str
     """Both as they can be typed in SQL."""
     persons: str | None = None
     """The population whose persons the objects are, as the owner declared it."""
+    stretch: str | None = None
+    """day, week or month: what is protected at a time. None: all data of an object."""
+    timezone: str = "UTC"
+    """Whose days, weeks and months these are."""
 
     @property
     def noun(self) -> str:
@@ -32,7 +41,26 @@ class ProtectedUnit:
     def words(self) -> str:
         """`one bike (column bike of fleet.ride)`, `one person of drivers (column driver of ...)`."""
         what = self.object_column if self.persons is None else f"person of {self.persons}"
-        return f"one {what} ({self.column})"
+        if self.stretch is None:
+            return f"one {what} ({self.column})"
+        return f"one {what} and {self.stretch} ({self.column}; {self.stretch}s in {self.timezone})"
+
+    @property
+    def extent(self) -> str:
+        """Which of its data is protected at a time."""
+        return "all its data" if self.stretch is None else f"all its data of that {self.stretch}"
+
+    @property
+    def unit(self) -> str:
+        """As the owner says it."""
+        return "person" if self.stretch is None else f"person-{self.stretch}"
+
+    def together(self, windows: int, epsilon: str, delta: str) -> str:
+        """What a guarantee for a stretch of time means for somebody who is in several."""
+        return (
+            f"for one with data in all of {windows} {self.stretch}s that are released so, epsilon "
+            f"{epsilon} at delta {delta}"
+        )
 
 
 NOTHING_CLAIMED: dict[str, Any] = {
@@ -50,6 +78,10 @@ SAME_DATABASE = (
     "A login in the database that releases are made in can read how many rows private tables have, and "
     "their sizes (pg_stat_all_tables, pg_class): analysts need a database of their own."
 )
+WINDOWS_TOGETHER = {"day": 30, "week": 52, "month": 12}
+"""For how many windows in a row a guarantee says what it comes to."""
+DELTA = Decimal("0.000001")
+"""What an object's epsilon is stated at, unless a release says otherwise."""
 _SEEDED = "The noise was seeded and can be subtracted: do not publish."
 _WOULD_HOLD = "Nothing is guaranteed. Without the seed this would hold:"
 
@@ -103,13 +135,14 @@ class Guarantee:
         claims = any(a["claimed_epsilon"] is not None for a in self.artefacts.values())
         first = [_SEEDED, *([_WOULD_HOLD] if claims else [])] if seeded else []
         none = {"accounted_epsilon": None} if seeded else {}
-        said = [*first, *self.plain]
+        together = self._together(protected) if unit == "person" else None
+        said = [*first, *self.plain, *([] if together is None else [together["plain"]])]
         if not any(protected.words in sentence for sentence in said):
             said.append(f"An object is {protected.words}.")
         return {
             "method": method,
             "kind": kind,
-            "unit": unit,
+            "unit": protected.unit if unit == "person" else unit,
             "object": protected.words,
             **self.spends,
             "noise": "seeded: reproducible, therefore not private"
@@ -124,6 +157,32 @@ class Guarantee:
             "not_protected": _once([*self.not_protected, SAME_DATABASE], others),
             "origin": self.origin,
             "plain": " ".join(said),
+        } | ({} if together is None else {"together": together})
+
+    def _together(self, protected: ProtectedUnit) -> dict[str, Any] | None:
+        """What it comes to for somebody who is in many windows; None: all data is protected at once."""
+        from freqdp_db.privacy.accounting import epsilon_together, rounded_up
+
+        if protected.stretch is None:
+            return None
+        claims = [a for a in self.artefacts.values() if a.get("rho") is not None]
+        windows = WINDOWS_TOGETHER[protected.stretch]
+        deltas = [Decimal(a["delta"]) for a in claims if a.get("delta") is not None]
+        delta, pure = max(deltas, default=DELTA), not deltas
+        epsilon = rounded_up(
+            epsilon_together(
+                Fraction(self.spends["rho"]),
+                windows,
+                Fraction(delta),
+                Fraction(self.spends["epsilon"]) if pure else None,
+            )
+        )
+        words = protected.together(windows, epsilon, f"{delta:f}")
+        return {
+            "windows": windows,
+            "epsilon": epsilon,
+            "delta": f"{delta:f}",
+            "plain": f"That is for one {protected.stretch}: {words}.",
         }
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -84,6 +85,23 @@ class Coin:
             precision *= 2
 
 
+class BoundedCoin(Coin):
+    """Heads with a probability that can be bounded as closely as one likes."""
+
+    def __init__(self, bounds: Callable[[int], tuple[Fraction, Fraction]]) -> None:
+        """`bounds`: of the probability, about so many decimal digits apart."""
+        self._bounds = bounds
+
+    def digits(self, bits: int) -> int:
+        precision = 20 + bits // 3
+        while True:
+            low, high = self._bounds(precision)
+            digits = int(low * 2**bits)
+            if digits == int(high * 2**bits):
+                return digits
+            precision *= 2
+
+
 # The discrete Gaussian law, by rejection from the discrete Laplace law; exact for exact tosses.
 #
 # P(z) is proportional to exp(-z^2 / (2 sigma^2)) on the integers. With t = floor(sigma) + 1 a proposal
@@ -148,6 +166,126 @@ def exact_toss(
     return heads
 
 
+# Tails: of many independent numbers, which are large. They are found without drawing the others.
+#
+# Each number is in the tail with the same probability p, independently. So the distances between
+# neighbours that are, less 1, are independent and geometric: P(g) is proportional to (1 - p)^g. As in
+# `_geometric`, the binary digits of such a number are independent coins.
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What of a law is at least `least`: of the discrete Gaussian, or of the discrete Laplace."""
+
+    least: int
+    """At least 1."""
+    sigma2: Fraction | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.least < 1 or (self.sigma2 is None) == (self.scale is None):
+            raise ValueError("a tail is that of one law, above 0")
+
+    def probability(self) -> float:
+        """As a float, for who plans."""
+        low, high = self.bounds(20)
+        return float((low + high) / 2)
+
+    def bounds(self, digits: int) -> tuple[Fraction, Fraction]:
+        """Two fractions with the probability between them, about so many digits apart in proportion."""
+        if self.scale is not None:
+            return _laplace_tail(1 / Fraction(self.scale), self.least, digits)
+        assert self.sigma2 is not None
+        return _gaussian_tail(self.sigma2, self.least, digits)
+
+
+@lru_cache(maxsize=64)
+def _laplace_tail(rate: Fraction, least: int, digits: int) -> tuple[Fraction, Fraction]:
+    """exp(-least r) / (1 + exp(-r)): the sum of a geometric series over that of all."""
+    with localcontext() as context:
+        context.prec = digits + 20 + len(str(math.ceil(least * rate)))
+        step = Decimal(rate.numerator) / rate.denominator
+        value = Fraction((-least * step).exp() / (1 + (-step).exp()))
+    error = Fraction(1, 10**digits)
+    return value * (1 - error), value * (1 + error)
+
+
+@lru_cache(maxsize=64)
+def _gaussian_tail(sigma2: Fraction, least: int, digits: int) -> tuple[Fraction, Fraction]:
+    """The sum of exp(-z^2 / (2 sigma^2)) over z from `least` on, over that of all integers.
+
+    Each term is the one before times exp(-(2 z - 1) / (2 sigma^2)), and that factor falls by
+    exp(-1 / sigma^2). After k terms rounding has moved a term by less than k (k + 3) units of the last
+    place in proportion; twenty guard digits are more than that for ten million terms. What is left out at
+    the end is less than its first term times (sigma^2 / z + 1), as the terms fall faster than a geometric
+    series with that sum.
+    """
+    spread = float(sigma2)
+    # the last term is so small that what follows does not show in the digits of the tail either
+    last = math.ceil(math.sqrt(least * least + 2 * spread * 2.303 * (digits + 25))) + 2
+    if last > 10**7:
+        raise ValueError("the noise is too wide for its tail to be summed up")
+    with localcontext() as context:
+        context.prec = digits + 20
+        falls = (-Decimal(sigma2.denominator) / sigma2.numerator).exp()
+        factor = (-Decimal(sigma2.denominator) / (2 * sigma2.numerator)).exp()
+        term, inner, outer = Decimal(1), Decimal(0), Decimal(0)
+        for z in range(1, last + 1):
+            term *= factor
+            factor *= falls
+            if z < least:
+                inner += term
+            else:
+                outer += term
+        value = Fraction(outer / (1 + 2 * (inner + outer)))
+        rest = Fraction(term * factor / outer) * (math.ceil(spread / last) + 1)
+    error = Fraction(1, 10**digits) + rest
+    return value * (1 - error), value * (1 + error)
+
+
+def _exceeding(
+    tail: Tail, count: int, geometric: Callable[[tuple[Coin, ...], Coin, int], Ints]
+) -> Ints:
+    """Positions from 0 to below `count`; `geometric` draws the gaps between them."""
+    coins = _gap_coins(tail)
+    likely = tail.probability()
+    found, at = [np.zeros(0, np.int64)], -1
+    while at < count:
+        batch = min(int(1.2 * likely * (count - at)) + 16, 1 << 22)
+        gaps = np.minimum(geometric(*coins, batch), count) + 1
+        positions = at + np.cumsum(gaps)
+        found.append(positions[positions < count])
+        at = int(positions[-1])
+    return np.concatenate(found)
+
+
+@lru_cache(maxsize=16)
+def _gap_coins(tail: Tail) -> tuple[tuple[Coin, ...], Coin]:
+    """Coins for the lower digits of a gap, and for going on beyond them."""
+
+    def power(doublings: int, digits: int, *, odds: bool) -> tuple[Fraction, Fraction]:
+        """Bounds of (1 - p)^(2^doublings), or of odds of that to 1."""
+        low, high = (1 - bound for bound in reversed(tail.bounds(digits + doublings)))
+        with localcontext() as context:
+            context.prec = digits + 20 + doublings
+            ends = []
+            for end in (low, high):
+                value = Decimal(end.numerator) / end.denominator
+                for _ in range(doublings):
+                    value *= value
+                ends.append(Fraction(value))
+        # each squaring doubles the error in proportion and adds a unit of the last place
+        slack = Fraction(2 ** (doublings + 2), 10 ** (digits + 19 + doublings))
+        low, high = ends[0] * (1 - slack), ends[1] * (1 + slack)
+        return (low / (1 + low), high / (1 + high)) if odds else (low, high)
+
+    doublings = max(math.ceil(-math.log2(tail.probability())), 0)
+    return (
+        tuple(BoundedCoin(partial(power, digit, odds=True)) for digit in range(doublings)),
+        BoundedCoin(partial(power, doublings, odds=False)),
+    )
+
+
 class RandomSource(Protocol):
     """Where randomness comes from."""
 
@@ -156,6 +294,9 @@ class RandomSource(Protocol):
 
     def discrete_gaussian(self, sigma2: Fraction, count: int) -> Ints:
         """Gaussian noise on the integers: P(z) proportional to exp(-z^2 / (2 sigma2)), exact."""
+
+    def exceeding(self, tail: Tail, count: int) -> Ints:
+        """Which of `count` independent numbers of a law lie in its tail: positions in order, exact."""
 
     def uniform_words(self, count: int) -> Ints:
         """Uniform integers from 0 to 2**63 - 1."""
@@ -187,7 +328,13 @@ class SecureSource:
         odds of exp(-2**j / scale) to 1. This gives the lower digits. What is above them is again
         geometric, with a mean below 1, and is counted up toss by toss.
         """
-        lower, above = _geometric_coins(scale)
+        return self._by_digits(*_geometric_coins(scale), count)
+
+    def exceeding(self, tail: Tail, count: int) -> Ints:
+        return _exceeding(tail, count, self._by_digits)
+
+    def _by_digits(self, lower: tuple[Coin, ...], above: Coin, count: int) -> Ints:
+        """Geometric numbers, from the coins of their lower digits and that of going on beyond them."""
         result = np.zeros(count, np.int64)
         for digit, coin in enumerate(lower):
             result += coin.toss(_words(count), _words).astype(np.int64) << digit
@@ -234,6 +381,16 @@ class SeededSource:
             return heads
 
         return discrete_gaussian(sigma2, count, self.discrete_laplace, toss)
+
+    def exceeding(self, tail: Tail, count: int) -> Ints:
+        chosen = self._generator.binomial(count, tail.probability())
+        found = (
+            np.unique(self._generator.integers(0, count, chosen)) if chosen else np.zeros(0, int)
+        )
+        while len(found) < chosen:
+            more = self._generator.integers(0, count, chosen - len(found))
+            found = np.unique(np.concatenate([found, more]))
+        return found.astype(np.int64)
 
     def uniform_words(self, count: int) -> Ints:
         return self._generator.integers(0, 2**63 - 1, count, dtype=np.int64, endpoint=True)

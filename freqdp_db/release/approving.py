@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 
-from freqdp_db.dataset.registration import in_percent
+from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db import releases, staging
 from freqdp_db.db import releases as requests
-from freqdp_db.db.builds import sweep_builds
+from freqdp_db.db.builds import find_build, sweep_builds
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.locks import hold
@@ -90,7 +90,7 @@ def approve(
             queue_up(connection, database, dataset.account_id)
             refuse_conflicting_releases(
                 connection, database, dataset, Request.of(release), None,
-                build_id=release.build_id, replaces=replaces,
+                build=find_build(database, release.build_id), replaces=replaces,
             )  # fmt: skip
 
         approve_release(database, release, require_no_conflict)

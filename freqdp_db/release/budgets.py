@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from freqdp_db.dataset.registration import MAX_BUDGET, epsilon_number
+from freqdp_db.dataset.text_values import MAX_BUDGET, epsilon_number
 from freqdp_db.db import ledger
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
@@ -23,14 +23,12 @@ from freqdp_db.privacy.accounting import (
     percent_at_most,
     rounded_up,
 )
-from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.privacy.guarantee import DELTA, ProtectedUnit
 from freqdp_db.release.conflicts import with_true_samples
 
 # Budgets for one object with all its data: given as epsilon, kept as rho, and said in words.
 
 
-DELTA = Decimal("0.000001")
-"""What an object's epsilon is stated at, unless a release says otherwise."""
 DEFAULT_EPSILON = Decimal(4)
 
 
@@ -60,16 +58,16 @@ def in_words(protected: ProtectedUnit, zcdp: Decimal, pure: Decimal = Decimal(0)
     """What a sum of rho means for one object: what zCDP releases spent, and what pure ones did."""
     if not zcdp + pure:
         return f"Nothing has been spent for {protected.words} yet."
-    spent, one = Fraction(zcdp + pure), protected.noun
+    rho, one = Fraction(zcdp + pure), protected.noun
     replaced = cost_of_replacing(Fraction(zcdp), Fraction(pure))
     epsilon, of_two = (
-        rounded_up(epsilon_of(rho, Fraction(DELTA))) for rho in (spent, cost_of_several(spent, 2))
+        rounded_up(epsilon_of(cost, Fraction(DELTA))) for cost in (rho, cost_of_several(rho, 2))
     )
     return (
-        f"Together they are differentially private for {protected.words} with all its data: epsilon "
+        f"Together they are differentially private for {protected.words} with {protected.extent}: epsilon "
         f"{epsilon} at delta {DELTA:f}. Starting from even odds and knowing everybody else's data, "
         f"nobody can guess from these releases alone whether a given {one} is in the data and be "
-        f"right more than {percent_at_most(best_guess_any(spent))} of the time, or which of two "
+        f"right more than {percent_at_most(best_guess_any(rho))} of the time, or which of two "
         f"{one}s is in it more than {percent_at_most(best_guess_any(replaced))} of the time. Somebody "
         f"who is k objects costs k^2 times rho: for two, epsilon {of_two}. What is added up here is "
         "synthetic (differentially private) releases; releases with true samples of the same objects "
@@ -99,7 +97,17 @@ class UnitBudget(Budget, Document):
         # what was merged may have been Gaussian: that bounds less
         zcdp = sum((e.amount for e in spends if e.zcdp or e.kind == "merge"), Decimal(0))
         seeded = [str(entry.release) for entry in spends if entry.seeded]
-        said = [in_words(self.protected, zcdp, self.spent - zcdp)]
+        # of several windows it is not said which the fullest one's releases were: all pure bounds most
+        pure = self.together - zcdp if not self.windows else min(self.spent, self.together - zcdp)
+        said = [in_words(self.protected, self.spent - pure, pure)]
+        if self.stretch is not None and self.windows > 1:
+            epsilon = epsilon_of(Fraction(self.together), Fraction(DELTA))
+            said.append(
+                f"That is for the {self.stretch} with most spent. Different {self.stretch}s do not add "
+                f"up, so the budget is there again for each; {self.protected.noun}s with data in all "
+                f"{self.windows} windows that were released: epsilon {rounded_up(epsilon)} at delta "
+                f"{DELTA:f}."
+            )
         if self.true_samples:
             said.append(f"Published with true samples: {', '.join(self.true_samples)}.")
         return " ".join([*said, *map(_NOT_COVERED.format, seeded)])

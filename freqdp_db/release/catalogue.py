@@ -14,7 +14,7 @@ from freqdp_db.db.published import may_read, read_catalog
 from freqdp_db.db.releases import ObjectRow
 from freqdp_db.errors import NotFound, PermissionMissing
 from freqdp_db.methods import kinds
-from freqdp_db.methods.contract import Kind
+from freqdp_db.methods.contract import WITHOUT_SAMPLES, Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.documents import Document, not_in_json
 
@@ -35,11 +35,15 @@ class Published(Document):
     rows: int
     ledger_head: str
     relations: list[str]
+    time_window: str | None
+    """The day, week or month that it covers; None: all data."""
+    series: str | None
+    """The table that it is a part of."""
     schema: str = not_in_json()
 
     def lines(self) -> list[str]:
         """In words."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, self.relations[0])
         method = find_method(self.method)
         kind_of = {p.name: p.kind for p in method.parameters}
         parameters = ", ".join(
@@ -47,10 +51,12 @@ class Published(Document):
             for name, value in self.parameters.items()
         )
         return [
-            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}, "
+            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}"
+            f"{f' in {self.time_window}' if self.time_window else ''}, "
             f"published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
+            *(f"Errors: {text}" for text in self.guarantee.get("errors", [])),
             f"Guarantee: {self.guarantee['plain']}",
             "Tables and views: "
             + ", ".join(format_relation(self.schema, relation) for relation in self.relations)
@@ -161,7 +167,7 @@ def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
         return row.released_id, None
     method = find_method(row.method)
     steps = {step.name for step in method.steps}
-    if method.kind == "synthetic":
+    if method.kind in WITHOUT_SAMPLES:
         return None, _SYNTHETIC
     if steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
         return None, _PIECES

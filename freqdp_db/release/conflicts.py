@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 
 from freqdp_db.db import releases as requests
+from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.releases import PublishedBeside
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.contract import Method
+from freqdp_db.methods.contract import WITHOUT_SAMPLES, Method
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.family import accepted_beside
+from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.request import Request
 
 _LEAVE = "leave this one held: curators can read it"
@@ -28,7 +30,7 @@ def refuse_conflicting_releases(
     request: Request,
     held: bool | None,
     *,
-    build_id: int,
+    build: BuildRow,
     replaces: Collection[str] = (),
 ) -> None:
     """Refuse to publish two releases with true samples of the same objects where one unlinks.
@@ -38,8 +40,8 @@ def refuse_conflicting_releases(
     `requests.queue_up`: one that is being made is found, too.
 
     held: analysts will not have it yet; it is looked at again when it is approved, which is now if it is
-    None. build_id: what it is made from. replaces: releases that are withdrawn as soon as this one is
-    published.
+    None. build: what it is made from; windows that are apart share no samples. replaces: releases that are
+    withdrawn as soon as this one is published.
     """
     method = request.method
     if held or not request.grantable:
@@ -49,7 +51,7 @@ def refuse_conflicting_releases(
         for other in requests.published_beside(
             connection, database, dataset.account_id, running=True
         )
-        if other.name not in replaces
+        if other.name not in replaces and other.shares_time(build)
     ]
     if method.kind == "unlinked":
         accepted = accepted_beside(request.values)
@@ -59,7 +61,7 @@ def refuse_conflicting_releases(
             if not _is_accepted(other, accepted)
             and (
                 find_method(other.method).links
-                or requests.times_overlap(connection, database, build_id, other.build_id)
+                or requests.times_overlap(connection, database, build.build_id, other.build_id)
             )
         ]
         if others:
@@ -84,18 +86,23 @@ def joined_with(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
     ]
 
 
-def said_of_others(method: Method, beside: Sequence[PublishedBeside]) -> list[str]:
+def said_of_others(
+    method: Method, beside: Sequence[PublishedBeside], protected: ProtectedUnit, build: BuildRow
+) -> list[str]:
     """What a guarantee for an object does not cover beside other releases, for `not_protected`.
 
-    Said of a release with such a guarantee beside ones with true samples, and the other way round.
+    Said of a release with such a guarantee beside ones with true samples, and the other way round. Where
+    a day, week or month of an object is protected at a time, what shows other times is not beside it.
     """
+    if protected.stretch is not None:
+        beside = [other for other in beside if other.shares_time(build)]
     if method.unit == "person":
         return [
             f"true samples of the same objects in {_named(other)}, which is published as well: no "
             "guarantee covers them and no sum counts them"
             for other in with_true_samples(beside)
         ]
-    if method.kind == "synthetic":
+    if method.kind in WITHOUT_SAMPLES:
         return []
     return [
         f"what {_named(other)}, which is published as well, guarantees for one object: this release "
@@ -107,7 +114,7 @@ def said_of_others(method: Method, beside: Sequence[PublishedBeside]) -> list[st
 
 def with_true_samples(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
     """Those that are made of true samples, edited, unlinked or generalised."""
-    return [other for other in beside if find_method(other.method).kind != "synthetic"]
+    return [other for other in beside if find_method(other.method).kind not in WITHOUT_SAMPLES]
 
 
 def _named(other: PublishedBeside) -> str:

@@ -41,7 +41,7 @@ def make_world(
 ) -> StepContext:
     """What the steps of a method may read. release: the one that was made from it before."""
     try:
-        inputs = read_inputs(database, build.srid, build.timezone, method, values)
+        inputs = read_inputs(database, build, build.timezone, method, values)
     except (NotFound, BadInput, PermissionMissing) as error:
         if release is None:
             raise
@@ -54,15 +54,19 @@ def make_world(
 
 
 def read_inputs(
-    database: Database, srid: int, timezone: str, method: Method, values: Mapping[str, Any]
+    database: Database,
+    build: Build | BuildRow,
+    timezone: str,
+    method: Method,
+    values: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Everything that a method needs, by the parameter that names it; raises BadInput."""
     needs = [n for n in method.needs if n.parameter in values or not n.optional]
     if not needs and "region" not in values:
         return {}
     with database.begin(snapshot=True) as connection:
-        found = {need.parameter: _read(connection, srid, method, need, values) for need in needs}
-        facts = facts_in(srid, definition_of(connection, srid, "SRID"), timezone)
+        found = {need.parameter: _read(connection, build, method, need, values) for need in needs}
+        facts = facts_in(build.srid, definition_of(connection, build.srid, "SRID"), timezone)
     for step in method.steps:
         step.require_inputs(options_of(step, values), found, facts)
     return found
@@ -74,30 +78,44 @@ def require_readable(
     """Refuse relations that whoever asks may not read: who works for them may read more."""
     with database.begin(snapshot=True) as connection:
         for need in method.needs:
-            if need.parameter in values:
+            if isinstance(text := values.get(need.parameter), str):
                 option = named(need.parameter)
-                relation = read_name(connection, values[need.parameter], option)
+                relation = read_name(connection, text, option)
                 for login in logins:
                     require_readable_by(connection, relation, login, option)
 
 
 def _read(
-    connection: Connection, srid: int, method: Method, need: Need, values: Mapping[str, Any]
+    connection: Connection,
+    build: Build | BuildRow,
+    method: Method,
+    need: Need,
+    values: Mapping[str, Any],
 ) -> Any:
     option = named(need.parameter)
     if need.parameter not in values:
+        others = ", grid:500m or h3:8" if need.reader == "zones" else ""
         raise BadInput(
-            f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table"
+            f"{method.name} needs {option}", remedy=f"name a table: {option} schema.table{others}"
         )
-    relation = read_name(connection, values[need.parameter], option)
+    given = values[need.parameter]
+    if need.reader == "zones":
+        from freqdp_db.db.source_zones import read_zones
+
+        columns = {name: values.get(parameter) for name, parameter in need.columns.items()}
+        return read_zones(
+            connection, given, values["region"], build.srid, build.source_srid, **columns
+        )
+    relation = read_name(connection, given, option)
     if need.reader == "roads":
         from freqdp_db.roads.network import make_network
 
-        return make_network(read_roads(connection, relation, srid, {}))
+        return make_network(read_roads(connection, relation, build.srid, {}))
     category = need.columns["category"]
     return read_points(
-        connection, relation, srid, values[category], option=option, category_option=named(category)
-    )
+        connection, relation, build.srid, values[category],
+        option=option, category_option=named(category),
+    )  # fmt: skip
 
 
 def require_public_inputs(
@@ -122,7 +140,8 @@ def _public_tables(
     """The tables that are taken as public, each with the option that names it."""
     found = []
     for need in request.method.needs:
-        if (text := request.values.get(need.parameter)) is not None:
+        # zones may be those of a grid
+        if isinstance(text := request.values.get(need.parameter), str):
             option = named(need.parameter)
             found.append((option, read_name(connection, text, option)))
     if (anchors := Snap.parse(build.snap).relation) is not None:
@@ -162,12 +181,13 @@ def notes_for_persons(
     covered = coverage_of(
         database, dataset, build, request.values["region"], request.values["period"]
     )
-    warnings = choosing_warnings(database, dataset)
+    warnings = [remark.text for remark in choosing_warnings(database, dataset)]
     with database.begin() as connection:
         warnings += [
-            f"what {what} reads, which {in_options(option)} names, cannot be traced: it must not be made "
+            f"what {what} reads, which {option} names, cannot be traced: it must not be made "
             "from the data"
             for option, relation in _public_tables(connection, build, request)
             for what in untraced(connection, database, *relation)
         ]
-    return [*covered.lines(dataset.name), *(f"Warning: {what}." for what in warnings)]
+    said = [*covered.lines(dataset.name), *(f"Warning: {what}." for what in warnings)]
+    return [in_options(line) for line in said]

@@ -17,7 +17,7 @@ import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db import releases as requests
-from freqdp_db.db.builds import find_build, sweep_builds
+from freqdp_db.db.builds import BuildRow, find_build, sweep_builds
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.declared import require_declared
@@ -25,6 +25,7 @@ from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.locks import hold
 from freqdp_db.db.published import gone, relation_exists, require_ours, require_replaceable
 from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.windows import window_name
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
@@ -50,6 +51,7 @@ from freqdp_db.release.verification import (
     replay_steps,
 )
 
+_WINDOW_START = {"window_start": "First day of the window: what its series is partitioned by."}
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 
@@ -79,19 +81,25 @@ def anonymize(
     recorded: Recorded | None = None,
     replaces: Collection[str] = (),
     engine: Engine = LOCAL,
+    build_id: int | None = None,
+    series: str | None = None,
 ) -> Outcome:
     """Publish a release, or return, join or go on with the one that answers the same request.
 
     hold_back: for curators only, until it is approved. So is every release of a dataset with a limit.
     replaces: releases that the caller withdraws as soon as this one is published.
+    build_id: what it is made from, of a window; None: the dataset's current build. series: the table that
+    the window becomes a part of.
     """
     if name is not None:
         check_release_name(name)
+    build = find_build(database, build_id or dataset.require_build())
     require_partitioned(request.method, engine)
     require_declared(database)
     release, fresh = _ask(
-        database, dataset, request, name, new_draw, hold_back, recorded, replaces, progress
-    )
+        database, dataset, build, request, name, new_draw, hold_back, recorded, replaces, series,
+        progress,
+    )  # fmt: skip
     if release.state == "published":
         return Outcome(release, existed=True, resumed=False, verified=None)
     # also a fresh one: an equal request may have found the record and been quicker to start
@@ -108,17 +116,18 @@ def anonymize(
 def _ask(
     database: Database,
     dataset: DatasetRow,
+    build: BuildRow,
     request: Request,
     name: str | None,
     new_draw: bool,
     hold_back: bool,
     recorded: Recorded | None,
     replaces: Collection[str],
+    series: str | None,
     progress: Progress,
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
     held = request.grantable and (hold_back or dataset.max_exposure is not None)
-    build = find_build(database, dataset.require_build())
     request = request.with_facts(dataset, build)
     method, parameters = request.method.name, request.document()
     with database.begin() as connection:
@@ -136,20 +145,20 @@ def _ask(
         # what waits for a measurement alone is looked at now: later the budget would be spent
         refuse_conflicting_releases(
             connection, database, dataset, request, hold_back,
-            build_id=build.build_id, replaces=replaces,
+            build=build, replaces=replaces,
         )  # fmt: skip
         beside = requests.published_beside(connection, database, dataset.account_id)
-        read_inputs(database, build.srid, dataset.mapping.timezone, request.method, request.values)
+        read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         for text in notes_for_persons(database, dataset, build, request):
             progress.note(text)
         requests.keep_build(connection, database, build.build_id)
         if name is None:
-            name = _default_name(connection, database, dataset)
-        staging.require_free_name(connection, database, name, request.method.relations)
+            name = _default_name(connection, database, dataset, build, series)
+        staging.require_free_name(connection, database, name, request.relations)
         require_ours(connection, database, dataset.name)
-        if request.grantable and not held:
+        if request.grantable and not held and build.time_window is None:
             require_replaceable(
-                connection, database, dataset.name, request.method.relations, build.source_srid
+                connection, database, dataset.name, request.relations, build.source_srid
             )
         release = requests.record_release(
             connection,
@@ -161,7 +170,11 @@ def _ask(
             grantable=request.grantable,
             held=held,
             software=freqdp_db.__version__,
-            guarantee=request.guarantee(dataset.protected, said_of_others(request.method, beside)),
+            guarantee=request.guarantee(
+                dataset.protected,
+                said_of_others(request.method, beside, dataset.protected, build),
+            ),
+            series=series,
         )
         if recorded is not None:
             recorded(connection, release)
@@ -171,7 +184,7 @@ def _ask(
 def _require_not_lost(connection: Connection, database: Database, known: ReleaseRow) -> None:
     """Refuse to answer with a release whose table was dropped by hand."""
     schema = database.settings.release_schema
-    for relation in tables_of(Request.of(known).method):
+    for relation in tables_of(Request.of(known)):
         name = known.name + relation.suffix
         if known.state == "published" and not relation_exists(connection, schema, name):
             raise NotFound(
@@ -181,8 +194,16 @@ def _require_not_lost(connection: Connection, database: Database, known: Release
             )
 
 
-def _default_name(connection: Connection, database: Database, dataset: DatasetRow) -> str:
-    """<dataset>_<n>: the next number that no release of the dataset has had."""
+def _default_name(
+    connection: Connection,
+    database: Database,
+    dataset: DatasetRow,
+    build: BuildRow,
+    series: str | None,
+) -> str:
+    """<dataset>_<n>: the next number that no release of the dataset has had; <series>_<window>."""
+    if series is not None and build.time_window is not None:
+        return window_name(series, build.time_window)
     used = requests.used_names(connection, database, f"{dataset.name}_")
     number = 1
     while f"{dataset.name}_{number}" in used:
@@ -251,7 +272,7 @@ def _carry_out(
         )
         state = run_steps(request.method, request.values, world, journal, progress)
         rows = rows_to_release(request.method, state, world)
-        tables = tables_of(request.method)
+        tables = tables_of(request)
         staged = staging.Staging(
             database, release.release_id, request.method.name, build.source_srid
         )
@@ -330,14 +351,18 @@ def _publish(
     errors = request.remarks([step.counts for step in steps]).errors
     for_analysts = " ".join([request.method.for_analysts, *errors])
     said = said_of(release.name, release.guarantee, for_analysts)
-    relations = request.method.relations
+    relations = request.relations
     staging.publish(
         database,
         release.release_id,
         release.name,
         release.dataset_id,
         relations,
-        {relation.suffix: relation.comments(said, timezone) for relation in relations},
+        {
+            relation.suffix: relation.comments(said, timezone)
+            | ({} if release.series is None or relation.view is not None else _WINDOW_START)
+            for relation in relations
+        },
         {
             "dataset": origin.dataset,
             "method": release.method,
@@ -347,6 +372,8 @@ def _publish(
             "granted": release.granted,
             "rows": rows,
             "ledger_head": origin.ledger_head,
+            "time_window": origin.time_window,
+            "series": release.series,
         },
     )
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from freqdp_db.dataset.building import build_of_window
 from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.reading import late_rows
 from freqdp_db.db.builds import find_build, sparse_objects
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import Budget, budget_of, per_unit
 from freqdp_db.db.releases import list_releases, published_beside, request_hash, same_request
+from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import WITHOUT_SAMPLES
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
@@ -45,6 +50,10 @@ class Plan:
     earlier: int
     """Published releases of the same dataset."""
     protected: ProtectedUnit
+    window: str | None
+    """The day, week or month that it would be of; None: all data."""
+    late: int
+    """Rows of the window that came after it was read."""
     not_covered: list[str]
     """What a guarantee for an object does not cover, beside other releases of the same objects."""
     refused: str | None
@@ -58,8 +67,11 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         guarantee = self.request.guarantee(self.protected, self.not_covered)
+        remarks = self.request.remarks([taken.counts for taken in self.steps])
         return {
             "dataset": self.dataset,
+            "window": self.window,
+            "late_rows": self.late,
             "method": self.request.method.name,
             "kind": self.request.method.kind,
             "parameters": self.request.published(),
@@ -83,14 +95,21 @@ class Plan:
             "objects_with_fewer_than_2m_places": self.sparse,
             "seconds": self.seconds,
             "earlier_releases": self.earlier,
-            "warnings": self.request.remarks([taken.counts for taken in self.steps]).warnings,
+            "warnings": [str(remark) for remark in remarks.warnings],
             "refused": self.refused,
             "notes": self.notes,
             "guarantee": guarantee,
         }
 
     def lines(self) -> list[str]:
-        lines = [f"{self.dataset}, method {self.request.method.name}: {self._money()}"]
+        of = self.dataset if self.window is None else f"{self.dataset} in {self.window}"
+        lines = [f"{of}, method {self.request.method.name}: {self._money()}"]
+        if self.late:
+            lines.append(
+                f"{self.late:,} rows came into {self.window} after it was read: they are not in it. To "
+                f"read it again: freqdp dataset build {shlex.quote(self.dataset)} --window {self.window}; "
+                "a further release of it costs again."
+            )
         for taken in self.steps:
             costs = whole_user(taken.user_level)
             lines.append(
@@ -103,7 +122,7 @@ class Plan:
         )
         remarks = self.request.remarks([taken.counts for taken in self.steps])
         lines += [f"Errors: {text}" for text in remarks.errors]
-        lines += [f"Warning: {text}" for text in remarks.warnings]
+        lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
         lines += odd_size(self.request.method, self.samples, self.rows)
         if self.sparse:
             lines.append(
@@ -140,15 +159,19 @@ def make_plan(
     request: Request,
     progress: Progress,
     engine: Engine = LOCAL,
+    window: Window | None = None,
 ) -> Plan:
-    """Run the steps on a trial draw that is thrown away."""
+    """Run the steps on a trial draw that is thrown away. window: of this one; built if it is not yet."""
     require_partitioned(request.method, engine)
-    row = find_build(database, dataset.require_build())
+    if window is None:
+        row = find_build(database, dataset.require_build())
+    else:
+        row = build_of_window(database, dataset, window, progress, engine)
     request.require_possible(row)
     request = request.with_facts(dataset, row)
     with database.begin() as connection:
         require_public_inputs(connection, database, dataset, row, request)
-    build = load_build(database, dataset.require_build(), progress, engine)
+    build = load_build(database, row.build_id, progress, engine)
     # one stream for all steps, as nobody resumes a trial
     source = SeededSource(_TRIAL_SEED)
     trial = Trial(lambda number: source, counted=True)
@@ -165,31 +188,31 @@ def make_plan(
         try:
             if same_request(connection, database, asked) is None:
                 refuse_conflicting_releases(
-                    connection, database, dataset, request, False, build_id=row.build_id
+                    connection, database, dataset, request, False, build=row
                 )
         except BadInput as error:
             refused = f"{error.message} ({error.remedy})"
     return Plan(
         dataset=dataset.name,
         request=request,
-        budget=budget_of(database, dataset.account_id, request.method.unit),
+        budget=budget_of(database, dataset.account_id, request.method.unit, row),
+        window=row.time_window,
+        late=0 if window is None else late_rows(database, dataset, row),
         steps=trial.taken,
         samples=build.trajectories.samples,
         rows=state.samples,
         objects=len(build.trajectories),
-        sparse=0
-        if signature is None
-        else sparse_objects(database, dataset.require_build(), signature),
+        sparse=0 if signature is None else sparse_objects(database, row.build_id, signature),
         seconds=sum(progress.seconds.values()) + state.samples / _ROWS_PER_SECOND,
         earlier=sum(
             r.dataset_id == dataset.dataset_id
             and r.state == "published"
-            and r.kind != "synthetic"
-            and request.method.kind != "synthetic"
+            and r.kind not in WITHOUT_SAMPLES
+            and request.method.kind not in WITHOUT_SAMPLES
             for r in list_releases(database)
         ),
         protected=dataset.protected,
-        not_covered=said_of_others(request.method, beside),
+        not_covered=said_of_others(request.method, beside, dataset.protected, row),
         refused=refused,
         notes=notes_for_persons(database, dataset, row, request),
     )

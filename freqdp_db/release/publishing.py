@@ -9,18 +9,26 @@ from freqdp_db.db import copying
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.names import did_you_mean
 from freqdp_db.errors import BadInput, Busy, NotFound
+from freqdp_db.model.documents import Document
 from freqdp_db.progress import Progress
 
 
 @dataclass(frozen=True)
-class Handed:
-    """What changed in the other database."""
+class Handed(Document):
+    """What changed in the database for analysts."""
 
     copied: list[str]
     unchanged: list[str]
     removed: list[str]
     waiting: list[str]
     """What could not be dropped or shown yet, and why: the next run does that."""
+
+    def lines(self) -> list[str]:
+        lines = [f"Copied {name}." for name in self.copied]
+        lines += [f"Removed {name}: it was withdrawn." for name in self.removed]
+        lines += [f"{len(self.unchanged)} were there already."] if self.unchanged else []
+        lines += [f"Waits for the next run: {what}." for what in self.waiting]
+        return lines or ["Nothing to copy: no release is for analysts."]
 
 
 def elsewhere(database: Database, to: str) -> Database:

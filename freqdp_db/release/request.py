@@ -5,20 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from freqdp_db.dataset.registration import check_name
+from freqdp_db.dataset.text_values import check_name
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import CURRENCIES, per_unit
 from freqdp_db.db.releases import ReleaseRow
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadInput, Remark
 from freqdp_db.methods import parameters
 from freqdp_db.methods.contract import Counts, Method, options_of
-from freqdp_db.methods.kinds import plain
+from freqdp_db.methods.kinds import Stretch, plain
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.registry import find_method, require_named, suffixes
+from freqdp_db.methods.relations import Relation
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
 MAX_NAME_BYTES = 55
@@ -31,7 +33,7 @@ class Remarks(NamedTuple):
 
     errors: list[str]
     """How large errors are: for analysts, too."""
-    warnings: list[str]
+    warnings: list[Remark]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Request:
         return cls._read(release.method, exact, text=False, recorded=True)
 
     @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The tables and views that the release consists of."""
+        return self.method.relations_for(self.values)
+
+    @property
     def spend(self) -> Decimal:
         """In the currency of the method's unit; 0 if it has none."""
         return self.method.spend(self.values)
@@ -106,7 +113,7 @@ class Request:
             if recorded is not None:
                 options = options_of(step, self.values)
                 found.errors.extend(filter(None, [step.errors(options, recorded)]))
-                found.warnings.extend(step.warnings(options, recorded))
+                found.warnings.extend(map(Remark, step.warnings(options, recorded)))
         return found
 
     def with_facts(self, dataset: DatasetRow, build: BuildRow) -> Request:
@@ -119,6 +126,15 @@ class Request:
                 values |= {} if filled is None else {p.name: filled}
         if self.method.unit != "person" or "region" not in declared:
             return replace(self, values=values)
+        if build.window_begin is not None and build.window_end is not None:
+            if "period" in self.values:
+                raise BadInput(
+                    "[[period]] and [[window]] are both given",
+                    remedy="the window is the period: leave [[period]] out",
+                )
+            values["period"] = Stretch(
+                build.window_begin.astimezone(UTC), build.window_end.astimezone(UTC)
+            )
         for name in _PUBLIC:
             said = getattr(dataset, name)
             if name not in values and said is not None:
@@ -197,14 +213,28 @@ def _readable(value: Any) -> Any:
     return format(value, "f") if isinstance(value, Decimal) else value
 
 
+_MAX_SERIES_BYTES = MAX_NAME_BYTES - len("_2024_05_06")
+
+
+def check_series(series: str, window: str | None, name: str | None) -> str:
+    """A name for a series: that of the window follows it in the names of its releases."""
+    check_name("[[series]]", series, _MAX_SERIES_BYTES)
+    if window is None or name is not None:
+        raise BadInput(
+            "[[series]] needs [[window]], and no [[name]]: its releases are called after it",
+            remedy="for example [[window]] yesterday [[series]] vans_daily",
+        )
+    return check_release_name(series)
+
+
 def check_release_name(name: str) -> str:
     """A name that leaves room for the suffixes of relations and is not one of ours."""
     check_name("[[name]]", name, MAX_NAME_BYTES)
     *endings, last = (*filter(None, suffixes()), "_current")
-    if name == "catalog" or name.endswith((*endings, last)):
+    if name in ("catalog", "series") or name.endswith((*endings, last)):
         raise BadInput(
             f"[[name]] {name!r} is reserved",
-            remedy="choose a name that is not `catalog` and does not end in "
+            remedy="choose a name that is not `catalog` or `series` and does not end in "
             f"{', '.join(endings)} or {last}",
         )
     return name

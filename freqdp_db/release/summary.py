@@ -15,7 +15,7 @@ from freqdp_db.db.metrics import measured_value
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, published_beside
 from freqdp_db.methods.contract import EXPOSES, Method
-from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.progress import Progress
@@ -44,6 +44,8 @@ class Release(ReleaseRow, Document):
     """What the best attacker learns of a person on average, as measured; None: never measured."""
     steps: list[StepRow]
     dataset: str
+    window: str | None
+    """The day, week or month that it covers; None: all data."""
     build: BuildRow = not_in_json()
     schema: str = not_in_json()
     protected: ProtectedUnit = not_in_json()
@@ -52,19 +54,21 @@ class Release(ReleaseRow, Document):
     def of(cls, database: Database, release: ReleaseRow, **more: Any) -> Self:
         schema, request = database.settings.release_schema, Request.of(release)
         dataset = get_dataset(database, release.dataset_id)
+        build = find_build(database, release.build_id)
         with database.begin() as connection:
             steps = list_steps(connection, database, release.release_id)
         return cls(
             **vars(release),
             spend=request.spend,
             unit=request.method.unit,
-            table=f"{schema}.{release.name}{request.method.relations[0].suffix}",
+            table=f"{schema}.{release.name}{request.relations[0].suffix}",
             readers=_readers(release),
             exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
             dataset=dataset.name,
+            window=build.time_window,
             protected=dataset.protected,
-            build=find_build(database, release.build_id),
+            build=build,
             schema=schema,
             **more,
         )
@@ -75,7 +79,7 @@ class Release(ReleaseRow, Document):
         return super().document() | {
             "parameters": request.readable(),
             "relations": [f"{self.schema}.{name}" for name in self.relation_names],
-            "warnings": request.remarks([recorded.counts for recorded in self.steps]).warnings,
+            "warnings": plain(request.remarks([done.counts for done in self.steps]).warnings),
         }
 
     @property
@@ -85,7 +89,7 @@ class Release(ReleaseRow, Document):
 
     def lines(self) -> list[str]:
         """What it is, what was edited, what it guarantees."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         request = Request.of(self)
         head = f"{table}: {self.state}"
         if self.state == "published":
@@ -95,8 +99,9 @@ class Release(ReleaseRow, Document):
             head = f"{verb} {table}, version {self.version}: {self._shown()}"
         parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
         lines = [
-            head + f" (from {self.build.samples:,} samples of {self.build.trajectories:,} objects, "
-            f"build {self.build_id}).",
+            head + f" (from {self.build.samples:,} samples of {self.build.trajectories:,} objects"
+            f"{f' in {self.window}' if self.window else ''}, build {self.build_id}).",
+            *self._in_series(),
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
         ]
         for step, recorded in zip(request.method.steps, self.steps, strict=False):
@@ -107,10 +112,13 @@ class Release(ReleaseRow, Document):
             lines.append(f"Step {recorded.step}, {step.words}: {done}.")
         remarks = request.remarks([recorded.counts for recorded in self.steps])
         lines += [f"Errors: {text}" for text in remarks.errors]
-        lines += [f"Warning: {text}" for text in remarks.warnings]
+        lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
         lines += self._left(request.method)
         if self.state == "published":
             lines += odd_size(request.method, self.build.samples, self.rows or 0)
+        if request.method.publishes and self.relation_names:
+            named = (format_relation(self.schema, relation) for relation in self.relation_names)
+            lines.append("Tables and views: " + ", ".join(named) + ".")
         lines += [f"What it is: {request.method.for_analysts}"]
         lines += ["Guarantee: " + self.guarantee["plain"]]
         for mechanism, cost in (self.user_level or {}).items():
@@ -121,6 +129,11 @@ class Release(ReleaseRow, Document):
 
     def _shown(self) -> str:
         return f"{self.rows:,} rows"
+
+    def _in_series(self) -> list[str]:
+        if self.series is None or self.state != "published" or not self.granted:
+            return []
+        return [f"It is part of {format_relation(self.schema, self.series)}."]
 
     def _left(self, method: Method) -> list[str]:
         """How much of the original is left, where trajectories are the objects'."""
@@ -164,7 +177,7 @@ class Anonymized(Release):
 
     def lines(self) -> list[str]:
         """What a newcomer should read when `anonymize` is done."""
-        table = format_relation(self.schema, self.name)
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         if self.existed:
             return [
                 f"{table} answers this request already (published {self.published_at:%Y-%m-%d %H:%M}, "
@@ -231,7 +244,7 @@ def odd_size(method: Method, samples: int, rows: int) -> list[str]:
             f"Warning: {rows:,} rows, {rows / max(samples, 1):,.0f} times the samples: noise made them "
             "many. Say how many trips it should be with --size, or give a longer --every."
         ]
-    if method.kind == "generalised" or rows >= _LITTLE * samples:
+    if method.kind in ("generalised", "counts") or rows >= _LITTLE * samples:
         return []
     more = {
         "synthetic": "a larger --epsilon, or more objects, give more",
@@ -255,11 +268,14 @@ def way_out(method: Method, dataset: str) -> list[str]:
 
 def not_covered_beside(database: Database, release: ReleaseRow) -> list[str]:
     """What a guarantee for an object does not cover, beside other releases of the same objects."""
-    account = get_dataset(database, release.dataset_id).account_id
+    dataset, build = (
+        get_dataset(database, release.dataset_id),
+        find_build(database, release.build_id),
+    )
     with database.begin() as connection:
-        beside = published_beside(connection, database, account)
+        beside = published_beside(connection, database, dataset.account_id)
     others = [other for other in beside if other.name != release.name]
-    return said_of_others(Request.of(release).method, others)
+    return said_of_others(Request.of(release).method, others, dataset.protected, build)
 
 
 def not_protected_lines(not_covered: Sequence[str]) -> list[str]:

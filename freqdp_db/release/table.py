@@ -23,6 +23,7 @@ from freqdp_db.db.copy import (
     POINTS,
     Layout,
     box_bytes,
+    encode_columns,
     encode_lines,
     point_bytes,
     range_bytes,
@@ -35,11 +36,11 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Method, StepContext, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.days import local_days
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.request import Request
 
 Ids: TypeAlias = tuple[int | None, int | None]
 """Released ids from one on, and before another; None: no limit."""
@@ -61,9 +62,9 @@ _LINE_ROWS = 1 << 20
 _CHUNK = 1 << 17
 
 
-def tables_of(method: Method) -> list[Relation]:
+def tables_of(request: Request) -> list[Relation]:
     """The relations of a release that have rows of their own, the largest first."""
-    return [relation for relation in method.relations if relation.view is None]
+    return [relation for relation in request.relations if relation.view is None]
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ class OwnRows:
 
     def blocks(self, relation: Relation) -> Blocks:
         assert relation.rows is not None, "a method makes the rows of its relations"
-        return relation.rows(self.state, self.world)
+        kinds = [(column.name, column.kind) for column in relation.columns]
+        for columns in relation.rows(self.state, self.world):
+            yield encode_columns(kinds, columns)
 
     def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
         staging.write(tables[0], self.blocks(tables[0]), index=False)

@@ -161,7 +161,7 @@ def _state_digest(replayed: Replayed) -> str:
 
 def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:
     schema = database.settings.release_schema
-    tables = tables_of(Request.of(release).method)
+    tables = tables_of(Request.of(release))
     return {relation: Stored(schema, release.name + relation.suffix) for relation in tables}
 
 

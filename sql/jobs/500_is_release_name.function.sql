@@ -19,7 +19,7 @@ BEGIN
     -- and a file can be called so
     RETURN name = translate(name, controls || '/\', '') AND NOT starts_with(name, '.')
         AND btrim(name, blanks) <> '' AND octet_length(convert_to(name, 'UTF8')) <= 55
-        AND name <> 'catalog' AND name NOT LIKE '%\_current'
+        AND name NOT IN ('catalog', 'series') AND name NOT LIKE '%\_current'
         AND NOT EXISTS (
             SELECT FROM ${private}.method AS m, jsonb_array_elements(m.declaration -> 'relations') AS r
             WHERE r ->> 'suffix' <> '' AND right(is_release_name.name, length(r ->> 'suffix')) = r ->> 'suffix'

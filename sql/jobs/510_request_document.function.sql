@@ -55,9 +55,32 @@ BEGIN
         END IF;
         job := job || jsonb_build_object('as', given -> 'as');
     END IF;
+    IF given ? 'window' THEN
+        IF jsonb_typeof(given -> 'window') <> 'string' THEN
+            RAISE EXCEPTION 'window %: not a window', given -> 'window' USING ERRCODE = 'QF001',
+            HINT = 'for example yesterday, last-week or 2024-05-06';
+        END IF;
+        IF given ? 'period' THEN
+            RAISE EXCEPTION 'period and window are both given' USING ERRCODE = 'QF001',
+            HINT = 'the window is the period: leave period out';
+        END IF;
+        job := job || jsonb_build_object('window', given -> 'window');
+    END IF;
+    IF given ? 'series' THEN
+        IF jsonb_typeof(given -> 'series') <> 'string' OR NOT ${private}.is_release_name(given ->> 'series')
+            OR octet_length(given ->> 'series') > 44 THEN
+            RAISE EXCEPTION 'series %: not a usable name for a series', given -> 'series' USING ERRCODE = 'QF001',
+            HINT = 'up to 44 bytes, as releases are called: the window follows it in the names of its releases';
+        END IF;
+        IF NOT given ? 'window' OR given ? 'as' THEN
+            RAISE EXCEPTION 'series needs a window, and no other name' USING ERRCODE = 'QF001',
+            HINT = 'for example {"window": "yesterday", "series": "vans_daily"}';
+        END IF;
+        job := job || jsonb_build_object('series', given -> 'series');
+    END IF;
     RETURN job || jsonb_build_object('method', request_document.method)
         || ${private}.request_parameters(
-            request_document.method, given - ARRAY['new_draw', 'rebuild', 'keep', 'hold', 'as']
+            request_document.method, given - ARRAY['new_draw', 'rebuild', 'keep', 'hold', 'as', 'window', 'series']
         );
 END;
 $body$;

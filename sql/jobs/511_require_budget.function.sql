@@ -1,5 +1,7 @@
--- identity: FUNCTION ${private}.require_budget(int, text, jsonb)
-CREATE FUNCTION ${private}.require_budget(dataset int, method text, parameters jsonb)
+-- identity: FUNCTION ${private}.require_budget(int, text, jsonb, timestamptz, timestamptz)
+CREATE FUNCTION ${private}.require_budget(
+    dataset int, method text, parameters jsonb, window_begin timestamptz, window_end timestamptz
+)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -13,12 +15,18 @@ BEGIN
     IF wanted.unit IS NULL THEN
         RETURN;
     END IF;
-    SELECT b.granted, b.spent, b.remaining, (SELECT max(s.at) FROM ${private}.spend AS s
+    SELECT b.granted, t.spent, b.granted - t.spent AS remaining, (SELECT max(s.at) FROM ${private}.spend AS s
         WHERE s.account_id = b.account_id AND s.kind = 'spend') AS last_at
     INTO money
     FROM ${private}.budget AS b
     JOIN ${private}.dataset AS d ON d.dataset_id = require_budget.dataset
     JOIN ${private}.account AS own ON own.account_id = d.account_id
+    CROSS JOIN LATERAL (
+        SELECT ${private}.spent_in(
+            b.account_id,
+            ${private}.units_of(own.population_id, wanted.unit, require_budget.window_begin, require_budget.window_end)
+        ) AS spent
+    ) AS t
     WHERE b.population_id = own.population_id AND b.unit = wanted.unit;
     IF coalesce(money.remaining, 0) < wanted.amount THEN
         SELECT ${private}.protected_unit(d.account_id, wanted.unit) INTO protected
@@ -40,6 +48,6 @@ BEGIN
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.require_budget(int, text, jsonb) IS
-'Refuses (SQLSTATE QF003) what the budget of a dataset''s population cannot pay for, in the unit of the method. The booking itself decides again.';
-REVOKE ALL ON FUNCTION ${private}.require_budget(int, text, jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION ${private}.require_budget(int, text, jsonb, timestamptz, timestamptz) IS
+'Refuses (SQLSTATE QF003) what the budget of a dataset''s population cannot pay for, in the unit of the method and for this window (NULL: all data). The booking itself decides again.';
+REVOKE ALL ON FUNCTION ${private}.require_budget(int, text, jsonb, timestamptz, timestamptz) FROM PUBLIC;

@@ -1,6 +1,6 @@
--- identity: FUNCTION ${private}.append_entry(int, text, numeric, int, text)
+-- identity: FUNCTION ${private}.append_entry(int, text, numeric, int, text, tstzrange)
 CREATE FUNCTION ${private}.append_entry(
-    account int, kind text, amount numeric, release int, reason text
+    account int, kind text, amount numeric, release int, reason text, during tstzrange DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -26,18 +26,19 @@ BEGIN
     entry_hash := ${private}.entry_hash(
         append_entry.account::int, entry_number::int, append_entry.kind::text, append_entry.amount::numeric,
         append_entry.release::int, append_entry.reason::text, session_user::text, entry_at::timestamptz,
-        before_hash::text
+        before_hash::text, append_entry.during::tstzrange
     );
     INSERT INTO ${private}.spend
-        (account_id, entry, kind, amount, release_id, reason, actor, at, previous_hash, hash)
+        (account_id, entry, kind, amount, release_id, reason, actor, at, previous_hash, hash, during)
     VALUES (
         append_entry.account, entry_number, append_entry.kind, append_entry.amount,
-        append_entry.release, append_entry.reason, session_user::text, entry_at, before_hash, entry_hash
+        append_entry.release, append_entry.reason, session_user::text, entry_at, before_hash, entry_hash,
+        append_entry.during
     );
     RETURN entry_hash;
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.append_entry(int, text, numeric, int, text) IS
+COMMENT ON FUNCTION ${private}.append_entry(int, text, numeric, int, text, tstzrange) IS
 'Appends one entry to a budget''s ledger. Internal: called by book_spend, grant_budget and merge_populations only.';
-REVOKE ALL ON FUNCTION ${private}.append_entry(int, text, numeric, int, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION ${private}.append_entry(int, text, numeric, int, text, tstzrange) FROM PUBLIC;

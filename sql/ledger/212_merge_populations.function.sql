@@ -8,7 +8,20 @@ DECLARE
     old record;
     target int;
     spent numeric;
+    different text;
 BEGIN
+    SELECT format('%s (%s) and %s (%s)', g.unit, g.timezone, k.unit, k.timezone) INTO different
+    FROM ${private}.population AS g JOIN ${private}.population AS k ON k.population_id = merge_populations.kept
+    WHERE g.population_id = merge_populations.gone AND (g.unit, g.timezone) <> (k.unit, k.timezone)
+        AND (g.unit <> 'person' OR k.unit <> 'person')
+        AND EXISTS (
+            SELECT FROM ${private}.account AS a JOIN ${private}.spend AS s ON s.account_id = a.account_id
+            WHERE a.population_id IN (g.population_id, k.population_id) AND a.unit = 'person' AND s.kind <> 'grant'
+        );
+    IF FOUND THEN
+        RAISE EXCEPTION 'the two budgets cannot become one: they are for different units, %', different
+        USING ERRCODE = 'QF001', HINT = 'what was spent for one unit says nothing of another: keep both names';
+    END IF;
     -- whoever calls this, and whoever books, has locked population_source
     FOR old IN
         SELECT a.account_id, a.unit, a.source_schema, a.source_relation, a.object_column
@@ -30,7 +43,7 @@ BEGIN
             format(
                 'spent on budget %s, of %I.%I (objects: %s), which is merged into this one',
                 old.account_id, old.source_schema, old.source_relation, old.object_column
-            )::text
+            )::text, NULL::tstzrange
         );
         UPDATE ${private}.dataset AS d SET account_id = target WHERE d.account_id = old.account_id;
     END LOOP;

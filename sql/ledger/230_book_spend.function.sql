@@ -13,7 +13,10 @@ BEGIN
     -- Budget and amount follow from the record: a caller cannot book less, or on another's budget.
     PERFORM ${private}.trace_source(r.dataset_id::int, r.build_id::int)
     FROM ${private}.release AS r WHERE r.release_id = book_spend.release;
-    SELECT u.account_id, s.amount, s.unit, d.name AS dataset,
+    SELECT u.account_id, s.amount, s.unit, d.name AS dataset, b.time_window,
+        ${private}.units_of(
+            own.population_id::int, coalesce(s.unit, 'occurrence')::text, b.window_begin::timestamptz, b.window_end::timestamptz
+        ) AS during,
         ${private}.protected_unit(own.account_id::int, s.unit::text) AS protected INTO wanted
     FROM ${private}.release AS r
     JOIN ${private}.build AS b ON b.build_id = r.build_id AND b.dataset_id = r.dataset_id
@@ -40,8 +43,10 @@ BEGIN
     IF EXISTS (SELECT 1 FROM ${private}.spend AS s WHERE s.release_id = book_spend.release) THEN
         RAISE EXCEPTION 'release number % was booked before', book_spend.release USING ERRCODE = 'QF001';
     END IF;
-    SELECT b.granted, b.spent, b.remaining INTO state
-    FROM ${private}.budget AS b WHERE b.account_id = account;
+    SELECT b.granted, t.spent, b.granted - t.spent AS remaining INTO state
+    FROM ${private}.budget AS b
+    CROSS JOIN LATERAL (SELECT ${private}.spent_in(b.account_id::int, wanted.during::tstzrange) AS spent) AS t
+    WHERE b.account_id = account;
     IF state.remaining < wanted.amount THEN
         SELECT string_agg(format('%s (%s)', l.name, trim_scale(l.amount)), ', ' ORDER BY l.entry DESC)
             || CASE WHEN max(l.spends) > 8 THEN format(' and %s before', max(l.spends) - 8) ELSE '' END
@@ -51,11 +56,12 @@ BEGIN
                 count(*) OVER () AS spends
             FROM ${private}.spend AS s LEFT JOIN ${private}.release AS r USING (release_id)
             WHERE s.account_id = account AND s.kind <> 'grant'
+                AND (s.during IS NULL OR wanted.during IS NULL OR s.during && wanted.during)
             ORDER BY s.entry DESC
             LIMIT 8
         ) AS l;
         RAISE EXCEPTION 'the budget for % does not allow this (%): requested %, spent % of %, remaining %, short by %; spent by %',
-            wanted.protected, CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END,
+            concat(wanted.protected, ' in ' || wanted.time_window), CASE wanted.unit WHEN 'person' THEN 'rho' ELSE 'epsilon' END,
             trim_scale(wanted.amount), trim_scale(state.spent), trim_scale(state.granted),
             trim_scale(state.remaining), trim_scale(wanted.amount - state.remaining),
             coalesce(spenders, 'no release yet')
@@ -68,7 +74,8 @@ BEGIN
             );
     END IF;
     RETURN ${private}.append_entry(
-        account::int, 'spend'::text, wanted.amount::numeric, book_spend.release::int, book_spend.reason::text
+        account::int, 'spend'::text, wanted.amount::numeric, book_spend.release::int, book_spend.reason::text,
+        wanted.during::tstzrange
     );
 END;
 $body$;

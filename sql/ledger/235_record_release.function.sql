@@ -1,7 +1,7 @@
--- identity: FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb)
+-- identity: FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text)
 CREATE FUNCTION ${private}.record_release(
     name text, build int, method text, parameters jsonb, grantable boolean, held boolean,
-    software text, guarantee jsonb
+    software text, guarantee jsonb, series text DEFAULT NULL
 ) RETURNS int
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: releases are recorded, and the ledger written, through here and nowhere else
@@ -28,23 +28,31 @@ BEGIN
         RAISE EXCEPTION 'the parameters of a release by % are not complete, or not written as they are stored', record_release.method
         USING ERRCODE = 'QF001', HINT = 'record them as request_parameters returns them';
     END IF;
-    SELECT b.dataset_id, d.max_exposure INTO source
+    SELECT b.dataset_id, b.time_window, d.max_exposure INTO source
     FROM ${private}.build AS b JOIN ${private}.dataset AS d ON d.dataset_id = b.dataset_id
     WHERE b.build_id = record_release.build AND b.dropped_at IS NULL AND d.dropped_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no build %', quote_nullable(record_release.build)
         USING ERRCODE = 'QF002', HINT = '`freqdp dataset build` makes one';
     END IF;
+    IF record_release.series IS NOT NULL THEN
+        PERFORM ${private}.require_series(record_release.series::text, record_release.build::int, record_release.method::text);
+        IF record_release.name <> concat(record_release.series, '_', replace(source.time_window, '-', '_')) THEN
+            RAISE EXCEPTION 'a release of series % is called after it and its window', quote_literal(record_release.series)
+            USING ERRCODE = 'QF001', HINT = 'give no other name';
+        END IF;
+    END IF;
     INSERT INTO ${private}.release (
         name, dataset_id, build_id, method, kind, parameters, grantable, held, request_hash, state,
-        software, guarantee, requested_by
+        software, guarantee, requested_by, series
     ) VALUES (
         record_release.name, source.dataset_id, record_release.build, record_release.method,
         declared ->> 'kind', complete, record_release.grantable AND NOT complete ? 'seed',
         record_release.grantable AND NOT complete ? 'seed'
         AND (record_release.held OR source.max_exposure IS NOT NULL),
         ${private}.request_hash(record_release.build::int, record_release.method::text, complete::jsonb),
-        'running', record_release.software, record_release.guarantee, session_user::text
+        'running', record_release.software, record_release.guarantee, session_user::text,
+        record_release.series
     )
     RETURNING release_id INTO release;
     PERFORM ${private}.book_spend(
@@ -54,6 +62,6 @@ BEGIN
 END;
 $body$;
 
-COMMENT ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb) IS
-'Records a release of a build and books what it spends, or refuses both (SQLSTATE class QF). All parameters must be there, as request_parameters returns them. Returns the number of the release.';
-REVOKE ALL ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text) IS
+'Records a release of a build and books what it spends, or refuses both (SQLSTATE class QF). All parameters must be there, as request_parameters returns them. series: the one that a window is part of. Returns the number of the release.';
+REVOKE ALL ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text) FROM PUBLIC;

@@ -14,7 +14,8 @@ BEGIN
         RAISE EXCEPTION 'raising a budget needs a reason' USING ERRCODE = 'QF001';
     END IF;
     RETURN ${private}.append_entry(
-        grant_budget.account::int, 'grant'::text, grant_budget.amount::numeric, NULL::int, grant_budget.reason::text
+        grant_budget.account::int, 'grant'::text, grant_budget.amount::numeric, NULL::int, grant_budget.reason::text,
+        NULL::tstzrange
     );
 END;
 $body$;

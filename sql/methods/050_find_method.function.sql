@@ -8,7 +8,7 @@ DECLARE
     part text;
     next jsonb;
     chosen jsonb;
-    coarseness text[] := ARRAY['edited', 'unlinked', 'generalised', 'synthetic'];
+    coarseness text[] := ARRAY['edited', 'unlinked', 'generalised', 'synthetic', 'counts'];
 BEGIN
     FOREACH part IN ARRAY string_to_array(find_method.name, '+') LOOP
         SELECT m.declaration INTO next FROM ${private}.method AS m WHERE m.name = part;

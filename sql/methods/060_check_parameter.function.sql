@@ -56,6 +56,31 @@ BEGIN
         IF jsonb_typeof(given) = 'string' AND declared -> 'words' ? text_given THEN
             answer := given;
         END IF;
+    ELSIF kind = 'words' THEN
+        words := regexp_split_to_array(CASE WHEN jsonb_typeof(given) = 'string' THEN text_given END, ',');
+        words := ARRAY(SELECT btrim(w) FROM unnest(words) AS w);
+        IF cardinality(words) > 0 AND declared -> 'words' ?& words
+            AND cardinality(words) = (SELECT count(DISTINCT w) FROM unnest(words) AS w) THEN
+            answer := to_jsonb((
+                SELECT string_agg(w.word, ',' ORDER BY w.place)
+                FROM jsonb_array_elements_text(declared -> 'words') WITH ORDINALITY AS w (word, place)
+                WHERE w.word = ANY (words)
+            ));
+        END IF;
+    ELSIF kind = 'zones' THEN
+        IF jsonb_typeof(given) = 'string' AND length(text_given) <= 200 AND btrim(text_given) <> '' THEN
+            words := regexp_match(btrim(text_given), '^grid: *([0-9]{1,6}(\.[0-9]{1,3})?) *(k?)m$');
+            number := words[1]::numeric * CASE WHEN words[3] = 'k' THEN 1000 ELSE 1 END;
+            IF number BETWEEN 10 AND 100000 THEN
+                answer := to_jsonb(concat('grid:', trim_scale(number), 'm'));
+            END IF;
+            words := regexp_match(btrim(text_given), '^h3: *([0-9]{1,2})$');
+            IF words[1]::int <= 12 THEN
+                answer := to_jsonb(concat('h3:', words[1]::int));
+            ELSIF position(':' IN text_given) = 0 THEN
+                answer := to_jsonb(btrim(text_given));
+            END IF;
+        END IF;
     ELSIF kind IN ('name', 'box', 'stretch') THEN
         -- a box (or the outline of an area) and a stretch of time are looked at by whoever serves the request
         IF jsonb_typeof(given) = 'string' AND length(text_given) <= (CASE WHEN kind = 'box' THEN 100000 ELSE 200 END) AND btrim(text_given) <> '' THEN

@@ -14,6 +14,12 @@ BEGIN
         JOIN ${private}.dataset AS d ON d.dataset_id = b.dataset_id
         WHERE b.build_id = drop_build.build AND (
             (b.build_id = d.current_build AND d.dropped_at IS NULL)
+            -- the newest window, which somebody may be about to release
+            OR (b.time_window IS NOT NULL AND b.dropped_at IS NULL AND d.dropped_at IS NULL AND NOT EXISTS (
+                SELECT FROM ${private}.build AS n
+                WHERE n.dataset_id = b.dataset_id AND n.time_window IS NOT NULL AND n.dropped_at IS NULL
+                    AND n.build_id > b.build_id
+            ))
             OR EXISTS (
                 SELECT FROM ${private}.release AS r
                 WHERE r.build_id = b.build_id AND r.state IN ('running', 'published')

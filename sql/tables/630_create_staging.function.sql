@@ -10,8 +10,22 @@ DECLARE
     relation jsonb := ${private}.find_relation(create_staging.method::text, create_staging.suffix::text);
     made text := 'staging_' || create_staging.release || create_staging.suffix;
     item record;
+    first_day date := (
+        SELECT w.first_day FROM ${private}.release AS r
+        JOIN ${private}.build AS b ON b.build_id = r.build_id
+        JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
+        CROSS JOIN LATERAL ${private}.find_window(b.time_window::text, d.timezone::text) AS w
+        WHERE r.release_id = create_staging.release AND r.series IS NOT NULL
+    );
 BEGIN
     EXECUTE format('CREATE TABLE %I.%I ()', ${private:name}, made);
+    IF first_day IS NOT NULL THEN
+        -- the constraint spares the scan when it becomes a partition
+        EXECUTE format(
+            'ALTER TABLE %I.%I ADD COLUMN window_start date NOT NULL DEFAULT %L::date CHECK (window_start = %L::date)',
+            ${private:name}, made, first_day, first_day
+        );
+    END IF;
     FOR item IN
         SELECT c.value ->> 0 AS name, c.value ->> 1 AS kind, substring(c.value ->> 1 FROM '^geometry[(](.*)[)]$') AS shape
         FROM jsonb_array_elements(relation -> 'columns') WITH ORDINALITY AS c (value, place) ORDER BY c.place
@@ -36,5 +50,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.create_staging(int, text, text, int) IS
-'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it.';
+'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it. In a series every row has the first day of the window.';
 REVOKE ALL ON FUNCTION ${private}.create_staging(int, text, text, int) FROM PUBLIC;

@@ -15,7 +15,7 @@ DECLARE
     runner boolean := EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name});
 BEGIN
     -- the name that was asked for, and no other
-    SELECT r.name, r.method, b.source_srid, b.srid AS metric_srid INTO asked
+    SELECT r.name, r.method, string_to_array(r.parameters ->> 'tables', ',') AS wanted, b.source_srid, b.srid AS metric_srid INTO asked
     FROM ${private}.release AS r JOIN ${private}.build AS b ON b.build_id = r.build_id
     WHERE r.release_id = publish_tables.release AND r.state = 'running';
     IF NOT FOUND THEN
@@ -24,6 +24,7 @@ BEGIN
     FOR part IN
         SELECT e.value ->> 'suffix' AS suffix, e.value ->> 'view' AS view, 'staging_' || publish_tables.release || (e.value ->> 'suffix') AS staged
         FROM jsonb_array_elements(${private}.find_method(asked.method::text) -> 'relations') WITH ORDINALITY AS e (value, place)
+        WHERE e.value ->> 'chosen_by' = '' OR e.value ->> 'chosen_by' = ANY (asked.wanted)
         ORDER BY e.place
     LOOP
         named := asked.name || part.suffix;
@@ -70,5 +71,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.publish_tables(int, jsonb) IS
-'Moves the staged tables of a running release into the release schema under its name, and makes its views, as its method declares them. Comments: of each suffix, of the relation (no name) and of its columns. Granted to nobody yet.';
+'Moves the staged tables of a running release into the release schema under its name, and makes its views, as its method declares them: those that are always made, and those that its parameter tables asks for. Comments: of each suffix, of the relation (no name) and of its columns. Granted to nobody yet.';
 REVOKE ALL ON FUNCTION ${private}.publish_tables(int, jsonb) FROM PUBLIC;

@@ -38,9 +38,10 @@ BEGIN
         EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN %I SET STATISTICS -1', ${release:name}, item.relname, item.attname);
         EXECUTE format('ANALYZE %I.%I (%I)', ${release:name}, item.relname, item.attname);
     END LOOP;
+    PERFORM ${private}.join_series(grant_release.release::int);
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.grant_release(int) IS
-'Lets analysts read a published release that is grantable and not held; refuses any other (SQLSTATE QF001).';
+'Lets analysts read a published release that is grantable and not held, also as a part of its series; refuses any other (SQLSTATE QF001).';
 REVOKE ALL ON FUNCTION ${private}.grant_release(int) FROM PUBLIC;

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -21,7 +19,6 @@ from world import ADD_CITY, city_template, freqdp, query
 from freqdp_db import __version__
 from freqdp_db.cli import main
 from freqdp_db.cli.demo import _answer
-from freqdp_db.server.embedded import EmbeddedServer
 
 # The interface of DESIGN section 5 as far as it is built; scripts of others rely on these names.
 COMMANDS = {
@@ -283,35 +280,6 @@ def test_demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert second["release_id"] != document["release_id"]
     if second["kind"] == "unlinked":
         assert any("city_current" in what for what in second["guarantee"]["not_protected"])
-
-
-def test_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = Path(tempfile.mkdtemp(prefix="freqdp-cli-"))
-    directory.chmod(0o711)
-    monkeypatch.setenv("FREQDP_DATA_DIR", str(directory / "data"))
-    for name in ("DATABASE_URL", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"):
-        monkeypatch.delenv(name, raising=False)
-
-    def db(command: str, *more: str) -> Any:
-        code, out, err = _run("db", command, "--json", *more)
-        assert code == 0, err
-        return json.loads(out)
-
-    try:
-        assert db("status")["running"] is False
-        assert db("stop") == {"stopped": False}
-        started = db("start")
-        assert started["running"] is True
-        assert db("url") == {"url": started["url"]}
-        assert db("status")["pid"] == started["pid"]
-        words = db("psql", "--", "-c", "SELECT 1")["command"]
-        assert any(Path(word).name == "psql" for word in words)
-        assert words[-2:] == ["-c", "SELECT 1"]
-        assert freqdp(started["url"], "init").succeeded()["created"] is True
-        assert db("stop") == {"stopped": True}
-    finally:
-        EmbeddedServer(directory / "data").destroy()
-        shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize(

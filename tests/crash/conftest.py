@@ -20,10 +20,3 @@ def driver(
         made = Driver(url, tmp_path_factory.mktemp("driver"))
     yield made
     made.close()
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    """The URL of a database with a small city, built."""
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url

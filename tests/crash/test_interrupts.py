@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import psycopg
 import pytest
+import stage
 from harness import ROOT, Driver, Gate, Run, gate, reading_gate, wait_until
+from servers import SharedServer
 from witness import leftovers, require_whole, resumed, scene, sessions
 from world import freqdp, query, value
+
+from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
 BUILD = ("dataset", "build", "city")
 ANONYMIZE = ("anonymize", "city", "--method", "lg")
@@ -122,3 +129,126 @@ def test_a_process_of_its_own(city: str) -> None:
         assert writing.waiting() == []
     assert value(city, "SELECT count(*) FROM freqdp_release.catalog") == 0
     assert freqdp(city, "release", "resume", "city_1").succeeded()["resumed"] is True
+
+
+# --- The server goes away in the middle: one sentence, exit 1, and everything as after a kill.
+
+
+TERMINATE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE application_name LIKE 'freqdp %%' AND datname = current_database()"
+)
+
+
+def _told(run: Run) -> None:
+    assert run.end() == 1, run.err
+    assert "Traceback" not in run.err
+    document = json.loads(run.out)
+    assert document["error"] == "ConnectionFailed", document
+    assert document["remedy"]
+
+
+@pytest.mark.parametrize(
+    "moment", ["reading: some rows", "writing: amid the samples", "attaching: before"]
+)
+def test_sessions_ended_in_a_build(city: str, driver: Driver, moment: str) -> None:
+    before = scene(city)
+    run = driver.start(city, *BUILD, stop=moment)
+    run.reach()
+    query(city, TERMINATE)
+    run.go_on()
+    _told(run)
+    assert require_whole(city, before) == before
+    freqdp(city, *BUILD).succeeded()
+    assert leftovers(city) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "spent: before reading",
+        "drawn: first",
+        "targets: first",
+        "copy: more rows",
+        "publish: before",
+    ],
+)
+def test_sessions_ended_in_a_release(city: str, driver: Driver, moment: str) -> None:
+    before = scene(city)
+    run = driver.start(city, *ANONYMIZE, stop=moment)
+    run.reach()
+    query(city, TERMINATE)
+    run.go_on()
+    _told(run)
+    assert require_whole(city, before) == before
+    resumed(city, *ANONYMIZE)
+
+
+@pytest.mark.parametrize(
+    "statement", ["^CREATE UNIQUE INDEX", "^CREATE INDEX .*gist", "SET SCHEMA"]
+)
+def test_sessions_ended_inside_a_statement(city: str, driver: Driver, statement: str) -> None:
+    before = scene(city)
+    with gate(city, statement, "end") as waiting:
+        run = driver.start(city, *ANONYMIZE)
+        waiting.reach(run)
+        query(city, TERMINATE)
+        _told(run)
+    assert require_whole(city, before) == before
+    resumed(city, *ANONYMIZE)
+
+
+@pytest.fixture
+def own_server(shared_server: SharedServer) -> Iterator[EmbeddedServer]:
+    """A server for one test to stop and kill; durable, as the shared one is not."""
+    if shared_server.get().data_dir is None:
+        pytest.skip("the tests run on a given server: there may be no PostgreSQL on this machine")
+    with stage.own_server() as (server, _):
+        yield server
+
+
+def test_server_killed(own_server: EmbeddedServer, driver: Driver) -> None:
+    """kill -9 of the server itself, twice: in a build, and in a release."""
+    url = connection_url(own_server.conninfo())
+    freqdp(url, "load", "demo", "--objects", "15", "--days", "1").succeeded()
+    freqdp(
+        url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
+        "--time", "at", "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    run = driver.start(url, *BUILD, stop="writing: amid the samples")
+    run.reach()
+    _kill(own_server)
+    run.go_on()
+    _told(run)
+    own_server.ensure_running()
+    assert value(url, "SELECT current_build FROM freqdp.dataset") is None
+    freqdp(url, *BUILD).succeeded()
+    assert leftovers(url) == []
+
+    before = scene(url)
+    run = driver.start(url, *ANONYMIZE, "--signature", "3", stop="publish: before verifying")
+    run.reach()
+    _kill(own_server)
+    run.go_on()
+    _told(run)
+    assert freqdp(url, "release", "list").refused("cannot be reached")
+    own_server.ensure_running()
+    # the counters of writing do not survive a crash; the rows and who wrote them do
+    assert scene(url).source[0] == before.source[0]
+    answer = resumed(url, *ANONYMIZE, "--signature", "3")
+    assert freqdp(url, "release", "verify", answer["name"]).succeeded()["verified"] is True
+
+
+def _kill(server: EmbeddedServer) -> None:
+    pid = server.status().pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    def gone() -> bool:
+        try:
+            psycopg.connect(server.conninfo(), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return True
+        return False
+
+    wait_until(gone, "the end of the server", 30)

@@ -8,7 +8,7 @@ import pytest
 from harness import Driver, gate, wait_until
 from library import opened
 from witness import draws, leftovers, require_whole, resumed, scene, sessions, spends
-from world import freqdp, query, value
+from world import fingerprint, freqdp, query, value
 
 from freqdp_db.db import builds
 
@@ -236,3 +236,82 @@ def test_killed_again_and_again(city: str, driver: Driver) -> None:
     assert len(spends(city)) == 1
     assert leftovers(city) == []
     require_whole(city, before)
+
+
+PUBLIC = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-01/2024-03-20")
+METHODS: dict[str, tuple[str, ...]] = {
+    "strict": ("--epsilon", "1", "--size", "200"),
+    "swap": (),
+    "cut": (),
+    "lg+swap+cut": (),
+    "glove": ("--k", "3"),
+    "klt": ("--k", "3", "--poi", "demo.poi"),
+    "w4m": ("--k", "3"),
+}
+# before the draw is committed, between draw and work, after the work, and in all that follows
+PHASES = (
+    "drawn: first",
+    "targets: first",
+    "targets: first edits logged",
+    "copy: first rows",
+    "publish: before verifying",
+    "publish: before",
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_in_every_phase(city: str, driver: Driver, method: str) -> None:
+    """One release, killed once in each: one spend, and what was drawn first is released."""
+    command = ("anonymize", "city", "--method", method, *METHODS[method])
+    if method == "strict":
+        freqdp(city, "dataset", "set", "city", *PUBLIC).succeeded()
+    before = scene(city)
+    committed: dict[str, object] = {}
+    spent: list[object] = []
+    for number, moment in enumerate(PHASES):
+        run = driver.start(city, *command, stop=moment)
+        run.reach()
+        run.kill()
+        assert require_whole(city, before) == before
+        now = draws(city)
+        assert {name: now[name] for name in committed} == committed
+        assert bool(now) == (number > 0)
+        committed = dict(now)
+        assert spends(city) == (spent or spends(city))
+        spent = list(spends(city))
+    resumed(city, *command)
+    ((_, amount, _),) = spends(city)
+    assert (amount > 0) == (method in ("lg+swap+cut", "strict"))
+    assert require_whole(city, before).catalog == [("city_1",)]
+
+
+@pytest.mark.parametrize("moment", ["reading: rows counted", "reading: some rows"])
+def test_writers_go_on_and_are_not_seen(city: str, driver: Driver, moment: str) -> None:
+    """A build sees one snapshot and locks nobody out."""
+    first = freqdp(city, "dataset", "show", "city").succeeded()["build"]
+    run = driver.start(city, "dataset", "build", "city", stop=moment)
+    run.reach()
+    assert query(
+        city,
+        "SELECT DISTINCT mode FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
+        "WHERE a.application_name = 'freqdp dataset build' AND l.relation = 'demo.city'::regclass "
+        "AND a.datname = current_database()",
+    ) == [("AccessShareLock",)]
+    assert query(
+        city,
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'freqdp dataset build' "
+        "AND datname = current_database()",
+    ) > [(1,)]
+    query(city, "UPDATE demo.city SET geom = ST_Translate(geom, 0.01, 0)")
+    query(city, "DELETE FROM demo.city WHERE object_id = (SELECT min(object_id) FROM demo.city)")
+    query(city, "INSERT INTO demo.city SELECT * FROM demo.city LIMIT 100")
+    query(city, "VACUUM ANALYZE demo.city")
+    query(city, "CREATE INDEX ON demo.city (object_id)")
+    written = fingerprint(city, "demo.city")
+    run.go_on()
+    assert run.end() == 0, run.err
+    # the snapshot is the city as it was; what was written since is for the next build
+    assert run.document["fingerprint"] == first["fingerprint"]
+    assert run.document["rows"] == first["rows"]
+    assert fingerprint(city, "demo.city") == written
+    assert freqdp(city, "dataset", "build", "city").succeeded()["trajectories"] == 39

@@ -119,16 +119,6 @@ def test_an_equal_request_takes_over_from_a_dead_one(city: str, driver: Driver) 
     assert len(spends(city)) == 1
 
 
-def test_equal_requests_at_once(city: str, driver: Driver) -> None:
-    """One release and one spend, and the same answer for all."""
-    runs = [driver.start(city, *ANONYMIZE) for _ in range(3)]
-    assert [run.end() for run in runs] == [0, 0, 0]
-    assert {run.document["name"] for run in runs} == {"city_1"}
-    assert sorted(run.document["existed"] for run in runs) == [False, True, True]
-    assert query(city, "SELECT name, state FROM freqdp.release") == [("city_1", "published")]
-    assert len(spends(city)) == 1
-
-
 def test_equal_requests_queue_for_the_record(city: str, driver: Driver) -> None:
     """Held up before the first has committed its record, the second finds it."""
     with psycopg.connect(city) as blocker:

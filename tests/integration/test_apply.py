@@ -40,12 +40,6 @@ keep = 7
 """
 
 
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
-
-
 @pytest.fixture(scope="module")
 def unchanged(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
     """For tests that change nothing, and see to it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import psycopg
 import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value
+from world import freqdp, query, value
 
 from freqdp_db.dataset import memory
 from freqdp_db.errors import TooExposed
@@ -21,12 +19,6 @@ from freqdp_db.release import pipeline, verification
 from freqdp_db.release.approving import Exposure
 
 LITTLE = ("--epsilon", "0.5", "--signature", "3")
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
 
 
 def _readable(url: str, relation: str) -> bool:

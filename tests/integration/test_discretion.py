@@ -174,13 +174,3 @@ def test_hostile_values_are_values(source: str) -> None:
         "WHERE attrelid = 'freqdp_release.d_1'::regclass AND attnum > 0",
     )
     assert columns == ["trajectory_id", "seq", "at", "geom"]
-
-
-@pytest.mark.parametrize("long", ["d" * 64, "é" * 32])
-def test_names_that_postgres_would_cut_off_are_refused(source: str, long: str) -> None:
-    freqdp(source, *ADD[:2], long, *ADD[3:]).refused(long)
-    freqdp(source, *ADD).succeeded()
-    freqdp(source, "dataset", "build", "d").succeeded()
-    freqdp(source, "anonymize", "d", "--method", "lg", "--as", long).refused(long)
-    freqdp(source, *ADD[:2], "e", "--from", f's."{long}"', *ADD[5:]).refused(long)
-    freqdp(source, *ADD[:2], "e", *ADD[3:5], "--object", long, *ADD[7:]).refused(long)

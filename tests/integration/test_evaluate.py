@@ -9,11 +9,12 @@ import psycopg
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query
+from world import city_template, freqdp, query, written
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.draws import load_columns, load_edits
 from freqdp_db.db.releases import find_release
+from freqdp_db.evaluation import audit
 from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
@@ -21,6 +22,8 @@ from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.frequency.steps import key_of
 from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.privacy import accounting as mechanism
+from freqdp_db.privacy.noise import SeededSource, scale_for
 from freqdp_db.progress import Progress
 
 _STEP = "5min"
@@ -105,9 +108,9 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     # no attacker leaves who waits without a line
     waited = (line.split() for line in shown.err.splitlines() if " attackers " in line)
     assert {name: int(count) for name, count, *_ in waited} == {
-        "traces": 13,
+        "traces": 15,
         "likeness": 14,
-        "profiles": 1,
+        "habits": 1,
         "edits": 1,
     }
 
@@ -170,3 +173,40 @@ def test_a_changed_table_is_noticed(released: str) -> None:
     answer = freqdp(released, "evaluate", "r")
     assert answer.code == 3
     assert query(released, "SELECT name FROM freqdp.metric") == []
+
+
+# --- `freqdp audit` on a city: what it says, and that it writes nothing.
+
+
+@pytest.fixture
+def city(
+    shared_server: SharedServer, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    monkeypatch.setattr(audit, "_WHOLE_RUNS", 10)
+    # a bound that may miss once in a thousand audits would miss some day
+    monkeypatch.setattr(audit, "SecureSource", lambda: SeededSource(4))
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def test_audit(city: str) -> None:
+    before = written(city)
+    answer = freqdp(city, "audit", "city", "--method", "lg", "--epsilon", "2").succeeded()
+    assert written(city) == before
+    held = [f for f in answer["findings"] if f["lists"] == "held equal"]
+    assert {f["artefact"] for f in held} == {"tf_vector", "pf_vectors"}
+    assert all(f["claimed_epsilon"] == "1" and f["within_claim"] for f in held)
+    for artefact in ("tf_vector", "pf_vectors"):
+        assert max(f["epsilon_at_least"] for f in held if f["artefact"] == artefact) >= 0.6
+    table = answer["findings"][-1]
+    assert (table["artefact"], table["claimed_epsilon"]) == ("trajectories", None)
+    assert table["unbounded"] is True
+
+
+def test_a_broken_mechanism_is_caught(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanism, "scale_for", lambda s, epsilon: scale_for(s, 2 * epsilon))
+    answer = freqdp(city, "audit", "city", "--method", "pure-g")
+    assert answer.code == 3
+    assert answer.document["error"] == "VerificationFailed"
+    assert "tf_vector: epsilon is at least" in answer.document["message"]
+    assert "PRIVACY.md" in answer.document["remedy"]

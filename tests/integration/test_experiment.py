@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from servers import SharedServer, cloned
-from world import city_template, freqdp, written
+from world import freqdp, written
 
-from freqdp_db.paper.published import COLUMNS, ROWS
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
+from freqdp_db.paper.summary_table import COLUMNS, ROWS
 
 
 def test_methods_side_by_side(city: str, tmp_path: Path) -> None:

@@ -31,12 +31,6 @@ CATALOG = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
-
-
 @pytest.fixture(scope="module")
 def released_template(
     shared_server: SharedServer, pytestconfig: pytest.Config
@@ -212,38 +206,6 @@ def _as_analyst(url: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET ROLE freqdp_analyst")
         yield lambda statement: connection.execute(statement.encode()).fetchall()
-
-
-def test_analyst_reads_releases_and_nothing_else(released: str) -> None:
-    query(released, "INSERT INTO freqdp.metric VALUES (1, 'x', 1)")
-    with _as_analyst(released) as read:
-        assert read("SELECT count(*) > 0 FROM freqdp_release.r") == [(True,)]
-        assert read("SELECT count(*) > 0 FROM freqdp_release.r_line") == [(True,)]
-        assert read("SELECT name FROM freqdp_release.catalog") == [("r",)]
-        for statement in (
-            "INSERT INTO freqdp_release.r SELECT * FROM freqdp_release.r",
-            "DELETE FROM freqdp_release.catalog",
-            "CREATE TABLE freqdp_release.mine (x int)",
-            "SELECT * FROM demo.city",
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                read(statement)
-        private = query(
-            released,
-            "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp'::regnamespace "
-            "AND relkind IN ('r', 'p', 'v')",
-        )
-        assert len(private) > 20
-        for (relation,) in private:
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                read(f'SELECT * FROM freqdp."{relation}"')
-        functions = query(
-            released,
-            "SELECT p.oid::regprocedure::text FROM pg_proc p "
-            "WHERE p.pronamespace = 'freqdp'::regnamespace "
-            "AND has_function_privilege('freqdp_analyst', p.oid, 'EXECUTE')",
-        )
-        assert functions == []
 
 
 def test_seeded_release_is_not_private(city: str) -> None:

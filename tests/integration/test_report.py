@@ -118,10 +118,10 @@ def test_the_curators_report_answers_the_three_questions(reported: tuple[str, Pa
         "freqdp release verify r",
     ):
         assert words in page.text, words
-    # two heat maps and two of edits; seven attackers, a follower's map and how far it came; three
+    # two heat maps and two of edits; seven kinds of attackers, the map of an attack; three
     # trajectories and three charts
     assert len(page.all("img")) == 4
-    assert len(page.all("svg")) == 7 + 2 + 6
+    assert len(page.all("svg")) == 7 + 1 + 6
     assert "The strongest attacker, one who " in page.text, "which one depends on the draw"
     assert "A typical person. The attacker knows one sample" in page.text
     assert "freqdp recommend city" in page.text, "the way out"
@@ -174,13 +174,12 @@ def test_each_kind_has_the_picture_that_explains_it(
 ) -> None:
     page = Page((reported[1] / f"{name}.html").read_text())
     assert title in page.text
-    # seven attackers, one more where devices were unlinked, a follower's map if anybody is found, and
-    # how far it came if anywhere
-    devices = name in ("swapped", "pieces")
-    came = any((a["aria-label"] or "").startswith("Followed from") for a in page.all("svg"))
+    # six kinds of attackers, three more where true samples were unlinked, and the map of an attack if
+    # anybody is found
+    more = 3 * (name in ("swapped", "pieces"))
     followed = "Nobody is found" not in page.text
     assert followed or name == "made_up"
-    assert len(page.all("svg")) == 7 + devices + followed + came + pictures
+    assert len(page.all("svg")) == 6 + more + followed + pictures
     assert len(page.all("img")) == 2
 
 
@@ -229,7 +228,6 @@ def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]
         "linked",
         "whole user costs",
         "attacker",
-        "follower",
         "exchange tails",
     ):
         assert secret not in page.text, secret

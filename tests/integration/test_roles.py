@@ -15,6 +15,7 @@ from world import freqdp
 from freqdp_db.db.locks import hold
 
 KINDS = ("admin", "runner", "analyst", "auditor")
+ADD = ["dataset", "add", "d", "--from", "demo.t", "--object", "o", "--time", "at", "--geom", "g"]
 
 
 @pytest.fixture
@@ -53,8 +54,7 @@ def test_each_role_does_its_part(people: dict[str, str]) -> None:
     def by(kind: str, *arguments: str) -> None:
         freqdp(people[kind], *arguments).succeeded()
 
-    add = ("dataset", "add", "d", "--from", "demo.t", "--object", "o", "--time", "at")
-    by("admin", *add, "--geom", "g")
+    by("admin", *ADD)
     by("runner", "dataset", "build", "d")
     by("runner", "anonymize", "d", "--method", "lg", "--epsilon", "1", "--signature", "3")
     with psycopg.connect(people["analyst"]) as connection:
@@ -81,23 +81,10 @@ _ADVISORY = (
 
 def test_locks_of_strangers_stop_nobody(people: dict[str, str], database_url: str) -> None:
     """Whoever may connect can take any advisory lock; ours are rows that only our roles can lock."""
-    add = (
-        "dataset",
-        "add",
-        "d",
-        "--from",
-        "demo.t",
-        "--object",
-        "o",
-        "--time",
-        "at",
-        "--geom",
-        "g",
-    )
     with psycopg.connect(people["analyst"], autocommit=True) as stranger:
         for statement in _ADVISORY:
             stranger.execute(statement.encode())
-        freqdp(people["admin"], *add).succeeded()
+        freqdp(people["admin"], *ADD).succeeded()
         freqdp(people["runner"], "dataset", "build", "d").succeeded()
         freqdp(people["runner"], "anonymize", "d", "--method", "lg", "--signature", "3").succeeded()
         freqdp(people["runner"], "release", "withdraw", "d_1").succeeded()
@@ -111,20 +98,7 @@ def test_locks_of_strangers_stop_nobody(people: dict[str, str], database_url: st
 
 def test_two_builds_by_two_logins(people: dict[str, str]) -> None:
     """Of the session of another login little can be seen: it is named by that."""
-    add = (
-        "dataset",
-        "add",
-        "d",
-        "--from",
-        "demo.t",
-        "--object",
-        "o",
-        "--time",
-        "at",
-        "--geom",
-        "g",
-    )
-    freqdp(people["admin"], *add).succeeded()
+    freqdp(people["admin"], *ADD).succeeded()
     with opened(people["runner"]) as database, hold(database, "dataset", 1, "dataset 'd'"):
         refusal = freqdp(people["admin"], "dataset", "build", "d").refused("worked on by process")
     assert refusal["error"] == "Busy"
@@ -133,20 +107,7 @@ def test_two_builds_by_two_logins(people: dict[str, str]) -> None:
 
 def test_an_auditor_sees_no_coordinates(people: dict[str, str]) -> None:
     """With --snap exact the corner of the grid is a sample's place."""
-    add = (
-        "dataset",
-        "add",
-        "d",
-        "--from",
-        "demo.t",
-        "--object",
-        "o",
-        "--time",
-        "at",
-        "--geom",
-        "g",
-    )
-    freqdp(people["admin"], *add, "--snap", "exact").succeeded()
+    freqdp(people["admin"], *ADD, "--snap", "exact").succeeded()
     freqdp(people["runner"], "dataset", "build", "d").succeeded()
     freqdp(people["auditor"], "dataset", "show", "d").succeeded()
     with psycopg.connect(people["auditor"], autocommit=True) as connection:
@@ -156,20 +117,7 @@ def test_an_auditor_sees_no_coordinates(people: dict[str, str]) -> None:
 
 
 def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
-    add = (
-        "dataset",
-        "add",
-        "d",
-        "--from",
-        "demo.t",
-        "--object",
-        "o",
-        "--time",
-        "at",
-        "--geom",
-        "g",
-    )
-    freqdp(people["admin"], *add).succeeded()
+    freqdp(people["admin"], *ADD).succeeded()
     freqdp(people["runner"], "dataset", "build", "d").succeeded()
     limit = ("dataset", "set", "d", "--max-exposure", "100%")
     freqdp(people["runner"], *limit).refused("permission denied")

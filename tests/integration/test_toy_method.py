@@ -22,7 +22,7 @@ from world import freqdp, query
 from freqdp_db.cli.commands import declared
 from freqdp_db.db import schema as upgrade
 from freqdp_db.db.connection import Database
-from freqdp_db.db.copy import Layout, point_bytes
+from freqdp_db.db.copy import point_bytes
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.evaluate import approve_within_limit
@@ -250,19 +250,15 @@ class HourStep(Step[HourOptions, HourNoise, Nothing]):
         return {"hours": len(after.made)}
 
 
-_HOUR_LAYOUT = Layout([("hour", "int4"), ("value", "int8")])
-_MARK_LAYOUT = Layout([("place", "int4"), ("geom", "point")])
-
-
 def _hour_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:
     assert isinstance(state.made, Hours)
-    yield _HOUR_LAYOUT.pack(hour=state.made.hour, value=state.made.value)
+    yield {"hour": state.made.hour, "value": state.made.value}
 
 
 def _place_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:
     x, y = world.locations.in_source()
     geometry = point_bytes(x[:1], y[:1], world.build.source_srid)
-    yield _MARK_LAYOUT.pack(place=np.ones(1, np.int64), geom=geometry)
+    yield {"place": np.ones(1, np.int64), "geom": geometry}
 
 
 HOURS = Method(
@@ -354,18 +350,23 @@ def test_another_table_is_exported(counted: str, form: str, tmp_path: Path) -> N
         counted, "release", "export", "d_1", "--format", form, "--out", str(out), "--srid", "4326"
     ).succeeded()
     hours, places = tmp_path / f"r_hour.{ending}", tmp_path / f"r_place.{ending}"
+    if form == "gpkg":
+        layers = [
+            len(pyogrio.read_arrow(out, layer=layer)[1]) for layer in ("d_1_hour", "d_1_place")
+        ]
+        assert layers == [24, 1]
+        assert "- d_1_hour.hour: Hour of the day." in Path(f"{out}.README.txt").read_text()
+        return
     stored = query(counted, "SELECT hour, value FROM freqdp_release.d_1_hour ORDER BY hour")
     if form == "csv":
         lines = hours.read_text().splitlines()
         assert lines[0] == '"hour","value"'
         assert [tuple(map(int, line.split(","))) for line in lines[1:]] == stored
         assert "POINT(" in places.read_text()
-    elif form == "geoparquet":
+    else:
         table = pq.read_table(hours)
         assert list(zip(*(c.to_pylist() for c in table.columns), strict=True)) == stored
         assert b"geo" not in table.schema.metadata and b"geo" in pq.read_schema(places).metadata
-    else:
-        assert len(pyogrio.read_arrow(hours)[1]) == 24 and len(pyogrio.read_arrow(places)[1]) == 1
     notice = Path(f"{hours}.README.txt").read_text()
     assert "24 rows" in notice and "- hour: Hour of the day." in notice
     assert json.loads(Path(f"{places}.guarantee.json").read_text())["file"]["columns"] == [

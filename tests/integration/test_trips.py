@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value, written
+from world import freqdp, query, value, written
 
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
 
 
 def test_views_follow_the_release(city: str) -> None:

@@ -748,11 +748,6 @@ def test_unchanged_data_costs_nothing(url: str) -> None:
     freqdp(url, "schedule", "drop", "d").refused("has no schedule")
 
 
-def test_a_job_that_there_is_not(url: str) -> None:
-    refused = freqdp(url, "jobs", "--cancel", "999").refused("no job 999")
-    assert refused["remedy"] == "`freqdp jobs` shows what there is"
-
-
 def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

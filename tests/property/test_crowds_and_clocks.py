@@ -15,11 +15,12 @@ from alone import SECOND, WORLD, asked, carried_out, make
 from hypothesis import given
 from hypothesis import strategies as st
 from sides import MINUTE
-from small_worlds import SmallWorld, quick, thorough, worlds
+from small_worlds import SmallWorld, thorough, worlds
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
-from freqdp_db.methods.unlinking.dates import WEEK_US, in_week, week_of
+from freqdp_db.methods.unlinking.clock import check_hidden_samples, hide_samples
+from freqdp_db.methods.unlinking.dates import SPANS, WEEK_US, fold, week_of
 from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions
 from freqdp_db.methods.unlinking.steps import CutLog, CutStep, PointsStep
 from freqdp_db.model.trajectories import Locations, Trajectories
@@ -65,7 +66,7 @@ def state_of(world: SmallWorld) -> WorkingSet:
 def cutting(**given: Any) -> CutOptions:
     values: dict[str, Any] = {
         "trips": 5 * MINUTE, "pieces": 2 * MINUTE, "quiet": MINUTE, "silence": "together", "ends": 1,
-        "gap": 10 * MINUTE, "crowd": None, "crowd_within": None, "dates": None, "clock": 0,
+        "samples": None, "gap": 10 * MINUTE, "crowd": None, "crowd_within": None, "dates": None, "clock": 0,
         "grain": None, "beside": None,
     }  # fmt: skip
     return CutOptions(**{**values, **given})
@@ -73,7 +74,7 @@ def cutting(**given: Any) -> CutOptions:
 
 def scattering(**given: Any) -> PointsOptions:
     values: dict[str, Any] = {
-        "crowd": None, "crowd_within": None, "dates": None, "every": None, "clock": 0, "grain": None,
+        "crowd": None, "crowd_within": None, "dates": None, "share": None, "clock": 0, "grain": None,
         "beside": None,
     }  # fmt: skip
     return PointsOptions(**{**values, **given})
@@ -143,14 +144,15 @@ def naive_pieces(world: SmallWorld, options: CutOptions) -> list[list[int]]:
             at = int(side.at[i])
             when: tuple[Any, ...] = (at // turn,)
             if options.dates is not None:
-                monday = wall(at).date() - timedelta(days=wall(at).weekday())
-                when += (monday, wall(at).utcoffset())
+                days = wall(at).weekday() if options.dates == "hour-of-week" else 0
+                when += (wall(at).date() - timedelta(days=days), wall(at).utcoffset())
             if when != before:
                 parts.append([])
             before = when
             speaks = at % turn < options.pieces
             if speaks and crowded[i]:
-                if parts[-1] and at - side.at[parts[-1][-1]] > options.gap:
+                hole = bool(parts[-1]) and at - side.at[parts[-1][-1]] > options.gap
+                if hole and options.samples != "ends":
                     parts.append([])
                 parts[-1].append(i)
         for part in parts:
@@ -158,6 +160,8 @@ def naive_pieces(world: SmallWorld, options: CutOptions) -> list[list[int]]:
                 part.pop(0)
             while part and len(visitors[int(side.location[part[-1]])]) < options.ends:
                 part.pop()
+            if options.samples == "ends":
+                part = part[:1] + part[1:][-1:]
             if part:
                 pieces.append(part)
     return pieces
@@ -165,16 +169,17 @@ def naive_pieces(world: SmallWorld, options: CutOptions) -> list[list[int]]:
 
 sharing = st.sampled_from([None, 1, 2, 3]), st.sampled_from(["ever", "hour", "day"])
 cuts = st.builds(
-    lambda crowd, within, dates, pieces, quiet, ends, gap: cutting(
+    lambda crowd, within, dates, pieces, quiet, ends, gap, samples: cutting(
         crowd=crowd, crowd_within=within if crowd else None, dates=dates, pieces=pieces,
-        quiet=quiet, ends=ends, gap=gap,
+        quiet=quiet, ends=ends, gap=gap, samples=samples,
     ),
     *sharing,
-    st.sampled_from([None, "hour-of-week"]),
+    st.sampled_from([None, *SPANS]),
     st.sampled_from([MINUTE, 7 * MINUTE]),
     st.sampled_from([0, 30 * SECOND, 5 * MINUTE]),
     st.integers(1, 3),
     st.sampled_from([MINUTE, 10 * MINUTE]),
+    st.sampled_from([None, "all", "ends"]),
 )  # fmt: skip
 
 
@@ -202,12 +207,12 @@ def test_pieces_by_the_words_of_the_rule(world: SmallWorld, options: CutOptions)
 
 
 points = st.builds(
-    lambda crowd, within, dates, every: scattering(
-        crowd=crowd, crowd_within=within if crowd else None, dates=dates, every=every
+    lambda crowd, within, dates, share: scattering(
+        crowd=crowd, crowd_within=within if crowd else None, dates=dates, share=share
     ),
     *sharing,
-    st.sampled_from([None, "hour-of-week"]),
-    st.sampled_from([None, SECOND, 10 * MINUTE]),
+    st.sampled_from([None, *SPANS]),
+    st.sampled_from([None, Decimal(30)]),
 )
 
 
@@ -227,12 +232,24 @@ def test_points_by_the_words_of_the_rule(world: SmallWorld, options: PointsOptio
         for i in range(whole.samples)
         if crowded[i]
     )
-    if options.every is None:
-        assert got == allowed
-        return
-    assert got <= allowed
-    spans = [(who, at // options.every) for _, at, who in got.elements()]
-    assert sorted(spans) == sorted({(who, at // options.every) for _, at, who in allowed})
+    assert got == allowed if options.share is None else got <= allowed
+
+
+@thorough
+@given(spread, st.sampled_from([SECOND, 7 * SECOND, MINUTE]))
+def test_single_samples_on_the_clock(world: SmallWorld, clock: int) -> None:
+    """Each moves to the nearest tick, the earlier one from halfway; none is lost."""
+    state = state_of(world)
+    options = scattering(clock=clock)
+    after = hide_samples(state, options)
+    for was, now in zip(state.trajectories.at, after.trajectories.at, strict=True):
+        tick = int(was) // clock * clock
+        assert now == min((tick, tick + clock), key=lambda t: abs(t - int(was)))
+    check_hidden_samples(state, after, options)
+    if state.samples:
+        moved = replace(after.trajectories, at=after.trajectories.at + clock)
+        with pytest.raises(VerificationFailed):
+            check_hidden_samples(state, replace(after, trajectories=moved), options)
 
 
 @thorough
@@ -245,10 +262,12 @@ def test_times_keep_weekday_hour_and_minute(minutes: list[int]) -> None:
     assert (begin.weekday(), begin.hour, begin.minute) == (0, 0, 0)
     assert begin.utcoffset() == wall(week + WEEK_US).utcoffset()
     assert abs(week - int(np.median(at))) <= 3 * WEEK_US
-    for was, now in zip(at, in_week(at, ZONE, week), strict=True):
-        a, b = wall(was), wall(now)
-        assert (a.weekday(), a.time()) == (b.weekday(), b.time())
-        assert 0 <= now - week < WEEK_US
+    for dates, span in SPANS.items():
+        for was, now in zip(at, fold(at, ZONE, week, span), strict=True):
+            a, b = wall(was), wall(now)
+            assert a.time() == b.time()
+            assert b.weekday() == (a.weekday() if dates == "hour-of-week" else 0)
+            assert 0 <= now - week < span
 
 
 @pytest.mark.parametrize(
@@ -333,12 +352,12 @@ def test_a_false_release_is_found_out(fault: str) -> None:
         CutStep().check(here, state, drawn, logged, after, wrong.get(fault, options))
 
 
-@pytest.mark.parametrize("fault", ["crowd", "twice", "order", "every", "left out", "place"])
+@pytest.mark.parametrize("fault", ["crowd", "twice", "order", "left out", "place"])
 def test_false_points_are_found_out(fault: str) -> None:
     rows = [[(k % 6 if t < 4 else 6 + k % 6, 1.0 * k) for k in range(30)] for t in range(5)]
     state = make(*rows)
     here = reading(state)
-    options = scattering(crowd=4, every=5 * MINUTE if fault in ("every", "left out") else None)
+    options = scattering(crowd=4, share=Decimal(50) if fault == "left out" else None)
     drawn, logged, after, _ = carried_out(state, PointsStep(), options, here)
     side = after.trajectories
     if fault == "crowd":
@@ -347,10 +366,8 @@ def test_false_points_are_found_out(fault: str) -> None:
         drawn = replace(drawn, row=np.append(drawn.row[:-1], drawn.row[-2]))
     elif fault == "order":
         after = replace(after, key=after.key[::-1])
-    elif fault == "every":
-        options = replace(options, every=10 * MINUTE)
     elif fault == "left out":
-        options = replace(options, every=4 * MINUTE)
+        options = replace(options, share=None)
     else:
         location = side.location.copy()
         location[0] = (location[0] + 1) % 6
@@ -359,23 +376,17 @@ def test_false_points_are_found_out(fault: str) -> None:
         PointsStep().check(here, state, drawn, logged, after, options)
 
 
-@quick
-@given(spread, st.integers(0, 5))
-def test_one_of_a_span_is_drawn_fairly(world: SmallWorld, seed: int) -> None:
-    """Another draw may take another sample, but as many."""
-    here, state, options = context(world), state_of(world), scattering(every=10 * MINUTE)
-    sizes = {
-        len(PointsStep().draw(here, state, options, SeededSource(s))) for s in (seed, seed + 1)
-    }
-    assert len(sizes) == 1
-
-
-def test_each_sample_of_a_span_is_as_likely() -> None:
-    state, options = make([(k, 1.0 * k) for k in range(5)]), scattering(every=10 * MINUTE)
+def test_each_sample_is_as_likely() -> None:
+    state = make([(k, 1.0 * k) for k in range(20)])
     drawn = Counter(
-        int(PointsStep().draw(WORLD, state, options, SeededSource(s)).row[0]) for s in range(1000)
+        int(row)
+        for seed in range(1000)
+        for row in PointsStep()
+        .draw(WORLD, state, scattering(share=Decimal("12.5")), SeededSource(seed))
+        .row
     )
-    assert len(drawn) == 5 and min(drawn.values()) > 140
+    # 125 expected of each, with a standard deviation of 10.5
+    assert len(drawn) == 20 and min(drawn.values()) > 70 and max(drawn.values()) < 180
 
 
 @pytest.mark.parametrize(
@@ -385,7 +396,9 @@ def test_each_sample_of_a_span_is_as_likely() -> None:
         ("cut", {"crowd_within": "week"}),
         ("cut", {"dates": "none"}),
         ("cut", {"silence": "never"}),
-        ("points", {"every": "0s"}),
+        ("points", {"share": "0"}),
+        ("points", {"share": "101"}),
+        ("cut", {"samples": "none"}),
         ("points", {"pieces": "10min"}),
         ("cut+points", {}),
     ],

@@ -24,8 +24,9 @@ from small_worlds import SmallWorld, quick, worlds
 from freqdp_db.engines.partitions import LocalPartitions
 from freqdp_db.engines.ranges import cut, map_ranges, use
 from freqdp_db.evaluation.attacks.exposure import measure_exposure, measure_membership
+from freqdp_db.evaluation.attacks.habits import habit_exposures
 from freqdp_db.evaluation.metrics import measure
-from freqdp_db.evaluation.pair import Case, Pair
+from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
@@ -38,9 +39,8 @@ from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.vectors import measured
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Trajectories
 from freqdp_db.paper import dpt
 from freqdp_db.paper.local_searches import SegmentQueries
 from freqdp_db.paper.strategies import LOCAL_STRATEGIES, STRATEGIES
@@ -228,7 +228,7 @@ def _crowd() -> Build:
 
 @cache
 def _exposures() -> list[dict[str, float]]:
-    """Of what was edited, swapped and cut; and of what was made areas."""
+    """Of what was edited, swapped and cut; of what was made areas; and by habits of other days."""
     build = _crowd()
     state = _released("lg+swap+cut", build, ends="2")
     x, y = state.places.x[state.trajectories.location], state.places.y[state.trajectories.location]
@@ -241,6 +241,9 @@ def _exposures() -> list[dict[str, float]]:
         controls = build.trajectories.where(np.arange(build.trajectories.samples) % 2 > 0)
         case = Case.of(build, release, {})
         found.append(measure_exposure(case, 1) | measure_membership(case, 1, controls))
+    slow = replace(build.trajectories, at=20 * build.trajectories.at)
+    days = Case(slow, build.locations, ReleaseSeen(slow, build.locations))
+    found.append(habit_exposures(days, np.random.default_rng(1)))
     return found
 
 
@@ -248,7 +251,8 @@ def _exposures() -> list[dict[str, float]]:
 def test_exposures(parts: int) -> None:
     expected = _exposures()
     # every attack finds something to do
-    assert {"relink.swap", "relink.cut", "edits.auc", "profile", "home"} <= expected[0].keys()
+    assert {"relink.swap", "relink.cut", "edits.auc", "home"} <= expected[0].keys()
+    assert expected[2]["habits"] > 0
     with use(Apart(parts)):
         assert _exposures.__wrapped__() == expected
 

@@ -90,6 +90,7 @@ def cutting(
         quiet=quiet,
         silence="apart",
         ends=ends,
+        samples=None,
         gap=gap,
         crowd=None,
         crowd_within=None,

@@ -49,6 +49,7 @@ def test_golden_matrix_denies() -> None:
         assert rights["PUBLIC"] == "-", line
         readable = (
             "catalog",
+            "series",
             *(f"{of}{part}" for of in ("d_1", "d_current") for part in suffixes()),
         )
         may = dict.fromkeys(readable, "SELECT") | {"tile(z": "EXECUTE"}
@@ -75,11 +76,11 @@ def test_definers_are_few_and_pinned(world: str) -> None:
         ).fetchall()
     names = [
         "approve_release", "attach_build", "cancel_job", "check_release", "claim_population",
-        "create_build_table", "create_notes", "create_staging", "drop_build", "drop_current",
-        "drop_notes", "drop_release",
+        "create_build_table", "create_notes", "create_staging", "declare_unit", "drop_build",
+        "drop_current", "drop_notes", "drop_release",
         "drop_staging", "finish_build_table", "finish_staging", "grant_budget", "grant_release",
-        "index_staging", "name_population", "open_account", "publish_tables", "record_release",
-        "revoke_release", "show_current", "trace_source",
+        "index_staging", "leave_series", "name_population", "open_account", "publish_tables",
+        "record_release", "revoke_release", "show_current", "trace_source",
     ]  # fmt: skip
     assert rows == [(name, ["search_path=pg_catalog, pg_temp"]) for name in names]
 

@@ -24,6 +24,7 @@ from freqdp_db.errors import BadInput, Interrupted, ServerRefused
 from freqdp_db.jobs.log import LOG, json_lines
 from freqdp_db.methods.parameters import RELEASE, TOTALS
 from freqdp_db.methods.registry import METHODS
+from freqdp_db.model.documents import plain
 from freqdp_db.settings import Settings
 
 (STEP,) = (p for p in RELEASE if p.name == "time_step")
@@ -120,6 +121,30 @@ def test_no_message_spells_an_option() -> None:
                 ):
                     wrong.append(f"{path.name}:{node.lineno}: {said}")
     assert wrong == []
+
+
+def test_findings_and_warnings_spell_no_option() -> None:
+    package = Path(main.__file__).parent.parent
+    wrong = []
+    for path in (*package.glob("dataset/*.py"), *package.glob("methods/synthesis/*.py")):
+        tree = ast.parse(path.read_text())
+        docstrings = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        wrong += [
+            f"{path.name}:{node.lineno}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+            and re.search(r"(?<![\w-])--[a-z]", node.value)
+            and not re.search("freqdp |^ --", node.value)  # a command to type, and what follows one
+        ]
+    assert wrong == []
+
+
+def test_a_remark_is_spelled_for_each_face() -> None:
+    remark = errors.Remark("check [[time_step]]")
+    assert str(remark) == plain([remark])[0] == "check time_step"
+    assert errors.in_options(f"Warning: {remark.text}") == "Warning: check --time-step"
 
 
 def test_a_parameter_may_be_given() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.audit.audit import Audit, AuditFinding
+from freqdp_db.evaluation.audit import Audit, AuditFinding
 from freqdp_db.methods.frequency.perturbation import pf_mechanism, tf_mechanism
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.privacy.accounting import (

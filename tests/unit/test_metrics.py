@@ -13,6 +13,7 @@ import pytest
 from sides import MINUTE, side_of
 
 from freqdp_db.engines.ranges import map_ranges
+from freqdp_db.evaluation import utility
 from freqdp_db.evaluation.attacks import signatures
 from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
 from freqdp_db.evaluation.attacks.signatures import (
@@ -23,8 +24,7 @@ from freqdp_db.evaluation.attacks.signatures import (
 )
 from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_piece, measure_release
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, hours_of_day, on_odd_days
-from freqdp_db.evaluation.utility import losses as utility
-from freqdp_db.evaluation.utility.losses import (
+from freqdp_db.evaluation.utility import (
     cell_sequences,
     cut_into_trips,
     diameter_error,

@@ -16,7 +16,8 @@ from freqdp_db.db.names import format_relation, parse_relation
 from freqdp_db.db.plain_tables import Column, PlainTable, encode
 from freqdp_db.errors import BadInput
 from freqdp_db.loading import csvfile as clock
-from freqdp_db.loading import published, roadfile
+from freqdp_db.loading import files as published
+from freqdp_db.loading import files as roadfile
 from freqdp_db.loading.csvfile import OPENING, CsvFormat, read_csv, text_bytes
 from freqdp_db.loading.files import NO_TIME, BadRows, SourceSamples, expand
 

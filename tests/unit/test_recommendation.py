@@ -12,7 +12,7 @@ import pytest
 from svg_texts import require_readable, texts
 from synthetic_world import small_city
 
-from freqdp_db.dataset.registration import parse_share
+from freqdp_db.dataset.text_values import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import (
     TRIALS,
@@ -204,7 +204,7 @@ def test_risk_of_made_up_trips_is_above_the_control() -> None:
         "exposure": 0.6, "exposure.x.4": 0.6, "exposure.x.4.control": 0.5,
         "exposure.x.4.half": 0.2, "exposure.x.4.half.control": 0.05, "exposure.x.4.precision": 0.9,
         "exposure.s.a.full": 0.3, "exposure.s.a.full.control": 0.0, "exposure.s.a.full.half": 0.1,
-        "exposure.follow.1": 0.0, "exposure.follow.1.24h": 0.9, "exposure.follow.1.half": 0.0,
+        "exposure.near.1": 0.0, "exposure.near.1.high": 0.9, "exposure.near.1.half": 0.0,
         "density": 0.0,
     }  # fmt: skip
     # where samples are somebody's, as evaluate counts

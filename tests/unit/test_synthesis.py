@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import fields, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -10,14 +11,26 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyproj
 import pytest
+import shapely
 
 import freqdp_db
+from freqdp_db.dataset.facts import facts_in
 from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.evaluation.utility import trip_lengths
 from freqdp_db.methods.contract import options_of
+from freqdp_db.methods.kinds import (
+    Box,
+    LonLatArea,
+    NotAcceptable,
+    Outline,
+    TimeStretch,
+    outline_in_geojson,
+)
 from freqdp_db.methods.synthesis import strict
 from freqdp_db.methods.synthesis.estimation import with_tail_cut
-from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
+from freqdp_db.methods.synthesis.options import Parameters, StrictOptions, SyntheticOptions
 from freqdp_db.methods.synthesis.plan import (
     FIRST_ROUND,
     SCALE,
@@ -28,13 +41,17 @@ from freqdp_db.methods.synthesis.plan import (
     spent,
     standing_out,
 )
-from freqdp_db.methods.synthesis.public import MINUTE_US
+from freqdp_db.methods.synthesis.public import MINUTE_US, Corners, Region
+from freqdp_db.methods.synthesis.roads import driven, road_net
+from freqdp_db.methods.synthesis.sampling import lattice, walks_of
 from freqdp_db.methods.synthesis.steps import StrictStep
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import draw, measured
 from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.kernels import derived, key
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper import adatrace, dpt
+from freqdp_db.paper.synthesis import AdaTraceStep
 from freqdp_db.privacy.accounting import (
     best_guess,
     best_guess_any,
@@ -49,7 +66,10 @@ from freqdp_db.privacy.accounting import (
     sigma2_for,
 )
 from freqdp_db.privacy.noise import SeededSource
+from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
+from freqdp_db.roads.matching import match
+from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network
 from tests.synthetic_world import PERIOD, REGION, riders, small_city, small_trips
 
 DELTA = Fraction(1, 10**6)
@@ -358,8 +378,8 @@ def test_errors_and_warnings_follow_from_noisy_numbers() -> None:
     assert "by 1.2 points" in step.errors(options, counts)
     assert "number of trips was asked for" in step.errors(replace(options, size=5), counts)
     (warned,) = step.warnings(options, counts)
-    assert warned.startswith("delta 0.00001 times the noisy number of objects (3,000) is 0.03")
-    assert "--delta of 0.000001 or less" in warned
+    assert warned.startswith("[[delta]] 0.00001 times the noisy number of objects (3,000) is 0.03")
+    assert "[[delta]] of 0.000001 or less" in warned
     assert not step.warnings(replace(options, delta=Decimal("0.000001")), counts)
     assert not step.warnings(replace(options, accounting="pure"), counts)
     (few,) = step.warnings(options, counts | {"noisy_objects": 12})
@@ -414,3 +434,328 @@ def test_what_samples_sees_no_data(module: str) -> None:
                     assert parts[2] == "synthesis"
                     left |= {parts[3]} - seen
     assert not seen & SEE_DATA
+
+
+# --- Synthetic trips on roads: where samples lie, how long routes are, and which roads are refused.
+
+
+@pytest.fixture(scope="module")
+def road_draw() -> Draw:
+    return measured(small_trips(200, 3), REGION, PERIOD, SMALL, SeededSource(5))
+
+
+def town(blocks: int = 60) -> Network:
+    """Streets every 400 m, both ways, each with a bend; and a piece that is not connected."""
+    column, row = np.meshgrid(np.arange(blocks), np.arange(45))
+    x, y = column.ravel() * 400.0 + 100, row.ravel() * 400.0 + 100
+    x, y = np.append(x, [50.0, 60.0]), np.append(y, [50.0, 50.0])
+    number = np.arange(45 * blocks).reshape(45, blocks)
+    source = np.concatenate([number[:, :-1].ravel(), number[:-1].ravel(), [45 * blocks]])
+    target = np.concatenate([number[:, 1:].ravel(), number[1:].ravel(), [45 * blocks + 1]])
+    return roads_between(x, y, source, target, bend=30.0)
+
+
+def roads_between(x: Metres, y: Metres, source: Ints, target: Ints, bend: float = 0.0) -> Network:
+    """Roads with a vertex beside their middle."""
+    middle_x = (x[source] + x[target]) / 2 + bend * (y[source] != y[target])
+    middle_y = (y[source] + y[target]) / 2 + bend * (y[source] == y[target])
+    lines = [np.stack(c, axis=1).ravel() for c in
+             ((x[source], middle_x, x[target]), (y[source], middle_y, y[target]))]  # fmt: skip
+    count = len(source)
+    rows = RoadRows(
+        np.arange(count), source, target, np.zeros(count, np.bool_), np.arange(count + 1) * 3,
+        lines[0], lines[1],
+    )  # fmt: skip
+    return make_network(rows)
+
+
+def on_roads(made: strict.Synthetic, network: Network) -> Metres:
+    """How far each released place is from the nearest road."""
+    return find_candidates(network, made.places).away[:, 0]
+
+
+@pytest.mark.parametrize(("every", "trips"), [(1_000_000, 50), (30_000_000, 300)])
+def test_samples_lie_on_roads(road_draw: Draw, every: int, trips: int) -> None:
+    parameters, network = replace(SMALL, every_us=every, size=trips), town()
+    net = road_net(network, REGION, every)
+    log, released = strict.carry_out(road_draw, REGION, PERIOD, parameters, net)
+    strict.check(road_draw, log, released, REGION, PERIOD, parameters, net)
+    assert on_roads(released, network).max() <= 0.001
+    again = strict.replay(road_draw, log, REGION, PERIOD, parameters, net)
+    assert (released.trajectories.location == again.trajectories.location).all()
+    places = released.places
+    beside = replace(released, places=Locations(places.x + 1.0, places.y + 1.0))
+    with pytest.raises(VerificationFailed, match="on no road"):
+        strict.check(road_draw, log, beside, REGION, PERIOD, parameters, net)
+
+
+def test_routes_are_as_long_as_trips_are_to_be(road_draw: Draw) -> None:
+    net = road_net(town(), REGION, SMALL.every_us)
+    _, plain = strict.carry_out(road_draw, REGION, PERIOD, SMALL)
+    _, driven = strict.carry_out(road_draw, REGION, PERIOD, SMALL, net)
+    metres = [np.median(trip_lengths(made.trajectories, made.places)) for made in (plain, driven)]
+    assert 0.8 < metres[1] / metres[0] < 1.3
+
+
+def test_matching_gives_back_the_roads_that_were_driven(road_draw: Draw) -> None:
+    network, parameters = town(), replace(SMALL, size=100)
+    net = road_net(network, REGION, parameters.every_us)
+    log, released = strict.carry_out(road_draw, REGION, PERIOD, parameters, net)
+    matched = match(
+        network, find_candidates(network, released.places), released.trajectories,
+        released.places, Progress(),
+    )  # fmt: skip
+    grids, purpose = (
+        plan_of(road_draw, REGION, PERIOD, parameters).grids,
+        key(road_draw.seed, "sample"),
+    )
+    ((first, walks),) = walks_of(strict._model(log), grids, 100, purpose)
+    offsets, arcs = driven(strict._model(log), grids, net, walks, first, derived(purpose, 2))
+    # all roads of the town but the one that is not connected, in their order
+    true = {
+        (t, int(r))
+        for t in range(100)
+        for r in net.graph.arc_road[arcs[offsets[t] : offsets[t + 1]]]
+    }
+    found = {
+        (t, int(r))
+        for t in range(100)
+        for r in matched.driven[matched.offsets[t] : matched.offsets[t + 1]]
+    }
+    # a town of so few roads has more ways that look alike than a real one
+    assert 2 * len(true & found) / (len(true) + len(found)) >= 0.93
+
+
+def test_ranges_do_not_matter_on_roads(road_draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = road_net(town(), REGION, SMALL.every_us)
+    log, first = strict.carry_out(road_draw, REGION, PERIOD, SMALL, net)
+    monkeypatch.setattr("freqdp_db.engines.ranges._RANGES_PER_CORE", 1)
+    monkeypatch.setattr("freqdp_db.engines.ranges.cores", lambda: 1)
+    alone = strict.replay(road_draw, log, REGION, PERIOD, SMALL, net)
+    assert (first.trajectories.location == alone.trajectories.location).all()
+    assert (first.trajectories.at == alone.trajectories.at).all()
+
+
+def test_a_release_on_other_roads_is_not_replayed(road_draw: Draw) -> None:
+    net, other = (road_net(town(blocks), REGION, SMALL.every_us) for blocks in (60, 58))
+    log, _ = strict.carry_out(road_draw, REGION, PERIOD, SMALL, net)
+    for roads in (other, None):
+        with pytest.raises(VerificationFailed, match="not those"):
+            strict.replay(road_draw, log, REGION, PERIOD, SMALL, roads)
+
+
+def test_roads_that_do_not_connect_are_refused() -> None:
+    x, y = np.arange(40) * 500.0 + 100, np.full(40, 9_000.0)
+    apart = roads_between(x, y, np.arange(0, 40, 2), np.arange(1, 40, 2))
+    with pytest.raises(BadInput, match="do not connect"):
+        road_net(apart, REGION, SMALL.every_us)
+    with pytest.raises(BadInput, match=r"cover 3\d% of the region") as refused:
+        road_net(town(20), REGION, SMALL.every_us)
+    assert "region" in str(refused.value.remedy)
+
+
+# --- Regions with an outline: what is said of them, and that trips keep to them.
+
+
+TRIANGLE = "POLYGON((116.2 39.7, 116.6 39.7, 116.4 40.1, 116.2 39.7))"
+# a horseshoe with a hole: straight ways between its parts leave it
+_RINGS = [
+    [(1, 1), (23, 1), (23, 17), (15, 17), (15, 6), (9, 6), (9, 17), (1, 17), (1, 1)],
+    [(3, 2), (3, 4), (5, 4), (5, 2), (3, 2)],
+]
+HORSESHOE = Corners(
+    np.array([1000.0 * x for ring in _RINGS for x, _ in ring]),
+    np.array([1000.0 * y for ring in _RINGS for _, y in ring]),
+    np.array([0, 9, 14]),
+)
+AREA = Region(1_000.0, 1_000.0, 23_000.0, 17_000.0, HORSESHOE)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("4.2,50.7,4.5,51", "4.2,50.7,4.5,51"),
+        (TRIANGLE, "MULTIPOLYGON(((116.2 39.7, 116.6 39.7, 116.4 40.1, 116.2 39.7)))"),
+        ("polygon ((1 1,2 1,2 2))", "MULTIPOLYGON(((1 1, 2 1, 2 2, 1 1)))"),
+        (
+            "MULTIPOLYGON(((1 1,2 1,2 2,1 1),(1.5 1.2,1.6 1.2,1.6 1.3,1.5 1.2)),((5 5,6 5,6 6,5 5)))",
+            "MULTIPOLYGON(((1 1, 2 1, 2 2, 1 1)), ((1.5 1.2, 1.6 1.2, 1.6 1.3, 1.5 1.2)), "
+            "((5 5, 6 5, 6 6, 5 5)))",
+        ),
+    ],
+)
+def test_what_is_said_is_kept(text: str, kept: str) -> None:
+    kind = LonLatArea()
+    assert kind.show(kind.from_text(text)) == kept
+    assert kind.show(kind.from_text(kept)) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "POLYGON((1 1, 2 2))", "POLYGON((1 1, 2 1, x 2, 1 1))", "POLYGON", "POLYGON((1 1, 1 2, 1 3, 1 1))",
+        "POLYGON((1 1, 200 1, 200 2, 1 1))", "LINESTRING(1 1, 2 2)", "1,2,3",
+    ],
+)  # fmt: skip
+def test_what_is_no_area_is_refused(text: str) -> None:
+    with pytest.raises(NotAcceptable):
+        LonLatArea().from_text(text)
+
+
+def test_geojson() -> None:
+    ring = [[116.2, 39.7], [116.6, 39.7], [116.4, 40.1], [116.2, 39.7]]
+    polygon = {"type": "Polygon", "coordinates": [ring]}
+    feature = {"type": "Feature", "properties": {}, "geometry": polygon}
+    for document in (polygon, feature, {"type": "FeatureCollection", "features": [feature]}):
+        assert outline_in_geojson(json.dumps(document)) == LonLatArea().from_text(TRIANGLE)
+    for wrong in ("[]", "{}", "nothing", '{"type": "Polygon", "coordinates": [[1]]}'):
+        with pytest.raises(NotAcceptable):
+            outline_in_geojson(wrong)
+
+
+def test_inside_and_outside() -> None:
+    points = {
+        (2, 15): True, (12, 15): False, (20, 15): True, (12, 3): True, (4, 3): False, (0, 0): False,
+        (24, 3): False,
+    }  # fmt: skip
+    x, y = (np.array([1000.0 * p[i] + 7 for p in points]) for i in range(2))
+    assert AREA.holds(x, y).tolist() == list(points.values())
+    columns, rows = np.arange(0.5, 24_000, 97.0), np.arange(0.25, 18_000, 113.0)
+    all_x, all_y = (side.ravel() for side in np.meshgrid(columns, rows))
+    runs = HORSESHOE.runs((0.5, 97.0, len(columns)), (0.25, 113.0, len(rows)))
+    found = np.zeros((len(rows), len(columns)), bool)
+    for row, first, last in zip(runs.row, runs.first, runs.last, strict=True):
+        found[row, first:last] = True
+    assert (found.ravel() == HORSESHOE.holds(all_x, all_y)).all()
+    outline = LonLatArea().from_text(TRIANGLE)
+    assert isinstance(outline, Outline)
+    assert outline.box == Box(*map(Fraction, ("116.2", "39.7", "116.6", "40.1")))
+
+
+@pytest.mark.parametrize("every", [5_000_000, 60_000_000])
+def test_trips_keep_to_the_area(every: int) -> None:
+    parameters = replace(SMALL, every_us=every)
+    trajectories, places = small_city(150, 3)
+    trips = cut_trips(trajectories, places, AREA, PERIOD)
+    assert AREA.holds(trips.x, trips.y).all()
+    assert len(trips.x) < len(cut_trips(trajectories, places, REGION, PERIOD).x)
+    drawn = draw(trajectories, places, AREA, PERIOD, parameters, SeededSource(1))
+    log, released = strict.carry_out(drawn, AREA, PERIOD, parameters)
+    strict.check(drawn, log, released, AREA, PERIOD, parameters)
+    assert released.trajectories.lengths.min() >= 2
+    assert np.median(released.trajectories.lengths) > 5
+
+
+def test_baselines_keep_to_the_area() -> None:
+    trajectories, places = small_city(150, 3)
+    trips, epsilon, source = (
+        cut_trips(trajectories, places, AREA, PERIOD),
+        Fraction(1),
+        SeededSource(2),
+    )
+    for method in (adatrace, dpt):
+        drawn = method.draw(trips, AREA, epsilon, source)
+        made = method.make_trips(drawn, AREA, PERIOD, epsilon, 200, SMALL.every_us)
+        strict.check_trips(strict.Synthetic(*made), 200, AREA, PERIOD, SMALL)
+
+
+def test_steps_too_short_for_a_wide_area_are_refused() -> None:
+    outline = LonLatArea().from_text("POLYGON((100 30, 120 30, 120 45, 100 30))")
+    options = SyntheticOptions(
+        epsilon=Decimal(1), size=None, every=1_000_000, region=outline, period=None
+    )
+    with pytest.raises(BadInput, match="every 1s is too short"):
+        AdaTraceStep().require_possible(options, 100, 1000)
+    AdaTraceStep().require_possible(replace(options, every=60_000_000), 100, 1000)
+
+
+def test_an_area_without_room_is_refused() -> None:
+    from freqdp_db.methods.synthesis.layout import Grids
+
+    sliver = Corners(
+        np.array([0.0, 20_000.0, 20_000.0, 0.0, 0.0]),
+        9_000.0 + np.array([0.0, 0.0, 0.001, 0.001, 0.0]),
+        np.array([0, 5]),
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="too thin"):
+        lattice(Grids(Region(0.0, 0.0, 20_000.0, 18_000.0, sliver), 6, 5, 1, 3), 60_000_000)
+
+
+# --- what the owner said, in degrees ---------------------------------------------------------------
+
+SAID = [
+    "9.0,59.0,11.5,60.2",  # wide and far north: parallels bend by hundreds of metres
+    "POLYGON((9 59, 11.5 59.1, 11 60.2, 10.2 59.6, 9.3 60.1, 9 59))",
+]
+
+
+def said(text: str) -> Region:
+    """A region as releases see it, in UTM zone 32."""
+    area, stretch = LonLatArea().from_text(text), TimeStretch().from_text("2000-01-01/2000-01-04")
+    return facts_in(32632, "EPSG:32632", "UTC")(area, stretch)[0]
+
+
+def degrees_outside(text: str, x: Metres, y: Metres) -> int:
+    """How many places lie outside of what was said, by shapely in degrees."""
+    lon, lat = pyproj.Transformer.from_crs(32632, 4326, always_xy=True).transform(x, y)
+    area = LonLatArea().from_text(text)
+    shape = (
+        shapely.box(*map(float, area))
+        if isinstance(area, Box)
+        else shapely.Polygon([tuple(map(float, c)) for c in area.rings[0]])
+    )
+    return int((~shapely.contains_xy(shape, lon, lat)).sum())
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_a_region_is_what_was_said_and_not_the_box_around_it_in_metres(text: str) -> None:
+    """Input outside is dropped, also where the box around the region in metres would hold it."""
+    region = said(text)
+    rng = np.random.default_rng(1)
+    x = rng.uniform(region.x_min, region.x_max, 20_000)
+    y = rng.uniform(region.y_min, region.y_max, 20_000)
+    held = region.holds(x, y)
+    assert degrees_outside(text, x[held], y[held]) == 0
+    assert degrees_outside(text, x[~held], y[~held]) == (~held).sum() > 100
+    outline = region.outline
+    assert outline is not None
+    # the outline in metres says the same but for the very edge
+    assert (outline.holds(x, y) != held).sum() <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "every"), [(SAID[0], 60_000_000), (SAID[1], 60_000_000), (SAID[1], 5_000_000)]
+)
+def test_every_sample_lies_inside_of_what_was_said(text: str, every: int) -> None:
+    region = said(text)
+    parameters = replace(SMALL, every_us=every)
+    trajectories, places = small_city(150, 3)
+    wide = Locations(
+        region.x_min + places.x / REGION.width * region.width,
+        region.y_min + places.y / REGION.height * region.height,
+    )
+    drawn = draw(trajectories, wide, region, PERIOD, parameters, SeededSource(1))
+    log, released = strict.carry_out(drawn, region, PERIOD, parameters)
+    strict.check(drawn, log, released, region, PERIOD, parameters)
+    assert degrees_outside(text, released.places.x, released.places.y) == 0
+    epsilon, source = Fraction(1), SeededSource(2)
+    trips = cut_trips(trajectories, wide, region, PERIOD)
+    for method in (adatrace, dpt):
+        drawn = method.draw(trips, region, epsilon, source)
+        made = method.make_trips(drawn, region, PERIOD, epsilon, 200, every)
+        assert degrees_outside(text, made[1].x, made[1].y) == 0
+
+
+def test_a_sample_outside_of_what_was_said_is_found() -> None:
+    """The middle of the north edge of the box in metres lies north of the parallel."""
+    region = said(SAID[0])
+    trajectories = Trajectories(
+        np.array([0, 2]), np.zeros(2, np.int32), np.array([0, 60_000_000]), np.zeros(1, np.int64)
+    )
+    middle = (region.x_min + region.x_max) / 2
+    inside = Locations(np.array([middle]), np.array([(region.y_min + region.y_max) / 2]))
+    outside = Locations(np.array([middle]), np.array([region.y_max - 1.0]))
+    one = replace(SMALL, size=1)
+    strict.check_trips(strict.Synthetic(trajectories, inside), 1, region, PERIOD, one)
+    with pytest.raises(VerificationFailed, match="1 places lie outside the region"):
+        strict.check_trips(strict.Synthetic(trajectories, outside), 1, region, PERIOD, one)

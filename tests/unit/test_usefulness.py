@@ -12,13 +12,15 @@ import pytest
 from sides import MINUTE, Rows, side_of
 
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.utility.losses import cut_into_trips, in_trips, side_by_side
-from freqdp_db.evaluation.utility.usefulness import (
+from freqdp_db.evaluation.utility import (
     as_published,
+    cut_into_trips,
     density_error,
     extent_errors,
     flow_error,
+    in_trips,
     largest_errors,
+    side_by_side,
     speed_error,
     transition_error,
     trip_lengths,

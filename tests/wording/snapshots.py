@@ -6,6 +6,7 @@ FREQDP_WRITE_SNAPSHOTS=1 writes the files anew. Read what changed before you com
 from __future__ import annotations
 
 import os
+from difflib import unified_diff
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -16,4 +17,8 @@ def require_same(name: str, said: str) -> None:
     file = _HERE / name
     if os.environ.get("FREQDP_WRITE_SNAPSHOTS"):
         file.write_text(said, "utf-8")
-    assert said == file.read_text("utf-8"), f"{name} says something else"
+    known = file.read_text("utf-8")
+    changed = unified_diff(
+        known.splitlines(), said.splitlines(), name, "said now", lineterm="", n=1
+    )
+    assert said == known, "\n".join(changed)

@@ -86,13 +86,15 @@ def test_what_stands_beside_a_release() -> None:
 
 
 FOUND = {
+    "exposure.relink.10.low": 0.01,
+    "exposure.relink.10.high": 0.3,
     "exposure.x.4": 0.0,
-    "exposure.follow.10.half": 0.25,
-    "exposure.follow.10.precision": 0.9,
+    "exposure.relink.10.half": 0.25,
+    "exposure.relink.10.precision": 0.9,
 }
 CASES: list[dict[str, float]] = [
     {},
-    *({**FOUND, "exposure.follow.10": v, "exposure": v} for v in (0, 0.0494, 0.0496, 0.2994, 0.2996)),
+    *({**FOUND, "exposure.relink.10": v, "exposure": v} for v in (0, 0.0494, 0.0496, 0.2994, 0.2996)),
     *({"query_error": v, "hotspot": 0.8, "inf": 0.4} for v in (0, 0.0994, 0.0996, 0.2994, 0.2996)),
     *({"density": v, "flow": 0.2, "query_error": 0, "hotspot": 1} for v in (0.0994, 0.0996, 0.2996)),
     *({"density": 0.05, "flow": v, "query_error": 0, "hotspot": 1} for v in (0.299, 0.2996, 0.6)),
@@ -106,8 +108,8 @@ CASES: list[dict[str, float]] = [
     ),
 ]  # fmt: skip
 METRICS = [
-    "exposure", "exposure.s.b.10", "exposure.follow.1.3h.precision", "la", "la_t.b", "inf",
-    "density.busiest.shares", "profile.st.cosine", "query_error", "query_error.mean",
+    "exposure", "exposure.s.b.10", "exposure.near.1.precision", "la", "la_t.b", "inf",
+    "density.busiest.shares", "exposure.habits.low", "query_error", "query_error.mean",
     "published.query", "exposure.x.1", "exposure.x.1.half", "mi.nats", "of.another.version",
 ]  # fmt: skip
 

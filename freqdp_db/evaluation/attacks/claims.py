@@ -7,6 +7,7 @@ no longer than 10 min.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
-from freqdp_db.model.arrays import Flags, Ints
+from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000
 _WIDEST_M = 500.0
 _LONGEST_US = 600_000_000
+_EVEN_ODDS = 0.5
 _BLOCK = 32
 """So many positions, one after the other, are passed over at once where they are far."""
 
@@ -182,6 +185,26 @@ def score_claim(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  
 
 
 @njit(nogil=True, cache=True)
+def score_levels(  # type: ignore[no-untyped-def]
+    u, offsets, ux, uy, ut, known, claim, worth, levels, x, y, at, boxes, until
+):
+    """The same of the part of a claim that is worth at least each level; levels fall."""
+    in_time = stable_order(at[claim])
+    claim, worth = claim[in_time], worth[in_time]
+    found, right, size = np.empty(len(levels)), np.empty(len(levels)), -1
+    for n in range(len(levels)):
+        part = claim[worth >= levels[n]]
+        if len(part) == size:
+            found[n], right[n] = found[n - 1], right[n - 1]
+            continue
+        size = len(part)
+        found[n], right[n] = score_claim(
+            u, offsets, ux, uy, ut, known, part, x, y, at, boxes, until
+        )
+    return found, right
+
+
+@njit(nogil=True, cache=True)
 def _claim_wholes(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, pick, begins, x, y, at, boxes, until
 ):
@@ -205,10 +228,40 @@ def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackSco
     parts = map_ranges(
         _claim_wholes, case.original.offsets, case.original.offsets, case.x, case.y,
         case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
-        pick, release.trajectories.offsets, release.x, release.y, release.trajectories.at,
+        pick, release.trajectories.offsets, release.x, release.y, release.true_at,
         boxes_of(release), until_of(release),
     )  # fmt: skip
     return AttackScore(*joined(parts))
+
+
+def pooled(scores: Sequence[AttackScore]) -> AttackScore:
+    """All of them, one after the other."""
+    return AttackScore(
+        np.concatenate([s.found for s in scores]), np.concatenate([s.right for s in scores])
+    )
+
+
+def best_at_even_odds(
+    name: str, scores: Sequence[AttackScore], half: Ids | None = None
+) -> dict[str, float]:
+    """The claims that find most, of those that are right at least every second time.
+
+    half: the half of a split that each score was tested in; `.low` and `.high` are the least and the
+    largest value of these halves.
+    """
+    best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
+    chosen = None
+    for score in scores:
+        at = score.named(name)
+        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
+            best, chosen = at, score
+    if half is None:
+        return best
+    parts = [0.0]
+    if chosen is not None:
+        found = [chosen.found[(half == h) & ~np.isnan(chosen.found)] for h in np.unique(half)]
+        parts = [float(part.mean()) for part in found if len(part)]
+    return best | {f"{name}.low": min(parts), f"{name}.high": max(parts)}
 
 
 def area_under_curve(positive: Shares, negative: Shares) -> float:

@@ -1,7 +1,7 @@
 """Attackers who know a device by what it writes: its instants, and the digits of its coordinates.
 
-From a few known samples the attacker finds the runs that hold them: samples of a released trajectory
-between two swap points, which are one object's. They show at which fraction of a second the device sends,
+From a few known samples the attacker finds the runs that hold them: stretches of released trajectories
+that are one object's. They show at which fraction of a second the device sends,
 at which second of the minute, at which phase of its own interval, and with how many decimals it writes
 coordinates. All runs of the release that fit are claimed, the best ones first, unless somebody would
 be at two places at once, or have to travel faster than anybody does. Where more fits than a few
@@ -12,7 +12,6 @@ over how exactly it has to fit, at which claims are right at even odds on averag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -22,14 +21,16 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import (
     NEAR_M,
     AttackScore,
+    best_at_even_odds,
     boxes_of,
     score_claim,
     until_of,
 )
-from freqdp_db.evaluation.attacks.following import SwapPoints, best_at_even_odds
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
-from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.evaluation.attacks.relinking import Runs
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Locations
 
 MARKS = ("fraction", "second", "interval", "digits")
@@ -52,49 +53,16 @@ _TURN = 2 * np.pi
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Samples of a released trajectory between two swap points."""
-
-    offsets: Ints
-    """Run r has the samples offsets[r] to offsets[r + 1] - 1."""
-    of: Ints
-    """The run of each sample."""
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def first(self) -> Ints:
-        return self.offsets[:-1]
-
-
-def find_runs(release: ReleaseSeen, swap_points: SwapPoints) -> Runs:
-    """A run ends with its trajectory, and where identities may have been dealt anew."""
-    last = release.ends | (swap_points.group >= 0)
-    ends = np.flatnonzero(last) + 1
-    of: Ints = np.cumsum(last) - last
-    return Runs(np.concatenate([[0], ends]).astype(np.int64), of)
-
-
 def device_exposures(
     case: Case,
-    swap_points: SwapPoints,
+    runs: Runs,
     count: int,
     known: KnownSamples,
     sighted: Sighted,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
-    """`exposure.<mark>.<count>` of a release with swap points; nothing where trajectories are whole.
-
-    `done` is called after each of the marks.
-    """
+    """`exposure.<mark>.<count>` of a release that was taken apart. `done` is called after each mark."""
     release, side = case.release, case.release.trajectories
-    if (release.groups is None and not release.pieces) or not side.samples or not len(case):
-        for _ in MARKS:
-            done()
-        return {}
-    runs = find_runs(release, swap_points)
     seen = _seen_runs(runs, known, sighted)
     everybody = np.ones(len(case), np.bool_)
     found: dict[str, float] = {}
@@ -212,7 +180,8 @@ def _claim(
     parts = map_ranges(
         _claim_all, case.original.offsets, case.original.offsets, case.x, case.y, case.original.at,
         known.flags(case.original.samples), known.offsets, seen, asked, runs.offsets, angle, order,
-        direction[order], upto, release.x, release.y, side.at, boxes_of(release), until_of(release),
+        direction[order], upto, release.x, release.y, side.at, release.true_at, boxes_of(release),
+        until_of(release),
         np.array(_FITS) * _TURN, _MOST_OBJECTS * side.samples / len(case),
     )  # fmt: skip
     found, right = joined(parts)
@@ -222,7 +191,7 @@ def _claim(
 @njit(nogil=True, cache=True)
 def _claim_all(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, known, known_offsets, seen, asked, run_offsets, angle, order,
-    direction, upto, x, y, at, boxes, until, fits, most,
+    direction, upto, x, y, at, true_at, boxes, until, fits, most,
 ):  # fmt: skip
     found = np.empty((last - first, len(fits)))
     right = np.empty((last - first, len(fits)))
@@ -235,8 +204,9 @@ def _claim_all(  # type: ignore[no-untyped-def]
                 claim = _fitting(
                     mark, fits[f], most, mine, run_offsets, order, direction, upto, x, y, at
                 )
+            claim = claim[stable_order(true_at[claim])]
             found[u - first, f], right[u - first, f] = score_claim(
-                u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
+                u, offsets, ux, uy, ut, known, claim, x, y, true_at, boxes, until
             )
     return found, right
 

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
-from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
+from freqdp_db.evaluation.attacks.claims import area_under_curve
+from freqdp_db.evaluation.attacks.known_samples import absent_from
+from freqdp_db.evaluation.attacks.learning import Features, trees
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.model.arrays import Flags, Ids, Ints, owners
-from freqdp_db.model.trajectories import Trajectories
 
-Features = NDArray[np.float64]
-_TREES = {"max_iter": 60, "max_depth": 4, "learning_rate": 0.2, "l2_regularization": 1.0}
 _MOST_ROWS = 200_000
 _COUNTED = slice(10, 12)
 """Of the visible features: how often the place occurs in the release and in the trajectory."""
-
-
-@njit(nogil=True, cache=True)
-def _absent(first, last, offsets, location, at, owner, asked_location, asked_at):  # type: ignore[no-untyped-def]
-    absent = np.ones(last - first, np.bool_)
-    for i in range(first, last):
-        begin, end = offsets[owner[i]], offsets[owner[i] + 1]
-        k = begin + np.searchsorted(at[begin:end], asked_at[i])
-        while k < end and at[k] == asked_at[i]:
-            if location[k] == asked_location[i]:
-                absent[i - first] = False
-            k += 1
-    return (absent,)
-
-
-def absent_from(others: Trajectories, side: Trajectories, owner: Ids) -> Flags:
-    """Samples of `side` that trajectory `owner` of `others` does not have: place or time is new."""
-    parts = map_each(
-        _absent, side.samples, others.offsets, others.location, others.at, owner, side.location,
-        side.at,
-    )  # fmt: skip
-    (absent,) = joined(parts)
-    return absent
 
 
 def inserted_samples(case: Case) -> Flags:
@@ -87,7 +59,7 @@ def visible_features(case: Case, rows: Ints) -> Features:
             _visits(case, rows),
             at[rows] // 1_000_000 % 60,
         ]
-    ).astype(np.float64)
+    ).astype(np.float32)
 
 
 def _visits(case: Case, rows: Ints) -> Ids:
@@ -98,22 +70,6 @@ def _visits(case: Case, rows: Ints) -> Ids:
     codes = owner * len(release.places) + counted.location
     wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
     return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]
-
-
-def log_odds(features: Features, answer: Flags, asked: Features) -> Shares:
-    """Of yes, for each row of `asked`: gradient-boosted trees that learn `answer` from `features`.
-
-    One thread and a fixed seed: the same data give the same trees.
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
-    trees = HistGradientBoostingClassifier(**_TREES, early_stopping=False, random_state=0)
-    with threadpool_limits(limits=1), warnings.catch_warnings():
-        # joblib counts cores although one thread is asked for, and warns where it cannot
-        warnings.filterwarnings("ignore", "Could not find the number of physical cores")
-        scores: Shares = trees.fit(features, answer).decision_function(asked)
-    return scores
 
 
 def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
@@ -140,7 +96,7 @@ def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
     seen, shown = visible_features(case, learn), visible_features(case, test)
     found = {"edits.share": float(inserted.mean())}
     for name, columns in (("edits.auc", slice(None)), ("edits.auc.visits", _COUNTED)):
-        score = log_odds(seen[:, columns], inserted[learn], shown[:, columns])
+        score = trees(seen[:, columns], inserted[learn])(shown[:, columns])
         answer = inserted[test]
         found[name] = area_under_curve(score[answer], score[~answer])
     return found

@@ -13,20 +13,19 @@ import numpy as np
 from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
 from freqdp_db.evaluation.attacks.devices import MARKS, device_exposures
 from freqdp_db.evaluation.attacks.edits import edits_exposure
-from freqdp_db.evaluation.attacks.following import (
-    FOLLOWERS,
-    SwapPoints,
-    find_swap_points,
-    following_exposures,
-    relink,
-)
-from freqdp_db.evaluation.attacks.habits import home_exposure, profile_exposures
+from freqdp_db.evaluation.attacks.habits import habit_exposures, home_exposure
 from freqdp_db.evaluation.attacks.known_samples import (
     KNOWN_SAMPLES,
+    NEAR_KNOWN,
     KnownSamples,
     SightingIndex,
+    draw_known,
+    held_samples,
+    near_exposures,
     sighting_exposures,
 )
+from freqdp_db.evaluation.attacks.learning import SPLITS
+from freqdp_db.evaluation.attacks.relinking import find_joints, relinked_exposures
 from freqdp_db.evaluation.attacks.signatures import (
     LIKENESSES,
     dimensions_of,
@@ -99,14 +98,14 @@ def found_at(positive: Shares, negative: Shares, false_alarms: float) -> float:
 
 
 HEADLINE = "exposure"
-_FOLLOWED = (1, 10)
+_RELINKED = (1, 10)
 _HOME_KNOWN = 4
-_NO_CONTROL = (".precision", ".p95")
+_NO_CONTROL = (".precision", ".p95", ".low", ".high")
 _BESIDE = (*_NO_CONTROL, ".half", ".control")
 _Done = Callable[[], None]
 _MARKED = 10
 """So many known samples show what a device is known by."""
-_BY_TRACES = len(KNOWN_SAMPLES) + len(FOLLOWERS) * len(_FOLLOWED) + len(MARKS)
+_BY_TRACES = len(KNOWN_SAMPLES) + len(NEAR_KNOWN) + 2 * SPLITS + len(MARKS)
 
 
 def _likeness(case: Case, seed: int, done: _Done) -> dict[str, float]:
@@ -114,14 +113,26 @@ def _likeness(case: Case, seed: int, done: _Done) -> dict[str, float]:
 
 
 def _traces(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    index, swap_points = SightingIndex(case.release), find_swap_points(case.release)
-    found = _followed(case, index, swap_points, seed, done) | relink(case.release, swap_points)
-    done()
-    return found
+    index = SightingIndex(case.release)
+    found = _sighted(case, index, seed, done)
+    rng = np.random.default_rng([seed, 3])
+    held = held_samples(case)
+    seen = {}
+    for count in NEAR_KNOWN:
+        known = draw_known(case, count, rng, held)
+        seen[count] = known, index.find(case, known, rng)
+    found |= near_exposures(case, seen, rng, done)
+    joints = find_joints(case.release)
+    if joints is None:
+        for _ in range(2 * SPLITS + len(MARKS)):
+            done()
+        return found
+    found |= relinked_exposures(case, joints, {p: seen[p] for p in _RELINKED}, rng, done)
+    return found | device_exposures(case, joints.runs, _MARKED, *seen[_MARKED], done)
 
 
-def _profiles(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    found = profile_exposures(case, np.random.default_rng([seed, 10]))
+def _habits(case: Case, seed: int, done: _Done) -> dict[str, float]:
+    found = habit_exposures(case, np.random.default_rng([seed, 10]))
     done()
     return found
 
@@ -134,9 +145,9 @@ def _edits(case: Case, seed: int, done: _Done) -> dict[str, float]:
 
 # The longest first; how many attackers each of them is.
 _ATTACKS = {
-    "traces": (_traces, _BY_TRACES + 1),
+    "traces": (_traces, _BY_TRACES),
     "likeness": (_likeness, LIKENESSES),
-    "profiles": (_profiles, 1),
+    "habits": (_habits, 1),
     "edits": (_edits, 1),
 }
 EXPOSURES = tuple(_ATTACKS)
@@ -172,10 +183,12 @@ def measure_membership(case: Case, seed: int, controls: Trajectories) -> dict[st
     """
     found: dict[str, float] = {}
     others = replace(case, original=controls)
-    index, swap_points = SightingIndex(case.release), find_swap_points(case.release)
-    theirs = _likeness(others, seed, _nothing) | _followed(
-        others, index, swap_points, seed, _nothing
-    )
+    index = SightingIndex(case.release)
+    theirs = _likeness(others, seed, _nothing) | _sighted(others, index, seed, _nothing)
+    rng = np.random.default_rng([seed, 3])
+    known = {count: draw_known(others, count, rng) for count in NEAR_KNOWN}
+    seen = {count: (k, index.find(others, k, rng)) for count, k in known.items()}
+    theirs |= near_exposures(others, seen, rng)
     for name, value in theirs.items():
         if not name.endswith(_NO_CONTROL) and name.startswith(("exposure", "home")):
             found[f"{name}.control"] = value
@@ -186,23 +199,14 @@ def _nothing() -> None:
     return None
 
 
-def _followed(
-    case: Case, index: SightingIndex, swap_points: SwapPoints, seed: int, done: _Done
-) -> dict[str, float]:
+def _sighted(case: Case, index: SightingIndex, seed: int, done: _Done) -> dict[str, float]:
     found, seen = sighting_exposures(case, index, np.random.default_rng([seed, 2]), done)
-    found |= following_exposures(
-        case, swap_points, {count: seen[count] for count in _FOLLOWED}, done
-    )
-    found |= device_exposures(case, swap_points, _MARKED, *seen[_MARKED], done)
-    return found | home_exposure(case, seen[_HOME_KNOWN][1])
+    return found | home_exposure(case, seen[_HOME_KNOWN])
 
 
 def is_exposure(name: str) -> bool:
     """Whether a metric is the value of an attack, and not what stands beside it."""
-    if not name.startswith("exposure.") or name.endswith(_BESIDE):
-        return False
-    # a follower's single horizons are beside the one at even odds
-    return name.count(".") == 2 or not name.startswith(("exposure.follow", "exposure.rhythm"))
+    return name.startswith("exposure.") and not name.endswith(_BESIDE)
 
 
 def worst_exposure(found: Mapping[str, float]) -> float:

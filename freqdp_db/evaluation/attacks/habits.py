@@ -1,108 +1,512 @@
-"""`profile`: who is found by habits of other days; and `home`: where an object rests at night."""
+"""Habits: who made which piece, by what people did on other days; and where an object rests at night.
+
+`exposure.habits` is trajectory-user linking. The attacker has D's even days, with names, and the release.
+Each *unit* of the release (a run, or a whole trajectory, of odd days) is compared with the persons whose
+habits fit best: how much more they use its cells than people do, at five grains of place and hour, and
+how far ahead of the others they are; where it begins and ends; whether they were recorded on the days
+before and after; their hours; their sampling interval. Gradient-boosted trees that learnt from half of
+the persons turn this into a probability. In a second round the other units of a person vote: those of the
+same day, those that it joins on to, and those that it overlaps. Every unit that is likely enough is
+claimed; the threshold that finds most at even odds counts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.claims import NEAR_M, Shares
-from freqdp_db.evaluation.attacks.known_samples import Sighted
-from freqdp_db.evaluation.attacks.signatures import (
-    days_apart,
-    dimensions_of,
-    pick_by_cosine,
-    tf_idf,
+from freqdp_db.evaluation.attacks.claims import (
+    NEAR_M,
+    AttackScore,
+    best_at_even_odds,
+    boxes_of,
+    pooled,
+    score_levels,
+    until_of,
 )
-from freqdp_db.evaluation.pair import Case, hours_of_day, share_of
-from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.evaluation.attacks.known_samples import Sighted
+from freqdp_db.evaluation.attacks.learning import SPLITS, Features, halves, pooled_halves, trees
+from freqdp_db.evaluation.attacks.relinking import find_runs
+from freqdp_db.evaluation.pair import Case, hours_of_day, on_odd_days, share_of
+from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of, owners
+from freqdp_db.model.days import HOUR_US, local_days
 from freqdp_db.model.trajectories import Trajectories
 
-_KINDS = ("s", "st")
+_GRAINS: Sequence[tuple[float, int | None]] = (
+    (100.0, None),
+    (300.0, None),
+    (1_000.0, None),
+    (1_000.0, 1),
+    (300.0, 3),
+)
+"""Cells of so many metres, and hours of the day in steps of so many; None: at any hour."""
+_ENDS_GRAIN = 1
+_LEVELS = len(_GRAINS)
 # How much of a habit is taken to be everybody's.
 _SMOOTHING = 0.2
+_CANDIDATES = 8
+"""Persons that are compared with a unit."""
+_MOST_PERSONS = 500
+"""So many are attacked where there are more, by what is learnt from them."""
+_MOST_PAIRS, _LARGE = 1_000_000, 300_000
+"""Fewer persons are compared with a unit beyond the first; beyond the second, one split has to do."""
+_MOST_TO_LEARN = 200_000
+_TREES = {"max_iter": 80, "min_samples_leaf": 5}
+_THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+_WEEK = 7
+_VOTING_US = 12 * HOUR_US
+_JOINS_M = 500.0
 _EVENING, _MORNING = 22, 6
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is matched with persons: stretches of the release, in odd days."""
+
+    offsets: Ints
+    sample: Ints
+    """Their samples, unit by unit, in order of time."""
+    owner: Ids
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    @property
+    def first(self) -> Ints:
+        return self.sample[self.offsets[:-1]]
+
+    @property
+    def last(self) -> Ints:
+        return self.sample[self.offsets[1:] - 1]
+
+
+def find_units(case: Case) -> Units:
+    """Runs of the release, without their even days."""
+    release = case.release
+    runs = find_runs(release)
+    sample = np.flatnonzero(on_odd_days(release.true_at, case.timezone))
+    run = runs.of[sample]
+    there, number = np.unique(run, return_inverse=True)
+    offsets = offsets_of(number, len(there))
+    return Units(offsets, sample, release.owners[runs.first[there]])
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How much each person uses each cell, at all grains; and what else is known of them."""
+
+    used: Frequencies
+    """Of each person, over the cells of all grains, one grain after the other."""
+    gain: Floats
+    """What one use of a cell says for a person, against anybody: log((1 - s) own / (s common) + 1)."""
+    by_cell: Ints
+    """The uses in order of cells."""
+    cell_offsets: Ints
+    recorded: NDArray[np.int32]
+    """Days with history up to each day, from the first one on, by person."""
+    first_day: int
+    hours: Floats
+    """Log ratio of own to common use of each hour of the day."""
+    interval: Floats
+    """Between samples, the median, seconds."""
+    samples: Ints
+
+    @property
+    def person_of(self) -> Ids:
+        return owners(self.used.offsets)[self.by_cell]
+
+
+def _cells(case: Case) -> tuple[list[tuple[Ids, Ids]], Ints]:
+    """Of each grain: the cell of each original place and of each released one; and where it begins."""
+    found, begins = [], [0]
+    for metres, hours in _GRAINS:
+        x, y = (
+            np.floor(np.concatenate(side) / metres).astype(np.int64)
+            for side in (
+                (case.places.x, case.release.places.x), (case.places.y, case.release.places.y)
+            )
+        )  # fmt: skip
+        used, number = np.unique((x << 32) + y, return_inverse=True)
+        cell = number.reshape(-1).astype(np.int32)
+        found.append((cell[: len(case.places)], cell[len(case.places) :]))
+        begins.append(begins[-1] + len(used) * (24 // hours if hours else 1))
+    return found, np.array(begins, np.int64)
+
+
+def _at_all_grains(
+    location: Ids, hour: Ids, offsets: Ints, cells: list[Ids], begins: Ints
+) -> Trajectories:
+    """Samples as cells of every grain, where the cell or the hour is new."""
+    fresh = np.ones(len(location), np.bool_)
+    finest = cells[0][location]
+    fresh[1:] = (finest[1:] != finest[:-1]) | (hour[1:] != hour[:-1])
+    fresh[offsets[:-1][np.diff(offsets) > 0]] = True
+    kept = np.flatnonzero(fresh)
+    place, hour = location[kept], hour[kept]
+    columns = []
+    for (_, hours), cell, begin in zip(_GRAINS, cells, begins, strict=False):
+        column = cell[place].astype(np.int64)
+        if hours:
+            column = column * (24 // hours) + hour // hours
+        columns.append(column + begin)
+    each = np.column_stack(columns).astype(np.int32).reshape(-1)
+    lengths = np.searchsorted(kept, offsets)
+    nothing = np.zeros(0, np.int64)
+    return Trajectories(lengths * _LEVELS, each, nothing, nothing)
+
+
+def learn_habits(case: Case, persons: Ints, cells: list[Ids], begins: Ints) -> Habits:
+    """From these persons' even days."""
+    side = case.original.take(persons)
+    side = side.where(~on_odd_days(side.at, case.timezone))
+    hour = hours_of_day(side.at, case.timezone)
+    uses = _at_all_grains(side.location, hour, side.offsets, cells, begins)
+    used = count_frequencies(uses, int(begins[-1]))
+    owner = owners(used.offsets)
+    own = used.pf / np.maximum(uses.lengths[owner] / _LEVELS, 1.0)
+    common = np.bincount(used.location, own, int(begins[-1])) / max(len(persons), 1)
+    gain = np.log1p((1.0 - _SMOOTHING) * own / (_SMOOTHING * common[used.location]))
+    by_cell = np.argsort(used.location, kind="stable")
+    day = local_days(side.at, case.timezone)
+    first_day = int(day.min(initial=0)) - 1
+    recorded = np.zeros((len(persons), int(day.max(initial=0)) - first_day + 2), np.bool_)
+    recorded[side.owner, day - first_day] = True
+    hours = np.bincount(side.owner.astype(np.int64) * 24 + hour, minlength=len(persons) * 24)
+    shares = (hours.reshape(-1, 24) + 1.0) / (side.lengths[:, None] + 24.0)
+    gaps = np.diff(side.at, append=0) / 1e6
+    gaps[side.ends] = np.nan
+    return Habits(
+        used, gain.astype(np.float32), by_cell, offsets_of(used.location[by_cell], int(begins[-1])),
+        np.cumsum(recorded, axis=1, dtype=np.int32), first_day,
+        np.log(shares / shares.mean(axis=0)).astype(np.float32), _medians(gaps, side.offsets),
+        side.lengths,
+    )  # fmt: skip
+
+
+def _medians(values: NDArray[np.float64], offsets: Ints) -> Floats:
+    """Of each group, without what is not a number."""
+    (found,) = joined(map_ranges(_median_each, offsets, offsets, values))
+    return found
 
 
 @njit(nogil=True, cache=True)
-def _pick_by_likelihood(  # type: ignore[no-untyped-def]
-    first, last, offsets, dimension, count, lists, object_of, gain, objects
+def _median_each(first, last, offsets, values):  # type: ignore[no-untyped-def]
+    found = np.full(last - first, np.nan, np.float32)
+    for g in range(first, last):
+        part = values[offsets[g] : offsets[g + 1]]
+        part = part[~np.isnan(part)]
+        if len(part):
+            found[g - first] = np.median(part)
+    return (found,)
+
+
+@njit(nogil=True, cache=True)
+def _compare(  # type: ignore[no-untyped-def]
+    first, last, offsets, cell, level, cell_offsets, person_of, gain, persons, most
 ):
-    """The object whose habits make each released trajectory most likely; -1 if none has any."""
-    pick = np.full(last - first, -1, np.int64)
-    score = np.zeros(objects, np.float64)
-    touched = np.empty(objects, np.int64)
+    """The persons that fit each unit best: what each grain says for them, and how far ahead they are."""
+    unit = np.empty((last - first) * most, np.int64)
+    person = np.empty((last - first) * most, np.int64)
+    told = np.empty(((last - first) * most, 2 * _LEVELS + 3), np.float32)
+    score = np.zeros((persons, _LEVELS + 1))
+    touched = np.empty(persons, np.int64)
+    n = 0
     for t in range(first, last):
-        n = 0
+        count, cells = 0, np.zeros(_LEVELS)
         for i in range(offsets[t], offsets[t + 1]):
-            d = dimension[i]
-            for j in range(lists[d], lists[d + 1]):
-                if score[object_of[j]] == 0.0:
-                    touched[n] = object_of[j]
-                    n += 1
-                score[object_of[j]] += count[i] * gain[j]
-        best = 0.0
-        for k in range(n):
-            if score[touched[k]] > best:
-                best, pick[t - first] = score[touched[k]], touched[k]
-        for k in range(n):
+            cells[level[cell[i]]] += 1.0
+        for i in range(offsets[t], offsets[t + 1]):
+            c = cell[i]
+            for j in range(cell_offsets[c], cell_offsets[c + 1]):
+                u = person_of[j]
+                if score[u, _LEVELS] == 0.0:
+                    touched[count] = u
+                    count += 1
+                says = gain[j] / cells[level[c]]
+                score[u, level[c]] += says
+                score[u, _LEVELS] += says
+        there = score[touched[:count]]
+        # the best of each grain, and the second best for who is the best himself
+        best, second = np.zeros(_LEVELS + 1), np.zeros(_LEVELS + 1)
+        for k in range(count):
+            for g in range(_LEVELS + 1):
+                if there[k, g] > best[g]:
+                    best[g], second[g] = there[k, g], best[g]
+                elif there[k, g] > second[g]:
+                    second[g] = there[k, g]
+        order = np.argsort(-there[:, _LEVELS], kind="mergesort")
+        for rank in range(min(count, most)):
+            row = there[order[rank]]
+            unit[n], person[n] = t, touched[order[rank]]
+            for g in range(_LEVELS + 1):
+                told[n, g] = row[g]
+                told[n, _LEVELS + 1 + g] = row[g] - (second[g] if row[g] == best[g] else best[g])
+            told[n, 2 * _LEVELS + 2] = rank
+            n += 1
+        for k in range(count):
             score[touched[k]] = 0.0
-    return (pick,)
+    return unit[:n].copy(), person[:n].copy(), told[:n].copy()
 
 
-def pick_by_likelihood(original: Trajectories, released: Trajectories, dimensions: int) -> Ints:
-    """For each released trajectory the object that would most likely have made it.
+@njit(nogil=True, cache=True)
+def _gain_of(first, last, person, cell, offsets, location, gain):  # type: ignore[no-untyped-def]
+    """What a use of a cell says for a person; 0: it is not known there."""
+    found = np.zeros(last - first, np.float32)
+    for i in range(first, last):
+        begin, end = offsets[person[i]], offsets[person[i] + 1]
+        k = begin + np.searchsorted(location[begin:end], cell[i])
+        if k < end and location[k] == cell[i]:
+            found[i - first] = gain[k]
+    return (found,)
 
-    A naive Bayes score: the product over samples of what the object does and what everybody does,
-    mixed 4 to 1; what nobody but the mixture explains weighs alike for all.
-    """
-    habits = count_frequencies(original, dimensions)
-    walks = count_frequencies(released, dimensions)
-    owner = owners(habits.offsets)
-    total = np.bincount(habits.location, habits.pf, dimensions)
-    common = total[habits.location] / max(total.sum(), 1.0)
-    own = habits.pf / original.lengths[owner]
-    gain = np.log1p((1.0 - _SMOOTHING) * own / (_SMOOTHING * common))
-    order = np.argsort(habits.location, kind="stable")
-    parts = map_ranges(
-        _pick_by_likelihood, walks.offsets, walks.offsets, walks.location, walks.pf,
-        offsets_of(habits.location[order], dimensions), owner[order], gain[order],
-        max(len(original), 1),
+
+@dataclass(frozen=True)
+class Matches:
+    """Units and persons who may have made them, in order of persons and time."""
+
+    unit: Ints
+    person: Ints
+    """By number among those that are attacked."""
+    offsets: Ints
+    """Of each person."""
+    features: Features
+    true: Flags
+
+
+def find_matches(case: Case, units: Units, persons: Ints) -> Matches:
+    """The persons that fit each unit best, and what is known of each such pair."""
+    release, zone = case.release, case.timezone
+    cells, begins = _cells(case)
+    habits = learn_habits(case, persons, [original for original, _ in cells], begins)
+    at, location = release.trajectories.at, release.trajectories.location
+    hour = hours_of_day(at, zone)
+    shown = [released for _, released in cells]
+    walks = count_frequencies(
+        _at_all_grains(location[units.sample], hour[units.sample], units.offsets, shown, begins),
+        int(begins[-1]),
+    )
+    level = np.repeat(np.arange(_LEVELS), np.diff(begins))
+    most = max(min(_CANDIDATES, _MOST_PAIRS // max(len(units), 1)), 1)
+    unit, person, told = joined(
+        map_ranges(
+            _compare, walks.offsets, walks.offsets, walks.location, level, habits.cell_offsets,
+            habits.person_of, habits.gain[habits.by_cell], len(persons), most,
+        )
     )  # fmt: skip
-    (pick,) = joined(parts)
-    return pick
+    order = np.lexsort((at[units.first][unit], person))
+    unit, person, told = unit[order], person[order], told[order]
+    gaps = np.diff(at[units.sample], append=0) / 1e6
+    gaps[units.offsets[1:] - 1] = np.nan
+    interval = _medians(gaps, units.offsets)[unit]
+    day = local_days(at[units.first], zone)[unit] - habits.first_day
+    lasts = (at[units.last] - at[units.first]) / 1e6
+    columns = [
+        told,
+        *(_end_gain(habits, person, shown[_ENDS_GRAIN][location[end]][unit] + begins[_ENDS_GRAIN])
+          for end in (units.first, units.last)),
+        *(_recorded(habits, person, day, reach) for reach in (1, _WEEK)),
+        habits.hours[person, hour[units.first][unit]],
+        interval,
+        habits.interval[person],
+        np.abs(np.log(np.maximum(interval, 0.1) / np.maximum(habits.interval[person], 0.1))),
+        lasts[unit],
+        np.diff(walks.offsets)[unit],
+        habits.samples[person],
+        habits.recorded[person, -1],
+    ]  # fmt: skip
+    features = np.column_stack(columns).astype(np.float32)
+    true: Flags = units.owner[unit] == persons[person]
+    return Matches(unit, person, offsets_of(person, len(persons)), features, true)
 
 
-def profile_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
-    """`profile.<signature>.<score>`: share of a released trajectory that is who it is taken for.
+def _end_gain(habits: Habits, person: Ints, cell: Ints) -> Floats:
+    used = habits.used
+    work = np.arange(len(person) + 1)
+    (found,) = joined(
+        map_ranges(_gain_of, work, person, cell, used.offsets, used.location, habits.gain)
+    )
+    return found
 
-    Protocol B: habits of D's even days against released odd days, each released trajectory linked
-    with an object; mean over trajectories of the share of its samples that are that object's. The
-    largest is `profile`.
+
+def _recorded(habits: Habits, person: Ints, day: Ints, reach: int) -> Ints:
+    """On how many days around a day the person was recorded."""
+    last = habits.recorded.shape[1] - 1
+    upto, before = np.clip(day + reach, 0, last), np.clip(day - reach - 1, 0, last)
+    return habits.recorded[person, upto] - habits.recorded[person, before]
+
+
+def learn_matches(
+    case: Case, units: Units, matches: Matches, learn: Flags, rng: np.random.Generator
+) -> Floats:
+    """How likely each match is, by what is learnt from these persons; two rounds.
+
+    For the second round, what the first one says of persons to learn from comes from trees that have not
+    seen them: they were trained on the other quarter.
     """
-    pair = days_apart(case.pair)
-    filled = pair.released.lengths > 0
-    found: dict[str, float] = {}
-    if not filled.any():
-        return {"profile": 0.0}
-    for kind in _KINDS:
-        original, released, dimensions = dimensions_of(pair, kind)
-        shown, true = tf_idf(released, dimensions), tf_idf(original, dimensions)
-        alike, _ = pick_by_cosine(shown, true, dimensions, rng)
-        likely = pick_by_likelihood(original, released, dimensions)
-        for score, pick in (("cosine", alike), ("likelihood", likely)):
-            share = _share_owned(case, pick)
-            found[f"profile.{kind}.{score}"] = float(share[filled].mean())
-    return {"profile": max(found.values()), **found}
+    quarter = rng.random(len(learn)) < 0.5
+    mine = learn[matches.person]
+    first = np.zeros(len(mine), np.float32)
+    for part in (quarter, ~quarter):
+        seen = mine & part[matches.person]
+        said = _trained(matches.features, matches.true, seen, rng)
+        first += np.where(mine, np.where(seen, 0.0, said), said / 2).astype(np.float32)
+    votes = _votes_of(case, units, matches, first)
+    features = np.column_stack([first, votes, matches.features])
+    return _chance(_trained(features, matches.true, mine, rng))
 
 
-def _share_owned(case: Case, pick: Ints) -> Shares:
-    """Of each released trajectory's samples, how many are the picked object's."""
+def _trained(features: Features, true: Flags, seen: Flags, rng: np.random.Generator) -> Floats:
+    """Log odds of all rows, by those that are seen."""
+    rows = np.flatnonzero(seen)
+    if len(rows) > _MOST_TO_LEARN:
+        rows = np.sort(rng.choice(rows, _MOST_TO_LEARN, replace=False))
+    if len(np.unique(true[rows])) < 2:
+        return np.full(len(features), -30.0, np.float32)
+    return trees(features[rows], true[rows], **_TREES)(features).astype(np.float32)
+
+
+def _chance(log_odds: Floats) -> Floats:
+    return (1.0 / (1.0 + np.exp(-np.clip(log_odds, -30.0, 30.0)))).astype(np.float32)
+
+
+def _votes_of(case: Case, units: Units, matches: Matches, first: Floats) -> Floats:
+    """What a person's other units say, and how far the person is ahead in this one."""
     release = case.release
-    mine = release.owners == pick[release.trajectory]
-    size = np.maximum(release.trajectories.lengths, 1)
-    return np.bincount(release.trajectory, mine, len(release.trajectories)) / size
+    head, tail = units.first[matches.unit], units.last[matches.unit]
+    parts = map_ranges(
+        _votes, matches.offsets, matches.offsets, release.trajectories.at[head],
+        release.trajectories.at[tail], release.x[head], release.y[head], release.x[tail],
+        release.y[tail], _chance(first),
+    )  # fmt: skip
+    (votes,) = joined(parts)
+    best = np.full(len(units), -np.inf, np.float32)
+    np.maximum.at(best, matches.unit, first)
+    return np.column_stack([votes, first - best[matches.unit]])
+
+
+@njit(nogil=True, cache=True)
+def _votes(first, last, offsets, begin, end, bx, by, ex, ey, chance):  # type: ignore[no-untyped-def]
+    """Of units within 12 h: all together, the likeliest, the likeliest that it joins on to, overlaps."""
+    start = offsets[first]
+    found = np.zeros((offsets[last] - start, 4), np.float32)
+    for u in range(first, last):
+        low = offsets[u]
+        for i in range(offsets[u], offsets[u + 1]):
+            out = found[i - start]
+            while begin[low] < begin[i] - _VOTING_US:
+                low += 1
+            j = low
+            while j < offsets[u + 1] and begin[j] <= begin[i] + _VOTING_US:
+                if j != i:
+                    out[0] += chance[j]
+                    out[1] = max(out[1], chance[j])
+                    if end[j] <= begin[i]:
+                        away = np.hypot(ex[j] - bx[i], ey[j] - by[i])
+                    elif begin[j] >= end[i]:
+                        away = np.hypot(bx[j] - ex[i], by[j] - ey[i])
+                    else:
+                        away = np.inf
+                        out[3] += chance[j]
+                    if away <= _JOINS_M:
+                        out[2] = max(out[2], chance[j])
+                j += 1
+    return (found,)
+
+
+@njit(nogil=True, cache=True)
+def _claim_units(  # type: ignore[no-untyped-def]
+    first, last, match_offsets, persons, asked, unit, chance, unit_offsets, sample, offsets, ux, uy,
+    ut, known, x, y, at, boxes, until, thresholds,
+):  # fmt: skip
+    found = np.full((last - first, len(thresholds)), np.nan)
+    right = np.full((last - first, len(thresholds)), np.nan)
+    for n in range(first, last):
+        if not asked[n]:
+            continue
+        size = 0
+        for k in range(match_offsets[n], match_offsets[n + 1]):
+            if chance[k] >= thresholds[-1]:
+                size += unit_offsets[unit[k] + 1] - unit_offsets[unit[k]]
+        claim, worth, m = np.empty(size, np.int64), np.empty(size, np.float32), 0
+        for k in range(match_offsets[n], match_offsets[n + 1]):
+            if chance[k] >= thresholds[-1]:
+                for i in range(unit_offsets[unit[k]], unit_offsets[unit[k] + 1]):
+                    claim[m], worth[m] = sample[i], chance[k]
+                    m += 1
+        found[n - first], right[n - first] = score_levels(
+            persons[n], offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
+        )
+    return found, right
+
+
+def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """`exposure.habits`, and `habits`: the share of units whose likeliest person made them.
+
+    Of odd days: the even ones are what the attacker has. Nothing where samples are nobody's, or where a
+    trajectory is several objects'.
+    """
+    release = case.release
+    even = ~on_odd_days(case.original.at, case.timezone)
+    if (release.owners < 0).any() or not even.any() or even.all():
+        return {}
+    units = find_units(case)
+    persons = np.flatnonzero(np.bincount(case.original.owner[even], minlength=len(case)) > 0)
+    persons = np.sort(rng.permutation(persons)[:_MOST_PERSONS])
+    if not len(units) or len(persons) < 2:
+        return {}
+    matches = find_matches(case, units, persons)
+    scores: list[list[AttackScore]] = []
+    tested, hits = [], []
+    splits = SPLITS if len(matches.unit) <= _LARGE else 1
+    for learn in halves(len(persons), rng, splits):
+        chance = learn_matches(case, units, matches, learn, rng)
+        scores.append(_score(case, units, matches, persons, chance, ~learn, even))
+        tested.append(~learn)
+        hits.append(_accuracy(units, matches, persons, chance, ~learn))
+    named = best_at_even_odds(
+        "exposure.habits",
+        [pooled(level) for level in zip(*scores, strict=True)],
+        pooled_halves(tested),
+    )
+    return named | {"habits": float(np.mean(hits))}
+
+
+def _score(
+    case: Case,
+    units: Units,
+    matches: Matches,
+    persons: Ints,
+    chance: Floats,
+    asked: Flags,
+    known: Flags,
+) -> list[AttackScore]:
+    release = case.release
+    parts = map_ranges(
+        _claim_units, matches.offsets, matches.offsets, persons, asked, matches.unit, chance,
+        units.offsets, units.sample, case.original.offsets, case.x, case.y, case.original.at, known,
+        release.x, release.y, release.true_at, boxes_of(release), until_of(release),
+        np.array(_THRESHOLDS),
+    )  # fmt: skip
+    found, right = joined(parts)
+    return [AttackScore(f[asked], r[asked]) for f, r in zip(found.T, right.T, strict=True)]
+
+
+def _accuracy(units: Units, matches: Matches, persons: Ints, chance: Floats, asked: Flags) -> float:
+    """Of the units of these persons: those whose likeliest person of all is the right one."""
+    order = np.lexsort((chance, matches.unit))
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = np.diff(matches.unit[order]) > 0
+    right = np.zeros(len(units), np.bool_)
+    right[matches.unit[order[last]]] = matches.true[order[last]]
+    return share_of(right, np.isin(units.owner, persons[asked]))
 
 
 def resting_place(side: Trajectories, timezone: str) -> Ids:

@@ -1,31 +1,47 @@
-"""Attackers who know a few exact samples: LA_x, unicity, `exposure.x`, and where the release shows them.
+"""Attackers who know a few exact samples: LA_x, unicity, `exposure.x` and `exposure.near`.
 
 Untouched samples keep their exact times, so somebody who knows a few of them has the strongest
 attack of all. Where released times were coarsened, the attacker coarsens what he knows alike.
 
 For `exposure.x` the trajectory that holds most of them exactly fits best; among equals, the one with
 most of them nearby (200 m, 5 min). Where samples were made areas, what fits is what contains them.
+For `exposure.near` each known sample speaks for itself: the trajectory that holds it is the object's for
+some time before and after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.claims import NEAR_M, NEAR_US, boxes_of, score_picks
+from freqdp_db.engines.ranges import joined, map_each, map_ranges
+from freqdp_db.evaluation.attacks.claims import (
+    NEAR_M,
+    NEAR_US,
+    AttackScore,
+    best_at_even_odds,
+    boxes_of,
+    score_levels,
+    score_picks,
+    until_of,
+)
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
-from freqdp_db.evaluation.utility.usefulness import numbered_cells
+from freqdp_db.evaluation.utility import numbered_cells
 from freqdp_db.methods.frequency.counts import count_frequencies
-from freqdp_db.model.arrays import Flags, Ints, offsets_from
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of
 from freqdp_db.model.days import HOUR_US
 from freqdp_db.model.trajectories import Trajectories
 
 KNOWN_SAMPLES = (1, 2, 4, 10)
+NEAR_KNOWN = (1, 4, 10)
+_MINUTE_US = 60_000_000
+_ALL_US = 2**62
+_WINDOWS_US = (*(int(minutes * _MINUTE_US) for minutes in (2.5, 5, 10, 15, 30, 60)), _ALL_US)
+"""So long before and after a known sample; the last: the whole trajectory."""
 _UNICITY_SAMPLES = 4
 _UNICITY_CELL_M = 1_000.0
 
@@ -180,6 +196,7 @@ def _own_places(pair: Pair) -> float:
 # One sample held exactly outweighs any number nearby.
 _EXACT = 1_000
 _SAME_PLACE_M = 1e-3
+_DECIMALS = 3
 
 
 @dataclass(frozen=True)
@@ -384,9 +401,67 @@ def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyp
     return -1
 
 
-def draw_known(case: Case, count: int, rng: np.random.Generator) -> KnownSamples:
-    """So many random samples of each object, or all it has."""
-    return KnownSamples(*pick_samples(case.original, count, rng))
+def draw_known(
+    case: Case, count: int, rng: np.random.Generator, among: Flags | None = None
+) -> KnownSamples:
+    """So many random samples of each object, or all it has; `among` these, if that is given."""
+    if among is None:
+        return KnownSamples(*pick_samples(case.original, count, rng))
+    offsets, position = pick_samples(case.original.where(among), count, rng)
+    return KnownSamples(offsets, np.flatnonzero(among)[position])
+
+
+def held_samples(case: Case) -> Flags | None:
+    """Original samples that the release holds as it shows samples; None: it holds none as such.
+
+    Somebody may be seen at any time, but only what the release holds is found in it: an attacker who
+    knows so many of these knows most.
+    """
+    release = case.release
+    owner = release.owners
+    if release.areas is not None or (owner < 0).any():
+        return None
+    x, y = release.shown(case.places.x, case.places.y)
+    at_places = np.round(np.concatenate([x, release.places.x]), _DECIMALS) + 1j * np.round(
+        np.concatenate([y, release.places.y]), _DECIMALS
+    )
+    number = np.unique(at_places, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    theirs, ours = number[: len(x)], number[len(x) :]
+    side = release.trajectories
+    order = np.lexsort((side.at, owner))
+    shown = Trajectories(
+        offsets_of(owner[order], len(case)), ours[side.location[order]], side.at[order],
+        case.original.start,
+    )  # fmt: skip
+    asked = replace(
+        case.original,
+        location=theirs[case.original.location],
+        at=release.coarse(case.original.at),
+    )
+    return ~absent_from(shown, asked, asked.owner)
+
+
+@njit(nogil=True, cache=True)
+def _absent(first, last, offsets, location, at, owner, asked_location, asked_at):  # type: ignore[no-untyped-def]
+    absent = np.ones(last - first, np.bool_)
+    for i in range(first, last):
+        begin, end = offsets[owner[i]], offsets[owner[i] + 1]
+        k = begin + np.searchsorted(at[begin:end], asked_at[i])
+        while k < end and at[k] == asked_at[i]:
+            if location[k] == asked_location[i]:
+                absent[i - first] = False
+            k += 1
+    return (absent,)
+
+
+def absent_from(others: Trajectories, side: Trajectories, owner: Ids) -> Flags:
+    """Samples of `side` that trajectory `owner` of `others` does not have: place or time is new."""
+    parts = map_each(
+        _absent, side.samples, others.offsets, others.location, others.at, owner, side.location,
+        side.at,
+    )  # fmt: skip
+    (absent,) = joined(parts)
+    return absent
 
 
 def sighting_exposures(
@@ -394,18 +469,82 @@ def sighting_exposures(
     index: SightingIndex,
     rng: np.random.Generator,
     done: Callable[[], None] = lambda: None,
-) -> tuple[dict[str, float], dict[int, tuple[KnownSamples, Sighted]]]:
-    """`exposure.x.<k>`; and what was known and seen, for attackers who go on from there.
-
-    `done` is called after each of them.
-    """
+) -> tuple[dict[str, float], dict[int, Sighted]]:
+    """`exposure.x.<k>`, and what was seen. `done` is called after each of them."""
     found: dict[str, float] = {}
-    seen: dict[int, tuple[KnownSamples, Sighted]] = {}
+    seen: dict[int, Sighted] = {}
     for count in KNOWN_SAMPLES:
         known = draw_known(case, count, rng)
-        sighted = index.find(case, known, rng)
-        score = score_picks(case, sighted.pick, known.flags(case.original.samples))
+        seen[count] = index.find(case, known, rng)
+        score = score_picks(case, seen[count].pick, known.flags(case.original.samples))
         found |= score.named(f"exposure.x.{count}")
-        seen[count] = known, sighted
         done()
     return found, seen
+
+
+@njit(nogil=True, cache=True)
+def _claim_near(  # type: ignore[no-untyped-def]
+    first, last, offsets, ux, uy, ut, known, known_offsets, where, trajectory, begins, x, y, at,
+    true_at, boxes, until, windows,
+):  # fmt: skip
+    """Shares found and right of each object's claim, for each window."""
+    found = np.empty((last - first, len(windows)))
+    right = np.empty((last - first, len(windows)))
+    for u in range(first, last):
+        seen = where[known_offsets[u] : known_offsets[u + 1]]
+        seen = np.sort(seen[seen >= 0])
+        samples = 0
+        for k in range(len(seen)):
+            t = trajectory[seen[k]]
+            if k == 0 or trajectory[seen[k - 1]] != t:
+                samples += begins[t + 1] - begins[t]
+        claim, worth, n = np.empty(samples, np.int64), np.empty(samples, np.int64), 0
+        k = 0
+        while k < len(seen):
+            # all of a trajectory, by how far each sample is from the nearest that is known
+            t = trajectory[seen[k]]
+            for i in range(begins[t], begins[t + 1]):
+                while (
+                    k + 1 < len(seen)
+                    and trajectory[seen[k + 1]] == t
+                    and (abs(at[i] - at[seen[k + 1]]) <= abs(at[i] - at[seen[k]]))
+                ):
+                    k += 1
+                claim[n], worth[n] = i, -abs(at[i] - at[seen[k]])
+                n += 1
+            while k < len(seen) and trajectory[seen[k]] == t:
+                k += 1
+        found[u - first], right[u - first] = score_levels(
+            u, offsets, ux, uy, ut, known, claim, worth, -windows, x, y, true_at, boxes, until
+        )
+    return found, right
+
+
+def near_exposures(
+    case: Case,
+    seen: dict[int, tuple[KnownSamples, Sighted]],
+    rng: np.random.Generator,
+    done: Callable[[], None] = lambda: None,
+) -> dict[str, float]:
+    """`exposure.near.<p>`: the best window at even odds. `done` is called after each of them."""
+    half = (rng.permutation(len(case)) < len(case) // 2).astype(np.int32)
+    found: dict[str, float] = {}
+    for count, (known, sighted) in seen.items():
+        found |= best_at_even_odds(f"exposure.near.{count}", near_known(case, known, sighted), half)
+        done()
+    return found
+
+
+def near_known(
+    case: Case, known: KnownSamples, sighted: Sighted, windows: tuple[int, ...] = _WINDOWS_US
+) -> list[AttackScore]:
+    """What it is worth to claim, for each known sample, what its trajectory has near it in time."""
+    release, side = case.release, case.release.trajectories
+    parts = map_ranges(
+        _claim_near, case.original.offsets, case.original.offsets, case.x, case.y,
+        case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
+        release.trajectory, side.offsets, release.x, release.y, side.at,
+        release.true_at, boxes_of(release), until_of(release), np.array(windows, np.int64),
+    )  # fmt: skip
+    found, right = joined(parts)
+    return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]

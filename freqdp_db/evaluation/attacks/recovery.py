@@ -8,7 +8,7 @@ import numpy as np
 
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import Pair
-from freqdp_db.evaluation.utility.losses import last_at_or_before
+from freqdp_db.evaluation.utility import last_at_or_before
 from freqdp_db.model.arrays import Ints, Metres, owners
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress

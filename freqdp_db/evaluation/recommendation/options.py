@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from freqdp_db.dataset.registration import parse_share
+from freqdp_db.dataset.text_values import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.evaluate import check_seed
-from freqdp_db.evaluation.pages import files_in
+from freqdp_db.evaluation.figures import files_in
 from freqdp_db.methods.contract import KINDS, Kind
 
 _WORDS = ((0.9, "nearly as before"), (0.7, "well"), (0.5, "roughly"), (0.25, "poorly"))

@@ -28,8 +28,8 @@ from freqdp_db.evaluation.figures import (
     ZONE,
     in_page_style,
     new_figure,
+    render,
 )
-from freqdp_db.evaluation.pages import render
 from freqdp_db.evaluation.recommendation.choosing import (
     FOR_THE_CURATOR,
     Candidate,

@@ -28,8 +28,7 @@ from freqdp_db.evaluation.recommendation.choosing import TRIALS, Candidate, cont
 from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
 from freqdp_db.evaluation.recommendation.options import RecommendOptions
 from freqdp_db.evaluation.trials import refusal, require_possible, run_trial
-from freqdp_db.evaluation.utility.losses import information_loss
-from freqdp_db.evaluation.utility.usefulness import usefulness
+from freqdp_db.evaluation.utility import information_loss, usefulness
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Build, Trajectories

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freqdp_db.evaluation.attacks.edits import absent_from
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.attacks.following import HORIZONS_H
+from freqdp_db.evaluation.attacks.known_samples import absent_from
 from freqdp_db.evaluation.figures import Curve, Picture, Share, bar_chart, line_chart, share_panel
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.maps import EditedWay, Raster, RoadLines, heat_png, trajectory_map
-from freqdp_db.evaluation.report.words import attack_in_words, strongest
+from freqdp_db.evaluation.report.words import attack_in_words, between, strongest
 from freqdp_db.methods.frequency.applying import pf_of_targets
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.model.arrays import Flags, Ints, Metres, owners, within
@@ -277,6 +276,7 @@ _OF = {
     "b.full": "all, other days",
 }
 _KNOWN = {k: f"{k} known sample{'s' * (k != '1')}" for k in ("1", "2", "4", "10")}
+_NEAR = {k: f"{k} known sample{'s' * (k != '1')}" for k in ("1", "4", "10")}
 _FROM = {k: f"from {k} known sample{'s' * (k != '1')}" for k in ("1", "10")}
 
 
@@ -286,8 +286,9 @@ def _each(attack: str, variants: Mapping[str, str]) -> dict[str, str]:
 
 _PANELS = {
     "Knows a few exact samples": _each("x", _KNOWN),
-    "Follows the trace by speed and direction": _each("follow", _FROM),
-    "Follows the trace by its rhythm": _each("rhythm", _FROM),
+    "Takes what is near known samples": _each("near", _NEAR),
+    "Joins pieces and undoes swaps": _each("relink", _FROM),
+    "Knows habits of other days": {"exposure.habits": "every piece that fits"},
     "Knows the device, from 10 known samples": {
         "exposure.fraction.10": "by its fraction of a second",
         "exposure.second.10": "by its second of the minute",
@@ -302,9 +303,9 @@ _PANELS = {
 """Of each kind of attacker: its metrics, and what the bar of each is called."""
 _BESIDE = {
     "home": "Homes located to within 200 m: {:.1%} of people, by the trajectory that 4 known samples find.",
-    "profile": "A released trajectory that is matched to a person by habits of other days is, on average, "
-    "{:.1%} that person's.",
-    "relink": "A follower undoes {:.1%} of the swaps and cuts.",
+    "habits": "Habits of other days match {:.1%} of the released trajectories of the days between with the "
+    "right person.",
+    "relink": "The re-linker undoes {:.1%} of the swaps and cuts.",
     "edits.auc": "Inserted samples can be told apart from true ones with an AUC of {:.2f} (0.5 is chance, "
     "1 is certainty).",
 }
@@ -320,7 +321,6 @@ class Exposures:
     """Whether one of them is marked as the worst: not if none learns anything."""
     panels: list[Picture]
     """Of each kind of attacker."""
-    horizons: Picture | None
     beside: list[str]
     """Sentences."""
 
@@ -343,9 +343,7 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
             told = "; ".join(f"{share.name} {share.value:.1%}" for share in shares)
             panels.append((title, share_panel(f"{title}: {told}", shares)))
     beside = [words.format(values[name]) for name, words in _BESIDE.items() if name in values]
-    return Exposures(
-        worst_in_words(values, worst), marked is not None, panels, _horizons(values), beside
-    )
+    return Exposures(worst_in_words(values, worst), marked is not None, panels, beside)
 
 
 def worst_in_words(values: Mapping[str, float], worst: str) -> str:
@@ -354,7 +352,7 @@ def worst_in_words(values: Mapping[str, float], worst: str) -> str:
         return "None of these attackers learns anything about a person's samples."
     words = (
         f"The strongest attacker, one {attack_in_words(worst)}, learns {values[worst]:.1%} of a "
-        "person's other samples on average"
+        f"person's other samples on average{between(values, worst)}"
     )
     half = values.get(f"{worst}.half")
     if half is not None and round(half, 3) > 0:
@@ -364,18 +362,3 @@ def worst_in_words(values: Mapping[str, float], worst: str) -> str:
     if f"{worst}.precision" in values:
         words += f". {values[f'{worst}.precision']:.1%} of its claims are right"
     return words + "."
-
-
-def _horizons(values: Mapping[str, float]) -> Picture | None:
-    """How far from one known sample a follower comes, and how often it is still right."""
-    names = ["to the end" if h is None else f"{h} h" for h in HORIZONS_H.values()]
-    keys = [f"exposure.follow.1.{horizon}" for horizon in HORIZONS_H]
-    if not all(key in values and f"{key}.precision" in values for key in keys):
-        return None
-    title = "Followed from one known sample by speed and direction, for so long either way"
-    series = [
-        ("% of the person learnt", [100 * values[key] for key in keys]),
-        ("% of the claim right", [100 * values[f"{key}.precision"] for key in keys]),
-    ]
-    drawn = bar_chart(title, names, series, "followed for", "%")
-    return (title, drawn) if drawn else None

@@ -1,4 +1,4 @@
-"""Maps of single examples: what a method did to somebody, and what an attacker who follows a trace sees.
+"""Maps of single examples: what a method did to somebody, and what an attacker sees who knows one sample.
 
 They show originals: for the curator alone. Nobody is named in them.
 """
@@ -6,14 +6,20 @@ They show originals: for the curator alone. Nobody is named in them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from freqdp_db.evaluation.attacks.claims import boxes_of, right_ones, until_of
-from freqdp_db.evaluation.attacks.following import find_swap_points, follow_one
-from freqdp_db.evaluation.attacks.known_samples import SightingIndex, draw_known
+from freqdp_db.evaluation.attacks.known_samples import SightingIndex, draw_known, held_samples
+from freqdp_db.evaluation.attacks.relinking import (
+    Links,
+    claim_linked,
+    find_joints,
+    find_runs,
+    learn_links,
+)
 from freqdp_db.evaluation.figures import ACCENT, INK, TRUTH, Picture, Span, span_chart
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
 from freqdp_db.evaluation.report.contents import Explained, busy_window, clock, rows_within
@@ -359,16 +365,17 @@ HOURS = 3
 _HORIZON_US = HOURS * HOUR_US
 _LOOKED_AT = 200
 """So many persons are followed, to find a typical one."""
+_LIKELY = 0.5
+"""What is joined less likely than this is not shown."""
 _ENOUGH = 12
 """Different places that a picture should have, if there is somebody with as many."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """One person, and what the follower claims of them."""
+    """One person, and what the attacker claims of them."""
 
     person: int
-    """In the case that was followed."""
     known: int
     """Position of the known sample in the original."""
     claim: Ints
@@ -380,15 +387,14 @@ class Followed:
         return float(self.right.mean())
 
 
-def follow_somebody(case: Case, seed: int) -> tuple[Case, Followed] | None:
-    """Somebody typical: right in the follower's claim as in the median. None: nobody is found."""
+def follow_somebody(case: Case, seed: int) -> Followed | None:
+    """Somebody typical: right in the attacker's claim as in the median. None: nobody is found."""
     rng = np.random.default_rng([seed, 20])
     there = np.flatnonzero(case.original.lengths > 1)
     if not len(there) or not case.release.trajectories.samples:
         return None
-    chosen = np.sort(rng.permutation(there)[:_LOOKED_AT])
-    looked_at = replace(case, original=case.original.take(chosen))
-    everybody = _follow_each(looked_at, rng)
+    chosen = rng.permutation(there)[: min(_LOOKED_AT, -(-len(there) // 2))]
+    everybody = _follow_each(case, np.sort(chosen), rng)
     if not everybody:
         return None
     x, y = case.release.x, case.release.y
@@ -398,44 +404,53 @@ def follow_somebody(case: Case, seed: int) -> tuple[Case, Followed] | None:
 
     lively = [f for f in everybody if places(f) >= _ENOUGH] or everybody
     middle = float(np.median([f.share for f in everybody]))
-    return looked_at, min(lively, key=lambda f: abs(f.share - middle))
+    return min(lively, key=lambda f: abs(f.share - middle))
 
 
-def _follow_each(case: Case, rng: np.random.Generator) -> list[Followed]:
+def _follow_each(case: Case, chosen: Ints, rng: np.random.Generator) -> list[Followed]:
+    """What is claimed of these, with what was learnt from the others."""
     release, side = case.release, case.release.trajectories
-    swap_points, known = find_swap_points(release), draw_known(case, 1, rng)
+    learn = np.ones(len(case), np.bool_)
+    learn[chosen] = False
+    joints = find_joints(release)
+    if joints is None:
+        runs = find_runs(release)
+        links = Links.none(len(runs))
+    else:
+        runs, links = joints.runs, learn_links(joints, learn, rng)
+    known = draw_known(case, 1, rng, held_samples(case))
     sighted = SightingIndex(release).find(case, known, rng)
     boxes, until = boxes_of(release), until_of(release)
     found = []
-    for u in np.flatnonzero(sighted.where >= 0):
-        claim, age = follow_one(
-            u, known.offsets, sighted.where, release.x, release.y, side.at, side.offsets,
-            release.ends, release.trajectory, swap_points.group, swap_points.offsets, swap_points.stop,
-            swap_points.after, swap_points.before, False,
+    for u in chosen[known.offsets[chosen + 1] > known.offsets[chosen]]:
+        position = known.offsets[u]
+        if sighted.where[position] < 0:
+            continue
+        claim, likely = claim_linked(
+            u, known.offsets, sighted.where, runs.of, runs.offsets, links.after, links.before,
+            links.likely_after, links.likely_before, release.true_at,
         )  # fmt: skip
-        claim = claim[age <= _HORIZON_US]
+        away = np.abs(side.at[claim] - side.at[sighted.where[position]])
+        claim = claim[(likely >= _LIKELY) & (away <= _HORIZON_US)]
         right = right_ones(
             u, case.original.offsets, case.x, case.y, case.original.at, claim, release.x,
-            release.y, side.at, boxes, until,
+            release.y, release.true_at, boxes, until,
         )  # fmt: skip
-        found.append(Followed(int(u), int(known.position[u]), claim, right))
+        found.append(Followed(int(u), int(known.position[position]), claim, right))
     return found
 
 
 def followed_map(case: Case, seed: int, roads: RoadLines) -> Picture | None:
-    """A map and its words; None: the follower finds nobody."""
-    found = follow_somebody(case, seed)
-    if found is None:
+    """A map and its words; None: nobody is found."""
+    one = follow_somebody(case, seed)
+    if one is None:
         return None
-    looked_at, one = found
     release = case.release
     x, y = release.x[one.claim], release.y[one.claim]
-    near = np.arange(
-        looked_at.original.offsets[one.person], looked_at.original.offsets[one.person + 1]
-    )
-    away = np.abs(looked_at.original.at[near] - looked_at.original.at[one.known])
+    near = np.arange(case.original.offsets[one.person], case.original.offsets[one.person + 1])
+    away = np.abs(case.original.at[near] - case.original.at[one.known])
     near = near[away <= _HORIZON_US]
-    true_x, true_y = looked_at.x[near], looked_at.y[near]
+    true_x, true_y = case.x[near], case.y[near]
     if release.areas is not None:
         # of areas, their corners
         areas = release.areas
@@ -445,7 +460,7 @@ def followed_map(case: Case, seed: int, roads: RoadLines) -> Picture | None:
     drawn.roads(roads)
     drawn.truth(true_x, true_y)
     (_draw_areas if release.areas is not None else _draw_ways)(drawn, release, one)
-    drawn.star(looked_at.x[one.known], looked_at.y[one.known])
+    drawn.star(case.x[one.known], case.y[one.known])
     if release.areas is None:
         drawn.crosses(x[~one.right], y[~one.right])
     right, wrong = int(one.right.sum()), int((~one.right).sum())
@@ -457,7 +472,7 @@ def followed_map(case: Case, seed: int, roads: RoadLines) -> Picture | None:
         f"and {wrong:,} do not, or not closely enough (dashed)"
     )
     words = (
-        f"A typical person. The attacker knows one sample (the star) and follows the trace for {HOURS} "
+        f"A typical person. The attacker knows one sample (the star) and claims what goes on for {HOURS} "
         f"hours either way: {told}. Broad grey: where the person really was in that time."
     )
     return words, drawn.picture(words)

@@ -39,6 +39,11 @@ _MARKS = {
     "digits": "as many digits",
 }
 """What a device is known by."""
+_GOES_ON = {
+    "near": "takes what the same released trajectories hold before and after",
+    "relink": "joins what was cut or swapped there",
+}
+"""What an attacker does with known samples that the release holds."""
 _PROTOCOLS = {"a": "over the whole period", "b": "from other days"}
 
 
@@ -86,11 +91,12 @@ def attack_in_words(name: str) -> str:
     kind, _, rest = name.partition(".")
     if kind == "x":
         return f"who knows {rest} exact sample{'s' * (rest != '1')} (place and time) of somebody"
-    if kind in ("follow", "rhythm"):
-        known = (
-            f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and follows the trace"
+    if kind in _GOES_ON:
+        return (
+            f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and {_GOES_ON[kind]}"
         )
-        return known + (" by its speed and direction" if kind == "follow" else " by its rhythm")
+    if kind == "habits":
+        return "who knows somebody's habits of other days and takes every piece that fits"
     if kind in _MARKS:
         return f"who knows {rest} exact samples of somebody and takes what has {_MARKS[kind]}"
     if kind == "t":
@@ -104,6 +110,15 @@ def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
     return max(attacks, key=lambda name: values[name])
 
 
+def between(values: Mapping[str, float], attack: str) -> str:
+    """The least and the most that an attack learns in the halves it was tested on."""
+    if f"{attack}.low" not in values:
+        return ""
+    return (
+        f" ({values[f'{attack}.low']:.1%} to {values[f'{attack}.high']:.1%} by half of the people)"
+    )
+
+
 def _found(values: Mapping[str, float], name: str) -> Verdict:
     question = "Could someone be found in it?"
     if EXPOSED not in values:
@@ -115,7 +130,7 @@ def _found(values: Mapping[str, float], name: str) -> Verdict:
     if learnt > 0:
         meaning = (
             f"The strongest attacker, one {attack_in_words(best)}, learns {learnt:.1%} of a person's "
-            "samples on average"
+            f"samples on average{between(values, best)}"
         )
         half = values.get(f"{best}.half")
         if half is not None:
@@ -224,9 +239,8 @@ _SAID: dict[str, Meaning] = {
         LEARNT: {
             "exposure": ("learnt of a person by the strongest attacker", _LOWER),
             "home": ("homes located to within 200 m", _LOWER),
-            "profile": ("share of a matched trajectory that really is that person's", _LOWER),
-            "relink": ("swaps and cuts that a follower undoes", _LOWER),
-            "relink.rhythm": ("swaps and cuts that a follower by rhythm undoes", _LOWER),
+            "habits": ("matched to the right person by habits of other days", _LOWER),
+            "relink": ("swaps and cuts that the re-linker undoes", _LOWER),
             "edits.auc": (
                 "inserted samples told apart from true ones (AUC, 0.5 is chance)",
                 _LOWER,
@@ -311,10 +325,9 @@ _ENDINGS = {
     ".busiest.counts": "error of the 100 busiest, as counts",
     ".swap": "at swaps alone",
     ".cut": "at cuts alone",
-    ".endless": "followed to the end",
+    ".low": "the lowest of the halves it was tested on",
+    ".high": "the highest of the halves it was tested on",
 }
-_SCORES = {"cosine": "by likeness", "likelihood": "by likelihood"}
-_HABITS = {"s": "by places of other days", "st": "by places and hours of other days"}
 
 
 def meaning_of(name: str) -> Meaning:
@@ -333,19 +346,29 @@ def meaning_of(name: str) -> Meaning:
 
 
 def _of_a_family(name: str) -> Meaning | None:
-    family, _, rest = name.partition(".")
+    family = name.partition(".")[0]
     stem, _, last = name.rpartition(".")
-    if family == "exposure" and last.removesuffix("h").isdigit() and last.endswith("h"):
-        return Meaning(BESIDE, f"{meaning_of(stem).what}: followed for {last[:-1]} h", "")
-    if family == "profile" and rest.count(".") == 1:
-        habit, score = rest.split(".")
-        if habit in _HABITS and score in _SCORES:
-            return Meaning(BESIDE, f"matched to the right person {_HABITS[habit]}, {_SCORES[score]}",
-                           _LOWER)  # fmt: skip
+    if family == "counts":
+        return _of_counts(name)
+    if last == "unprotected" and stem in _SAID:
+        return Meaning(BESIDE, f"{_SAID[stem].what}, on the same counts without noise", "")
     if family == "membership":
         of = _SAID.get(stem)
         return None if of is None else Meaning(BESIDE, f"{of.what}: by {last}", _LOWER)
     return None
+
+
+def _of_counts(name: str) -> Meaning:
+    """Of `counts.coverage.visits.zone` and its like."""
+    _, what, *of = name.split(".")
+    where = ", ".join(of)
+    if what == "coverage":
+        return Meaning(
+            USE, f"rows whose 95 % interval holds the capped count: {where}", "0.95 is right"
+        )
+    if what == "error":
+        return Meaning(USE, f"median relative error of the 100 largest: {where}", _LOWER)
+    return Meaning(USE, f"share that is not counted because of caps: {where}", _LOWER)
 
 
 def by_group(names: Iterable[str]) -> Mapping[str, list[str]]:

@@ -205,7 +205,7 @@ SIGNATURE = (Whole(1, 10_000, "10"), "m: size of a signature.", 10)
 
 def user_costs(what: str, per_user: NDArray[Any], epsilon: Decimal) -> dict[str, float]:
     """What a whole user costs: epsilon for each unit that is the user's."""
-    mean, most = float(per_user.mean()), int(per_user.max(initial=0))
+    mean, most = float(per_user.sum() / max(len(per_user), 1)), int(per_user.max(initial=0))
     return {
         f"{what}_per_user_mean": mean,
         f"{what}_per_user_max": most,

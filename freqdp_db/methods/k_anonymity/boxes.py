@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from freqdp_db.errors import BadInput
-from freqdp_db.model.areas import Areas
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 
 CELL_M = 100.0
 MINUTE_US = 60_000_000

@@ -55,6 +55,7 @@ class GloveOptions:
             quiet=5 * MINUTE_US,
             ends=1,
             silence="apart",
+            samples=None,
             gap=30 * MINUTE_US,
             crowd=None,
             crowd_within=None,
@@ -66,8 +67,8 @@ class GloveOptions:
 
 
 def require_enough(k: int, objects: int) -> None:
-    """Refuse to make more objects alike than there are."""
-    if k > objects:
+    """Refuse to make more objects alike than there are; a window may have none."""
+    if objects and k > objects:
         raise BadInput(
             f"[[k]] {k} is more than the {objects:,} objects that there are",
             remedy=f"choose [[k]] of at most {objects:,}, or a dataset of more objects",
@@ -123,14 +124,14 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
     ) -> GloveDraw:
         if options.pieces is None:
             return GloveDraw(np.zeros(0, np.int64))
-        from freqdp_db.methods.k_anonymity.rows import cut_rows
+        from freqdp_db.methods.k_anonymity.greedy import cut_rows
 
         return GloveDraw(released_ids(source, len(cut_rows(state, options)[0])))
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: GloveDraw, options: Asked
     ) -> tuple[Kept, WorkingSet]:
-        from freqdp_db.methods.k_anonymity.rows import cut_rows, group_all, make_rows, whole_rows
+        from freqdp_db.methods.k_anonymity.greedy import cut_rows, group_all, make_rows, whole_rows
 
         runs = whole_rows(state) if options.pieces is None else cut_rows(state, options)
         rows = make_rows(state, *runs, options)
@@ -142,8 +143,7 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
     def replay(
         self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Kept, options: Asked
     ) -> WorkingSet:
-        from freqdp_db.methods.k_anonymity.greedy import Merges, replay_merges
-        from freqdp_db.methods.k_anonymity.rows import make_rows
+        from freqdp_db.methods.k_anonymity.greedy import Merges, make_rows, replay_merges
 
         rows = make_rows(state, logged.first, logged.last, options)
         found = replay_merges(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Counts, Facts, Method, Need, Step, StepContext, WorkingSet
@@ -17,7 +17,6 @@ from freqdp_db.methods.synthesis.options import (
     LARGEST_DELTA,
     MOST_ROWS,
     USUAL_TRIP_US,
-    Parameters,
     StrictOptions,
     SyntheticOptions,
 )
@@ -225,8 +224,8 @@ class StrictStep(SyntheticStep):
         found = super().warnings(options, counts)
         if options.accounting == "zcdp" and options.delta * objects * _SMALL > 1:
             found.append(
-                f"delta {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
-                f"{float(options.delta * objects):.2g}: that is no longer small. Take a --delta of "
+                f"[[delta]] {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
+                f"{float(options.delta * objects):.2g}: that is no longer small. Take a [[delta]] of "
                 f"{plain(Decimal(1).scaleb(-len(str(_SMALL * objects))))} or less."
             )
         return found
@@ -276,19 +275,37 @@ _BOOKED = 10**12
 _ASSUMES = (
     "the region, the period and the parameters do not depend on the data, nor do tables that they "
     "name (roads)",
-    "whether a row is in the source depends on the rows of its own object and on public numbers alone",
+    "whether a row is in the source depends on the rows of its own object{when} and on public numbers "
+    "alone",
     "places are snapped by a public rule, in a projection that was not chosen from the data",
     "the unit of times that are numbers was declared, not told from the data",
     "the noise has no seed",
 )
 
 
-def _given(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Parameters:
+class Costs(Protocol):
+    """What a guarantee says of the budget of a release."""
+
+    @property
+    def epsilon(self) -> Fraction: ...
+
+    @property
+    def delta(self) -> Fraction: ...
+
+    @property
+    def pure(self) -> bool: ...
+
+    @property
+    def rho(self) -> Fraction: ...
+
+
+def _given(options: type[Any], values: Mapping[str, Any]) -> Costs:
     given: dict[str, Any] = {f: values.get(f) for f in options.__dataclass_fields__}
-    return options(**given).parameters
+    found: Costs = options(**given).parameters
+    return found
 
 
-def booked_rho(options: type[SyntheticOptions], values: Mapping[str, Any]) -> Decimal:
+def booked_rho(options: type[Any], values: Mapping[str, Any]) -> Decimal:
     """What the ledger for objects books: rounded up, as `rho_of` in SQL does."""
     parameters = _given(options, values)
     if parameters.pure:
@@ -296,7 +313,17 @@ def booked_rho(options: type[SyntheticOptions], values: Mapping[str, Any]) -> De
     return Decimal(math.ceil(parameters.rho * Fraction(1_000_001, 1_000_000) * _BOOKED)) / _BOOKED
 
 
-def object_guarantee(options: type[SyntheticOptions], origin: str) -> Declare:
+def object_guarantee(
+    options: type[Any],
+    origin: str,
+    artefact: str = "trajectories",
+    title: str = "The table of trajectories",
+) -> Declare:
+    """What holds of all that a release publishes. options: have the budget as `parameters`."""
+    table, this = ("The table is", "this table alone")
+    if artefact != "trajectories":
+        table, this = (f"{title} are", "them alone")
+
     def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
         from freqdp_db.privacy.accounting import (
             best_guess_any,
@@ -317,25 +344,27 @@ def object_guarantee(options: type[SyntheticOptions], origin: str) -> Declare:
             there, which = (best_guess_any(rho) for rho in (parameters.rho, replaced))
         return Guarantee(
             plain=[
-                f"The table is differentially private for {protected.words} with all its data in the "
-                f"region and the period: {stated}.",
-                "Starting from even odds and knowing everybody else's data, nobody can guess from this "
-                f"table alone whether a given {one} is in the data and be right more than "
+                f"{table} differentially private for {protected.words} with {protected.extent} in "
+                f"the region and the period: {stated}.",
+                "Starting from even odds and knowing everybody else's data, nobody can guess from "
+                f"{this} whether a given {one} is in the data and be right more than "
                 f"{percent_at_most(there)} of the time, or which of two {one}s is in it more than "
                 f"{percent_at_most(which)} of the time.",
             ],
             artefacts={
-                "trajectories": {
-                    "unit": f"{protected.words} with all its data",
+                artefact: {
+                    "unit": f"{protected.words} with {protected.extent}",
                     "neighbouring": "added or removed",
                     "claimed_epsilon": epsilon,
                     "accounted_epsilon": epsilon,
                     "delta": None if pure else format(values["delta"], "f"),
                     "rho": _readable(parameters.rho),
-                    "assumes": "; ".join(_ASSUMES),
+                    "assumes": "; ".join(_ASSUMES).format(
+                        when=f" in the same {protected.stretch}" if protected.stretch else ""
+                    ),
                 }
             },
-            titles={"trajectories": "The table of trajectories"},
+            titles={artefact: title},
             assumed_public=[
                 "the region and the period",
                 "the parameters of the release, and tables that they name",
@@ -358,7 +387,7 @@ def object_guarantee(options: type[SyntheticOptions], origin: str) -> Declare:
     return declare
 
 
-def _several(values: Mapping[str, Any], parameters: Parameters) -> str:
+def _several(values: Mapping[str, Any], parameters: Costs) -> str:
     """What somebody who is two objects costs, by group privacy."""
     from freqdp_db.privacy.accounting import cost_of_several, epsilon_of, rounded_up
 

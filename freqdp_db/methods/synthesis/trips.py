@@ -79,17 +79,28 @@ def _metres(first, last, offsets, x, y):  # type: ignore[no-untyped-def]
     return (metres,)
 
 
-def cut_trips(
+def possible_samples(
     trajectories: Trajectories, places: Locations, region: Region, period: Period
-) -> Trips:
-    """Every object's trips."""
+) -> Trajectories:
+    """Only the samples inside the region and the period that were reached at a possible speed."""
     parts = map_ranges(
         _possible, trajectories.offsets, trajectories.offsets, trajectories.location,
         trajectories.at, places.x, places.y, region.holds(places.x, places.y),
         (period.begin, period.end), FASTEST_M_PER_S, RULE.gap_us,
     )  # fmt: skip
     (kept,) = joined(parts)
-    side = trajectories.where(kept)
+    return trajectories.where(kept)
+
+
+def cut_trips(
+    trajectories: Trajectories, places: Locations, region: Region, period: Period
+) -> Trips:
+    """Every object's trips."""
+    return trips_in(possible_samples(trajectories, places, region, period), places)
+
+
+def trips_in(side: Trajectories, places: Locations) -> Trips:
+    """The trips of objects of whom only possible samples are left."""
     runs = find_trips(side, places, RULE, with_stops=True)
     offsets, rows = samples_of(runs.first, runs.last)
     x, y = places.x[side.location[rows]], places.y[side.location[rows]]

@@ -132,6 +132,33 @@ def hide_devices(state: WorkingSet, options: Hides) -> WorkingSet:
     return put_on_clock(put_in_grains(state, options.grain), options.clock)
 
 
+def hide_samples(state: WorkingSet, options: Hides) -> WorkingSet:
+    """The same without leaving any out: of single samples nobody sees at which ticks an object has one."""
+    state = put_in_grains(state, options.grain)
+    if not options.clock:
+        return state
+    side = state.trajectories
+    at, start = (nearest_tick(times, options.clock) for times in (side.at, side.start))
+    return replace(state, trajectories=replace(side, at=at, start=start))
+
+
+def check_hidden_samples(before: WorkingSet, after: WorkingSet, options: Hides) -> None:
+    """Refuse unless each sample is on the nearest tick and at the centre of its cell.
+
+    Raises:
+        VerificationFailed: a sample that was lost, has another place, or is not on the nearest tick.
+    """
+    coarse = put_in_grains(before, options.grain)
+    check_grains(before, coarse, options.grain)
+    old, new = coarse.trajectories, after.trajectories
+    columns = ((old.offsets, new.offsets), (old.location, new.location))
+    if not all(np.array_equal(was, there) for was, there in columns):
+        raise VerificationFailed("a sample was lost, or has another place")
+    clock = options.clock or 1
+    if (new.at % clock != 0).any() or (2 * np.abs(new.at - old.at) > clock).any():
+        raise VerificationFailed("a time is not on the nearest tick of the clock")
+
+
 def check_hidden(before: WorkingSet, after: WorkingSet, options: Hides) -> None:
     """Refuse unless `after` is what comes in, with devices hidden; raises VerificationFailed."""
     coarse = put_in_grains(before, options.grain)

@@ -14,7 +14,7 @@ import numpy as np
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
-from freqdp_db.methods.unlinking.clock import hide_devices
+from freqdp_db.methods.unlinking.clock import hide_samples
 from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions
 from freqdp_db.model.arrays import Flags, Ints
 from freqdp_db.model.days import DAY_US, HOUR_US, local_times
@@ -44,9 +44,9 @@ def find_crowded(
 
 
 def _source(world: StepContext, options: CutOptions | PointsOptions) -> WorkingSet:
-    """The build as a release of it would show it."""
+    """All samples of the build, with the places and times that a release shows."""
     build = WorkingSet(world.build.trajectories, world.locations, np.zeros(0, np.int64))
-    return hide_devices(build, options)
+    return hide_samples(build, options)
 
 
 def _cells(state: WorkingSet, within: str, timezone: str) -> Ints:

@@ -19,7 +19,7 @@ from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.trips import TripRule, TripRuns, find_trips, samples_of
 from freqdp_db.methods.unlinking.clock import hide_devices, put_in_grains
 from freqdp_db.methods.unlinking.crowd import check_crowd, find_crowded
-from freqdp_db.methods.unlinking.dates import check_dates, new_weeks
+from freqdp_db.methods.unlinking.dates import check_dates, new_spans
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, offsets_from
@@ -39,7 +39,7 @@ def pieces_on_clock(world: StepContext, state: WorkingSet, options: CutOptions) 
     hidden = hide_devices(state, options)
     fresh = None
     if options.dates is not None:
-        fresh = new_weeks(hidden.trajectories.at, world.build.timezone)
+        fresh = new_spans(hidden.trajectories.at, world.build.timezone, options.dates)
     return find_pieces(hidden, options, visits, find_crowded(world, hidden, options), fresh)
 
 
@@ -68,10 +68,12 @@ def find_pieces(
         begins[1:] |= np.diff(turn) != 0
         shown, ending = shown & ~silent, ending & ~silent
         longest, quiet = _NO_LIMIT, 0
+    # what is left out between two ends is no gap
+    gap = _NO_LIMIT if options.samples == "ends" else options.gap
     trips = find_trips(side, state.places, options.rule)
     parts = map_ranges(
         _cut_trips, offsets_from(trips.last - trips.first + 1), trips.first, trips.last, side.at,
-        begins, shown, ending, longest, quiet, options.gap,
+        begins, shown, ending, longest, quiet, gap,
     )  # fmt: skip
     first, last = joined(parts)
     owner = np.searchsorted(side.offsets, first, side="right") - 1
@@ -91,13 +93,19 @@ def one_clock(at: Ints, pieces_us: int, quiet_us: int) -> tuple[Ints, Flags]:
 def rows_of_pieces(
     world: StepContext, hidden: WorkingSet, log: CutLog, options: CutOptions
 ) -> tuple[Ints, Ints]:
-    """The samples of all pieces in the hidden input, but those without a crowd; offsets by piece."""
+    """Offsets by piece, and the samples of the hidden input that are published of all pieces.
+
+    Those with a crowd; of these the first and the last alone, if so asked. A piece begins and ends with
+    samples that have one.
+    """
     offsets, rows = samples_of(log.first, log.last)
-    if options.crowd is None:
-        return offsets, rows
-    shown = find_crowded(world, hidden, options)[rows]
-    before = offsets_from(shown)
-    return before[offsets], rows[shown]
+    shown = np.ones(len(rows), np.bool_)
+    if options.crowd is not None:
+        shown = find_crowded(world, hidden, options)[rows]
+    if options.samples == "ends":
+        shown = np.zeros(len(rows), np.bool_)
+        shown[offsets[:-1]] = shown[offsets[1:] - 1] = True
+    return offsets_from(shown)[offsets], rows[shown]
 
 
 def groups_after(groups: Groups, samples: int, rows: Ints) -> Groups:
@@ -193,17 +201,14 @@ def check_cut(
         raise VerificationFailed("cut: a piece is empty")
     rows = _require_runs(world, before, after, runs, options)
     at = old.at[rows]
-    if options.dates is None and not np.array_equal(at, new.at):
-        raise VerificationFailed("cut: a sample has another time than it had")
-    if options.dates is not None:
-        check_dates(world, at, after)
+    check_dates(world, at, after, options.dates)
     head, tail = new.offsets[:-1], new.offsets[1:] - 1
     if (at[tail] - at[head] > options.pieces).any():
         raise VerificationFailed("cut: a piece is longer than it may be")
     inside = np.ones(max(new.samples - 1, 0), np.bool_)
     inside[tail[:-1]] = False
     gap = np.diff(at)[inside]
-    if (gap > rule.gap_us).any() or (gap < 0).any():
+    if (gap < 0).any() or (options.samples != "ends" and (gap > rule.gap_us).any()):
         raise VerificationFailed("cut: a piece spans a gap, or its times fall")
     stays = _stays_inside(before, runs, rule)
     if stays:
@@ -247,6 +252,8 @@ def _require_runs(
     if options.crowd is not None:
         kept = find_crowded(world, before, options)[rows]
     check_crowd(world, before, rows, kept, options)
+    if options.samples == "ends":
+        kept &= (rows == first[piece]) | (rows == last[piece])
     if not np.array_equal(np.bincount(piece[kept], minlength=len(new)), new.lengths):
         raise VerificationFailed("cut: a piece has another length than its run")
     rows = rows[kept]

@@ -1,10 +1,10 @@
-"""No dates: released times are the weekday, the hour and the minute, in one week for all.
+"""No dates: released times are the weekday, hour and minute in one week for all, or the hour and minute.
 
-All times move by whole weeks of the dataset's wall clock into one week, which is of the data's own period:
-that of the middle sample of the build, or the nearest one in which no clock is put forward or back. Weeks
-begin on Monday. Nobody learns from a released time in which week somebody was somewhere, and those who were
-there at the same hour of the week are not told apart by the date. A piece of a trip ends with its week, and
-where the zone's clock changes, so that its times ascend.
+All times move by whole weeks, or whole days, of the dataset's wall clock into one week of the data's own
+period: that of the middle sample of the build, or the nearest one in which no clock is put forward or back;
+or into its first day. Weeks begin on Monday. Nobody learns from a released time in which week, or on which
+day, somebody was somewhere, and those who were there at the same hour are not told apart by the date. A
+piece of a trip ends with its week or day, and where the zone's clock changes, so that its times ascend.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ WEEK_US = 7 * DAY_US
 _MONDAY_US = 2 * DAY_US
 """2000-01-01, from which times are counted, was a Saturday."""
 _WEEKS_OF_A_YEAR = 53
+SPANS = {"hour-of-week": WEEK_US, "hour-of-day": DAY_US}
+"""How often times repeat, where dates are left out so."""
 
 
 def week_of(world: StepContext) -> int:
@@ -38,46 +40,53 @@ def week_of(world: StepContext) -> int:
     raise AssertionError(f"no week in {zone} is without a change of its clock")
 
 
-def in_week(at: Ints, timezone: str, week_us: int) -> Ints:
-    """Each time on the same weekday, hour and minute of the week that begins then."""
-    moved: Ints = week_us + (local_times(at, timezone) - _MONDAY_US) % WEEK_US
+def fold(at: Ints, timezone: str, begin_us: int, span_us: int) -> Ints:
+    """Each time at the same hour and minute of the span that begins then: a week, or its first day."""
+    moved: Ints = begin_us + (local_times(at, timezone) - _MONDAY_US) % span_us
     return moved
 
 
-def new_weeks(at: Ints, timezone: str) -> Flags:
-    """Whether each sample, but the first, is in another week than the one before, or by another clock."""
+def new_spans(at: Ints, timezone: str, dates: str) -> Flags:
+    """Whether each sample, but the first, is in another span than the one before, or by another clock."""
     local = local_times(at, timezone)
-    week, ahead = (local - _MONDAY_US) // WEEK_US, local - at
-    other: Flags = (np.diff(week) != 0) | (np.diff(ahead) != 0)
+    span, ahead = (local - _MONDAY_US) // SPANS[dates], local - at
+    other: Flags = (np.diff(span) != 0) | (np.diff(ahead) != 0)
     return other
 
 
-def leave_out_dates(world: StepContext, state: WorkingSet) -> WorkingSet:
-    """The state with its times in one week; each of its trajectories lies in one week."""
-    side, week = state.trajectories, week_of(world)
-    zone = world.build.timezone
-    moved = replace(side, at=in_week(side.at, zone, week), start=in_week(side.start, zone, week))
-    return replace(state, trajectories=moved, undated=Undated(week, side.at))
+def leave_out_dates(world: StepContext, state: WorkingSet, dates: str | None) -> WorkingSet:
+    """The state with its times in one week or day, as each of its trajectories is; None: as it is."""
+    if dates is None:
+        return state
+    side, begin, span = state.trajectories, week_of(world), SPANS[dates]
+    at, start = (fold(t, world.build.timezone, begin, span) for t in (side.at, side.start))
+    moved = replace(side, at=at, start=start)
+    return replace(state, trajectories=moved, undated=Undated(begin, span, side.at))
 
 
-def check_dates(world: StepContext, at: Ints, after: WorkingSet) -> None:
-    """Refuse unless every sample has its weekday, hour and minute, in one week.
+def check_dates(world: StepContext, at: Ints, after: WorkingSet, dates: str | None) -> None:
+    """Refuse unless every sample has its hour and minute, and its weekday, in one week or day.
 
     at: its time with the date.
 
     Raises:
-        VerificationFailed: a time that is not whole weeks from where it was on the wall clock, times of
-            more than one week, or times of a trajectory that go backwards.
+        VerificationFailed: a time that is not whole weeks or days from where it was on the wall clock,
+            times of more than one of them, or times of a trajectory that go backwards.
     """
     side, zone = after.trajectories, world.build.timezone
+    if dates is None:
+        if not np.array_equal(at, side.at):
+            raise VerificationFailed("a sample has another time than it had")
+        return
     if after.undated is None or not np.array_equal(after.undated.at, at):
         raise VerificationFailed("times without dates are of other samples")
+    days = {"hour-of-week": 7, "hour-of-day": 1}[dates]
     was, shown = local_times(at, zone), local_times(side.at, zone)
-    if ((shown - was) % WEEK_US != 0).any():
+    if ((shown - was) % (days * DAY_US) != 0).any():
         raise VerificationFailed("a time has another weekday, hour or minute than it had")
     day = shown // DAY_US
-    if len(np.unique(day - (day - _MONDAY_US // DAY_US) % 7)) > 1:
-        raise VerificationFailed("times lie in more than one week")
+    if len(np.unique(day - (day - _MONDAY_US // DAY_US) % days)) > 1:
+        raise VerificationFailed("times lie in more than one week or day")
     inside = np.diff(side.owner) == 0
     if (np.diff(side.at)[inside] < 0).any():
-        raise VerificationFailed("times of a piece go backwards in the week")
+        raise VerificationFailed("times of a piece go backwards")

@@ -44,6 +44,11 @@ def unlinking_guarantee(what: str) -> Declare:
 
 _WHEN = {"ever": "", "hour": ", in the same hour of some day", "day": ", on the same day"}
 
+_TIMES = {
+    "hour-of-week": "the weekday, hour and minute, all in one week",
+    "hour-of-day": "the hour and minute, all on one day",
+}
+
 
 def left_out(values: Mapping[str, Any], protected: ProtectedUnit) -> list[str]:
     """What the crowd rule and the dates mean, for who reads the table."""
@@ -54,10 +59,13 @@ def left_out(values: Mapping[str, Any], protected: ProtectedUnit) -> list[str]:
             f"Only samples at places where at least {values['crowd']:,} {protected.noun}s of the data were"
             f"{when}, are in it; this is no differential privacy."
         )
+    if values.get("samples") == "ends":
+        said.append("Of each piece only the first and the last sample are in it.")
+    if values.get("share") is not None:
+        said.append(f"A random {values['share']:f} % of the samples are in it.")
     if values.get("dates") is not None:
         said.append(
-            "Dates were left out: times are the weekday, hour and minute, all in one week, which is not "
-            "when they happened."
+            f"Dates were left out: times are {_TIMES[values['dates']]}, which is not when they happened."
         )
     return said
 

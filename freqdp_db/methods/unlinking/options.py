@@ -72,9 +72,9 @@ _CROWD_WITHIN = (
     "day. Default: ever.",
 )
 _DATES = (
-    Choice(("hour-of-week",)),
-    "Released times are the weekday, hour and minute, in one week for all: no date is published. Default: "
-    "dates are kept.",
+    Choice(("hour-of-week", "hour-of-day")),
+    "Publish no date: released times are the weekday, hour and minute in one week for all, or the hour and "
+    "minute of one day. Default: dates are kept.",
 )
 
 
@@ -147,6 +147,10 @@ class CutOptions(CrowdOptions):
         "Pieces begin and end at places that at least so many objects visit in the source.",
         5,
     )
+    samples: str | None = parameter(
+        Choice(("all", "ends")),
+        "Which samples of a piece are published: all, or its first and its last alone. Default: all.",
+    )
     gap: int = parameter(
         Duration("30min"), "A trip ends where no sample comes for so long.", 30 * _MINUTE_US
     )
@@ -174,9 +178,9 @@ class CutOptions(CrowdOptions):
 
 @dataclass(frozen=True)
 class PointsOptions(CrowdOptions):
-    every: int | None = parameter(
-        Duration("10min"),
-        "At most one sample of each object in each span of so long, drawn at random. Default: all.",
+    share: Decimal | None = parameter(
+        Number(Decimal(100), "20", unit="per cent", decimals=3),
+        "Publish so many per cent of the samples, drawn at random. Default: all.",
     )
     clock: int | None = parameter(*_CLOCK, of_build=_clock_of)
     grain: Decimal | None = parameter(*_GRAIN, of_build=_grain_of)

@@ -10,10 +10,12 @@ import numpy as np
 from freqdp_db.methods.contract import Counts, Nothing, Step, StepContext, WorkingSet
 from freqdp_db.methods.unlinking.clock import (
     check_hidden,
+    check_hidden_samples,
     clock_counts,
     clock_in_words,
     clock_warnings,
     hide_devices,
+    hide_samples,
     put_in_grains,
 )
 from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions, SwapOptions
@@ -244,7 +246,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
             pieces, state.places, np.sort(drawn.key), state.owners()[rows], groups=groups,
             pieces=True,
         )  # fmt: skip
-        return after if options.dates is None else leave_out_dates(world, after)
+        return leave_out_dates(world, after, options.dates)
 
     def check(
         self,
@@ -324,7 +326,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
     ) -> PointsDraw:
         from freqdp_db.methods.unlinking.points import pick_points
 
-        row = pick_points(world, hide_devices(state, options), options, source)
+        row = pick_points(world, hide_samples(state, options), options, source)
         return PointsDraw(row, released_ids(source, len(row)))
 
     def carry_out(
@@ -332,7 +334,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
     ) -> tuple[Nothing, WorkingSet]:
         from freqdp_db.methods.unlinking.dates import leave_out_dates
 
-        state = hide_devices(state, options)
+        state = hide_samples(state, options)
         # by id, so that the order of the rows tells as little as the ids
         order = np.argsort(drawn.key, kind="stable")
         rows = drawn.row[order]
@@ -342,8 +344,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
         after = WorkingSet(
             points, state.places, drawn.key[order], state.owners()[rows], pieces=True
         )
-        done = after if options.dates is None else leave_out_dates(world, after)
-        return Nothing(), done
+        return Nothing(), leave_out_dates(world, after, options.dates)
 
     def check(
         self,
@@ -356,8 +357,8 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
     ) -> dict[str, int]:
         from freqdp_db.methods.unlinking.points import check_points
 
-        hidden = hide_devices(before, options)
-        check_hidden(before, hidden, options)
+        hidden = hide_samples(before, options)
+        check_hidden_samples(before, hidden, options)
         return check_points(world, hidden, drawn, after, options)
 
     def require_possible(self, options: PointsOptions, objects: int, samples: int) -> None:
@@ -371,12 +372,10 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
         after: WorkingSet,
         options: PointsOptions,
     ) -> Counts:
-        hidden = hide_devices(before, options)
         return {
             "points": after.samples,
             "samples_kept_share": after.samples / max(before.samples, 1),
             "objects_without_a_point": len(np.setdiff1d(before.owners(), after.owners())),
-            **clock_counts(before, hidden, options.clock),
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:
@@ -385,6 +384,3 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
             f"stay; {int(counts['objects_without_a_point']):,} objects have none"
             + clock_in_words(counts)
         )
-
-    def warnings(self, options: PointsOptions, counts: Counts) -> list[str]:
-        return clock_warnings(counts)

@@ -15,30 +15,128 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, LiteralString
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from freqdp_db.dataset.projection import ReferenceSystem
-from freqdp_db.dataset.registration import file_called
+from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.connection import Database
 from freqdp_db.db.published import Extent, ReleaseReader
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
 from freqdp_db.model.documents import Document
-from freqdp_db.progress import Progress
+from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.catalogue import require_readable
 from freqdp_db.release.export.geo_files import (
+    Layers,
     geopackage_columns,
     geoparquet_columns,
     write_geopackage,
     write_geoparquet,
 )
-from freqdp_db.release.export.notice import guarantee_document, readme, why_not_granted
-from freqdp_db.release.export.tables import write_table
+from freqdp_db.release.export.notice import (
+    catalog_document,
+    guarantee_document,
+    readme,
+    why_not_granted,
+)
+
+# Tables of a release that are no trajectories, as CSV, GeoParquet and GeoPackage.
+
+
+_ARROW = {
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "real": pa.float32(),
+    "double precision": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp with time zone": pa.timestamp("us", tz="UTC"),
+}
+"""Types that files have, too; a geometry is WKB, and anything else is text."""
+
+
+def write_table(
+    format_name: str,
+    path: Path,
+    reader: ReleaseReader,
+    table: str,
+    system: ReferenceSystem | None,
+    stage: Stage,
+) -> int:
+    """Write a table of a release; the number of its rows."""
+    columns = reader.columns(table)
+    schema = pa.schema([(name, _arrow_type(kind, format_name)) for name, kind in columns.items()])
+    geometries = [name for name, kind in columns.items() if "geometry(" in kind]
+    batches = _batches(reader, table, schema, format_name)
+    if format_name == "gpkg":
+        column = geometries[0] if geometries else None
+        shape = "Unknown" if column is None else _shape(columns[column])
+        return Layers(path, reader, system).write(table, shape, schema, batches, stage, column)
+    rows = 0
+    if format_name == "csv":
+        with pa_csv.CSVWriter(path, schema) as writer:
+            for batch in batches:
+                writer.write(batch)
+                rows += len(batch)
+                stage.advance(len(batch))
+        return rows
+    metadata = {"freqdp": json.dumps(catalog_document(reader.catalog))}
+    if geometries and system is not None:
+        shapes = {name: _shape(columns[name]) for name in geometries}
+        metadata["geo"] = json.dumps(_geo_metadata(shapes, system))
+    schema = schema.with_metadata(metadata)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch.cast(schema))
+            rows += len(batch)
+            stage.advance(len(batch))
+    return rows
+
+
+def _shape(kind: str) -> str:
+    """Of a type such as `public.geometry(MultiPolygon,4326)`."""
+    return kind.partition("geometry(")[2].partition(",")[0]
+
+
+def _arrow_type(kind: str, format_name: str) -> pa.DataType:
+    if "geometry(" in kind:
+        return pa.string() if format_name == "csv" else pa.binary()
+    return _ARROW.get(kind, pa.string())
+
+
+def _batches(
+    reader: ReleaseReader, table: str, schema: pa.Schema, format_name: str
+) -> Iterator[pa.RecordBatch]:
+    def shown(kind: str) -> LiteralString:
+        if "geometry(" in kind:
+            return "{text}({})" if format_name == "csv" else "{wkb}({})"
+        return "{}" if kind in _ARROW else "{}::text"
+
+    with closing(reader.rows(table, shown)) as chunks:
+        for rows in chunks:
+            values = [list(column) for column in zip(*rows, strict=True)]
+            arrays = [pa.array(v, field.type) for v, field in zip(values, schema, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+
+
+def _geo_metadata(shapes: dict[str, str], system: ReferenceSystem) -> dict[str, Any]:
+    crs = system.crs.to_json_dict()
+    return {
+        "version": "1.1.0",
+        "primary_column": next(iter(shapes)),
+        "columns": {
+            name: {"encoding": "WKB", "geometry_types": [shape], "crs": crs}
+            for name, shape in shapes.items()
+        },
+    }
+
 
 # A release as CSV.
 
@@ -124,8 +222,8 @@ def export_release(
     """
     chosen = _find_format(format_name)
     require_readable(database, name)
-    tables = _tables_to_write(database, name)
-    targets = [_target(name, suffix, chosen, out) for suffix in tables]
+    files_of = _relations_by_file(database, name, format_name)
+    targets = [_target(name, suffix, chosen, out) for suffix in files_of]
     files = tuple(
         target.with_name(target.name + kind)
         for target in targets
@@ -139,17 +237,22 @@ def export_release(
         if not reader.catalog["granted"]:
             reason = why_not_granted(reader.catalog["guarantee"])
             progress.note(f"Warning: NOT for handing out. {reason}")
-        for number, (suffix, target) in enumerate(zip(tables, targets, strict=True)):
+        for number, (relations, target) in enumerate(zip(files_of.values(), targets, strict=True)):
             data, guarantee, notice = drafts[3 * number : 3 * number + 3]
             if reader.has_trajectories and system is not None:
                 rows = _write_trajectories(chosen, data, reader, system, progress)
                 columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
             else:
-                with progress.stage(f"export {name}{suffix}", unit="rows") as stage:
-                    rows = write_table(format_name, data, reader, name + suffix, system, stage)
-                columns = reader.comments(name + suffix)
-            if number == 0:
-                _require_rows(reader, rows)
+                rows, columns = 0, {}
+                for relation in relations:
+                    with progress.stage(f"export {relation}", unit="rows") as stage:
+                        found = write_table(format_name, data, reader, relation, system, stage)
+                    if relation == reader.tables[0]:
+                        _require_rows(reader, found)
+                    rows += found
+                    said = reader.comments(relation)
+                    several = len(relations) > 1
+                    columns |= {f"{relation}.{c}" if several else c: said[c] for c in said}
             written += rows
             document = guarantee_document(
                 reader.catalog, target, data, format_name, system, list(columns)
@@ -159,13 +262,20 @@ def export_release(
     return Exported(name, files, written)
 
 
-def _tables_to_write(database: Database, name: str) -> list[str]:
-    """Each is a file, by what follows the release's name; trajectories are one file."""
+def _relations_by_file(database: Database, name: str, format_name: str) -> dict[str, list[str]]:
+    """What is written to each file, by what follows the release's name in that of the file.
+
+    Trajectories are one file, and so is a GeoPackage, which has layers: those for a map come first,
+    because programs open the first one. Views are written where there are geometries.
+    """
     with database.begin(snapshot=True) as connection:
         reader = ReleaseReader(connection, database, name)
     if reader.has_trajectories:
-        return [""]
-    return [table.removeprefix(name) for table in reader.tables]
+        return {"": [name]}
+    if format_name == "gpkg":
+        return {"": [*reader.views, *reader.tables]}
+    written = reader.tables if format_name == "csv" else [*reader.tables, *reader.views]
+    return {relation.removeprefix(name): [relation] for relation in written}
 
 
 def _write_trajectories(

@@ -1,0 +1,124 @@
+"""A published release of counts as its readers have it: from the release schema alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg import sql
+
+from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.copy import ColumnType, Layout, read_arrays
+from freqdp_db.db.names import postgis_schema
+from freqdp_db.db.published import relation_exists
+from freqdp_db.model.arrays import Ids, Ints, Metres
+
+_WEB_MERCATOR = 3857
+"""Keeps shapes: what a map is drawn in."""
+_NUMBERS: list[tuple[str, ColumnType]] = [
+    ("value", "int8"), ("margin", "float8"), ("estimate", "float8"),
+]  # fmt: skip
+_VISITS = Layout([("zone", "int8"), ("bin", "int4"), *_NUMBERS])
+_FLOWS = Layout([("origin", "int8"), ("destination", "int8"), ("bin", "int4"), *_NUMBERS])
+_CORNERS = Layout([("zone", "int8"), ("ring", "int8"), ("x", "float8"), ("y", "float8")])
+
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ZoneRows:
+    """The table of zones; zone n stands at n - 1."""
+
+    name: list[str]
+    level: list[str]
+    parent: Ints
+    corners: Columns
+    """Of all rings, by zone: `zone`, `ring`, `x`, `y`, for a map."""
+    x: Metres
+    y: Metres
+    """The middle of each zone, for a map."""
+
+    def numbers(self, level: str) -> Ints:
+        """The zones of a level, from 0."""
+        return np.flatnonzero(np.array(self.level) == level)
+
+    @property
+    def districts(self) -> Ids:
+        """The district of each zone, from 0."""
+        zones = self.numbers("zone")
+        found: Ids = (self.parent[zones] - self.numbers("district")[0] - 1).astype(np.int32)
+        return found
+
+
+@dataclass(frozen=True)
+class PublishedCounts:
+    """Zones, bins, and the tables that the release has."""
+
+    zones: ZoneRows
+    bins: list[str]
+    """Names; the first is that of all bins together."""
+    visits: Columns | None
+    flows: Columns | None
+
+    def visits_of(self, level: str, column: str) -> NDArray[Any]:
+        """A column of visits, by zone of the level and by bin: the first bin is all of them."""
+        assert self.visits is not None, "the release has visits"
+        wanted = np.isin(self.visits["zone"], self.zones.numbers(level) + 1)
+        table: NDArray[Any] = self.visits[column][wanted].reshape(-1, len(self.bins))
+        return table
+
+
+def read_counts(connection: Connection, database: Database, name: str) -> PublishedCounts:
+    schema, raw = database.settings.release_schema, driver(connection)
+    gis = postgis_schema(connection)
+    zone = sql.Identifier(schema, f"{name}_zone")
+    functions = {
+        f: sql.Identifier(gis, f"st_{f}") for f in ("transform", "dumppoints", "centroid", "x", "y")
+    }
+    moved = sql.SQL("{transform}(geom, {srid})").format(
+        transform=functions["transform"], srid=sql.Literal(_WEB_MERCATOR)
+    )
+    rows = raw.execute(
+        sql.SQL(
+            "SELECT name, level, parent, {x}(c), {y}(c) FROM "
+            "(SELECT *, {centroid}({moved}) AS c FROM {zone}) z "
+            "ORDER BY zone"
+        ).format(zone=zone, moved=moved, **{f: functions[f] for f in ("centroid", "x", "y")})
+    ).fetchall()
+    corners = read_arrays(
+        raw,
+        sql.SQL(
+            "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {x}((d).geom) AS x, "
+            "{y}((d).geom) AS y FROM (SELECT zone, {dumppoints}({moved}) AS d FROM {zone}) p "
+            "ORDER BY zone, (d).path"
+        ).format(zone=zone, moved=moved, **{f: functions[f] for f in ("dumppoints", "x", "y")}),
+        _CORNERS,
+    )
+    bins = raw.execute(
+        sql.SQL("SELECT name FROM {} ORDER BY bin").format(sql.Identifier(schema, f"{name}_bin"))
+    ).fetchall()
+
+    def table(suffix: str, layout: Layout) -> Columns | None:
+        if not relation_exists(connection, schema, name + suffix):
+            return None
+        columns = sql.SQL(", ").join(map(sql.Identifier, layout.names))
+        query = sql.SQL("SELECT {} FROM {} ORDER BY 1, 2").format(
+            columns, sql.Identifier(schema, name + suffix)
+        )
+        return read_arrays(raw, query, layout)
+
+    return PublishedCounts(
+        ZoneRows(
+            [row[0] for row in rows],
+            [row[1] for row in rows],
+            np.array([row[2] for row in rows], np.int64),
+            corners,
+            np.array([row[3] for row in rows]),
+            np.array([row[4] for row in rows]),
+        ),
+        [row[0] for row in bins],
+        table("_visits", _VISITS),
+        table("_flows", _FLOWS),
+    )

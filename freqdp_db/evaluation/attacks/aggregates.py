@@ -1,0 +1,103 @@
+"""Membership in released counts: was a person, whose places and times the attacker knows, counted?
+
+The attacker has the released table and nothing else, as in the zero auxiliary knowledge attack on
+aggregate locations (Guan, Guépin, Cretu, de Montjoye, PETS 2024): what the counts of everybody else are
+like is told from the released margins (how busy a zone is, and when its district is). That attack learns
+from simulated crowds whether the person's own cells hold one more than such crowds have. Here the same
+question is answered by the likelihood ratio, which no learnt score exceeds if the crowd is as assumed:
+independent persons, so Poisson counts, and noise of the published size.
+
+The game is that of the guarantee: the person is in the data, or is not and all else is the same. Of linear
+counts the table without the person is the table minus their contributions, with the noise as drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from freqdp_db.evaluation.attacks.claims import area_under_curve
+from freqdp_db.evaluation.attacks.exposure import found_at
+from freqdp_db.model.arrays import Ids, Ints
+
+Table = NDArray[np.float64]
+
+MOST_TARGETS = 2_000
+_FALSE_ALARMS = 0.01
+_FEWEST = 0.05
+"""No cell is thought to be emptier: a crowd that is known from noise alone is not known so well."""
+_MANY = 30.0
+"""From here on a Poisson count is as good as normal."""
+_NEVER = -50.0
+"""The logarithm of a ratio that is as good as 0."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts by zone and time bin, as they are published or as they would be without noise."""
+
+    value: Table
+    """Zones by bins."""
+    deviation: float
+    """Of the noise of one count, from the published margin; 0: none."""
+    expected: Table
+    """What a crowd like the published one has there: from coarser levels."""
+
+
+def crowd_of(by_zone: Table, by_district: Table, district: Ids) -> Table:
+    """Expected counts: what a zone has in all bins, spread over bins as its district has it.
+
+    by_zone: of each zone in all bins. by_district: districts by bins.
+    """
+    profile = np.maximum(by_district, _FEWEST)
+    profile = profile / profile.sum(axis=1, keepdims=True)
+    crowd: Table = np.maximum(np.maximum(by_zone, 0.0)[:, None] * profile[district], _FEWEST)
+    return crowd
+
+
+def membership_in_counts(
+    counted: Counted, offsets: Ints, zone: Ints, bin: Ints, rng: np.random.Generator
+) -> dict[str, float]:
+    """`auc` and `tpr1`: chance is 0.5 and 0.01.
+
+    offsets, zone, bin: the cells that each person was counted in, as in `Trajectories`. The attacker knows
+    them all: nobody knows more.
+    """
+    persons = np.flatnonzero(np.diff(offsets) > 0)
+    if len(persons) > MOST_TARGETS:
+        persons = np.sort(rng.choice(persons, MOST_TARGETS, replace=False))
+    there, gone = np.zeros(len(persons)), np.zeros(len(persons))
+    for i, person in enumerate(persons):
+        own = slice(offsets[person], offsets[person + 1])
+        cell = zone[own], bin[own]
+        value, expected = counted.value[cell], counted.expected[cell]
+        there[i] = log_ratio(value, expected, counted.deviation).sum()
+        gone[i] = log_ratio(value - 1.0, expected, counted.deviation).sum()
+    return {"auc": area_under_curve(there, gone), "tpr1": found_at(there, gone, _FALSE_ALARMS)}
+
+
+def log_ratio(value: Table, expected: Table, deviation: float) -> Table:
+    """How much likelier counts are if one of them is the target's, in logarithms."""
+    if deviation == 0.0:
+        # Poisson(value - 1) over Poisson(value)
+        with np.errstate(divide="ignore"):
+            exact: Table = np.log(np.maximum(value, 0.0) / expected)
+        return np.maximum(exact, _NEVER)
+    found = (value - expected - 0.5) / (expected + deviation**2)
+    few = expected < _MANY
+    if few.any():
+        most = int(stats.poisson.isf(1e-9, _MANY)) + 2
+        number = np.arange(most)
+        crowd = stats.poisson.pmf(number[None, :], expected[few][:, None])
+        with_target, without = (
+            (crowd * stats.norm.pdf(value[few][:, None], number + own, deviation)).sum(axis=1)
+            for own in (1, 0)
+        )
+        known = (with_target > 0) & (without > 0)
+        ratio = np.log(with_target, where=known, out=np.zeros(len(known)))
+        ratio -= np.log(without, where=known, out=np.zeros(len(known)))
+        found[few] = np.where(known, ratio, found[few])
+    return found

@@ -1,1 +1,0 @@
-"""`freqdp audit`: what an experiment can show of epsilon."""

@@ -1,0 +1,220 @@
+"""Measure a release of counts against its originals: margins, errors, and the membership attack.
+
+For curators: all of it is counted in the original data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.dataset.memory import load_build
+from freqdp_db.db.connection import Database
+from freqdp_db.db.draws import load_columns
+from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.evaluation.attacks.aggregates import Counted, crowd_of, membership_in_counts
+from freqdp_db.evaluation.attacks.exposure import HEADLINE
+from freqdp_db.methods.contract import options_of
+from freqdp_db.methods.counts.family import public_inputs
+from freqdp_db.methods.counts.zones import Bins, Zones
+from freqdp_db.model.kernels import key
+from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import make_world
+from freqdp_db.release.request import Request
+from freqdp_db.release.verification import released_state, require_published
+
+LARGEST = 100
+_DEVIATIONS = 1.959964
+"""Of a normal distribution, in half of its 95 % interval."""
+
+Numbers = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Items:
+    """Contributions of objects to one table: with caps, and without."""
+
+    counted: Any
+    all: Any
+
+
+def measure_counts(
+    database: Database, release: ReleaseRow, progress: Progress, seed: int
+) -> dict[str, float]:
+    """What a published release keeps, and what an attacker learns from it."""
+    from freqdp_db.methods.counts.contributions import contributions_of
+    from freqdp_db.methods.counts.measuring import capped_by
+    from freqdp_db.methods.counts.plan import Draw, Shape, plan_of
+
+    require_published(release, "measured")
+    build = load_build(database, release.build_id, progress)
+    request = Request.of(release)
+    world = make_world(database, build, request.method, request.values, release=release.name)
+    made: Any = released_state(database, release, world, progress).made
+    options = options_of(request.method.steps[0], request.values)
+    zones, bins = public_inputs(world, options)
+    with database.begin(snapshot=True) as connection:
+        drawn = load_columns(connection, database, release.release_id, 1, "draw", Draw)
+    with progress.stage("count the originals"):
+        plan = plan_of(
+            drawn, Shape.of(zones, bins), options.tables, options.parameters, options.threshold
+        )
+        facts = world.public_facts(options.region, options.period)
+        all_ = contributions_of(
+            build.trajectories, build.locations, *facts, zones, bins, key(drawn.seed, "caps")
+        )
+        kept = capped_by(all_, plan, zones)
+    found: dict[str, float] = {}
+    with progress.stage("compare"):
+        for table in ("visits", "stays"):
+            if table in options.tables:
+                both = _Items(getattr(kept, table), getattr(all_, table))
+                found |= _areas(table, made.table(table), both, zones, bins)
+        if "flows" in options.tables:
+            found |= _flows(made.table("flows"), _Items(kept.trips, all_.trips), zones, bins)
+    if "visits" in options.tables:
+        with progress.stage("membership"):
+            found |= _membership(made.table("visits"), kept.visits, zones, bins, seed)
+    return found
+
+
+def _levels(zones: Zones) -> dict[str, tuple[int, int]]:
+    """The first and the last number of the areas of each level in the tables, and one more."""
+    return {
+        "zone": (1, len(zones) + 1),
+        "district": (len(zones) + 1, zones.city_id),
+        "city": (zones.city_id, zones.city_id + 1),
+    }
+
+
+def _upwards(zones: Zones) -> Iterable[NDArray[np.int64]]:
+    """The number of each zone in the tables, that of its district, and that of the city."""
+    yield zones.zone_ids
+    yield zones.district_ids[zones.district]
+    yield np.full(len(zones), zones.city_id, np.int64)
+
+
+def _areas(
+    name: str, rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins
+) -> dict[str, float]:
+    """Of a table by zone and bin: coverage at each level, and the error of the busiest."""
+
+    def true(of: Any) -> Numbers:
+        counts = np.zeros((zones.city_id + 1, len(bins) + 1))
+        for area in _upwards(zones):
+            np.add.at(counts, (area[of.zone], of.bin + 1), 1.0)
+        counts[:, 0] = counts[:, 1:].sum(axis=1)
+        return counts
+
+    capped, whole = true(items.counted), true(items.all)
+    at = rows["zone"], rows["bin"]
+    off = np.abs(rows["value"] - capped[at])
+    found = {
+        f"counts.coverage.{name}.{level}": _share(
+            off <= rows["margin"], _within(rows["zone"], *ends)
+        )
+        for level, ends in _levels(zones).items()
+    }
+    busy = np.flatnonzero(_within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0))
+    found |= _errors(name, rows, busy, whole[at])
+    return found | {f"counts.lost.{name}": 1 - capped[1:, 1:].sum() / max(whole[1:, 1:].sum(), 1)}
+
+
+def _flows(rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins) -> dict[str, float]:
+    """The same of flows: between zones, between districts, and departures."""
+    ends, high = _levels(zones), zones.city_id + 1
+
+    def code(origin: Numbers, destination: Numbers, bin: Numbers) -> Numbers:
+        return (origin * high + destination) * (len(bins) + 1) + bin
+
+    def true(of: Any) -> Numbers:
+        codes = [
+            code(a[of.zone], b[of.to], when)
+            for a in _upwards(zones)
+            for b in _upwards(zones)
+            for when in (of.bin + 1, np.zeros_like(of.bin))
+        ]
+        known, counts = np.unique(np.concatenate(codes), return_counts=True)
+        wanted = code(rows["origin"], rows["destination"], rows["bin"])
+        if not len(known):
+            return np.zeros(len(wanted))
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[place] == wanted, counts[place], 0).astype(np.float64)
+
+    capped, whole = true(items.counted), true(items.all)
+    off = np.abs(rows["value"] - capped)
+    found = {}
+    for level, origin, destination in (
+        ("zone", "zone", "zone"), ("district", "district", "district"), ("departures", "zone", "city"),
+    ):  # fmt: skip
+        mine = _within(rows["origin"], *ends[origin]) & _within(
+            rows["destination"], *ends[destination]
+        )
+        found[f"counts.coverage.flows.{level}"] = _share(off <= rows["margin"], mine)
+        chosen = np.flatnonzero(mine & (rows["bin"] > 0))
+        if level != "zone":
+            found |= _errors(f"flows.{level}", rows, chosen, whole)
+    pairs = np.flatnonzero(
+        _within(rows["origin"], *ends["zone"]) & _within(rows["destination"], *ends["zone"])
+    )
+    found |= _errors("flows.zone", rows, pairs, whole)
+    return found | {"counts.lost.trips": 1 - len(items.counted) / max(len(items.all), 1)}
+
+
+def _errors(
+    name: str, rows: dict[str, Numbers], chosen: Numbers, true: Numbers
+) -> dict[str, float]:
+    """Median relative error of the rows that are truly largest, of those that are shown."""
+    top = chosen[np.argsort(-true[chosen], kind="stable")[:LARGEST]]
+    top = top[true[top] > 0]
+    if not len(top):
+        return {}
+    off = np.abs(rows["estimate"][top] - true[top]) / true[top]
+    return {f"counts.error.{name}": float(np.median(off))}
+
+
+def _membership(
+    rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins, seed: int
+) -> dict[str, float]:
+    """The attack on the released visits, and on the same counts without noise: to show its power."""
+    table = {
+        column: rows[column].astype(np.float64).reshape(zones.city_id, len(bins) + 1)
+        for column in ("value", "margin", "estimate")
+    }
+    value = table["value"]
+    released = Counted(
+        value[: len(zones), 1:],
+        float(table["margin"][0, 1]) / _DEVIATIONS,
+        crowd_of(table["estimate"][: len(zones), 0], value[len(zones) : -1, 1:], zones.district),
+    )
+    exact = np.zeros((len(zones), len(bins)))
+    np.add.at(exact, (counted.zone, counted.bin), 1.0)
+    by_district = np.zeros((zones.districts, len(bins)))
+    np.add.at(by_district, zones.district, exact)
+    unprotected = Counted(exact, 0.0, crowd_of(exact.sum(axis=1), by_district, zones.district))
+    known = counted.offsets, counted.zone, counted.bin
+    attacked, plain = (
+        membership_in_counts(table, *known, np.random.default_rng([seed, 7]))
+        for table in (released, unprotected)
+    )
+    return {
+        "membership.auc": attacked["auc"],
+        "membership.tpr1": attacked["tpr1"],
+        "membership.auc.unprotected": plain["auc"],
+        "membership.tpr1.unprotected": plain["tpr1"],
+        # how much more often right than wrong: of counts nothing else can be learnt of a person
+        HEADLINE: max(2 * attacked["auc"] - 1, 0.0),
+    }
+
+
+def _within(numbers: Numbers, first: int, end: int) -> Numbers:
+    inside: Numbers = (numbers >= first) & (numbers < end)
+    return inside
+
+
+def _share(right: Numbers, of: Numbers) -> float:
+    return float(right[of].mean()) if of.any() else 1.0

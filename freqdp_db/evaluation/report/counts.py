@@ -1,0 +1,244 @@
+"""The report of a release of counts: a map for each time bin, the largest flows, and how sure they are.
+
+All pictures are drawn from the released tables, so that the report for curators and the one for the public
+show the same; the first has what was measured besides.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.db.connection import Database
+from freqdp_db.db.published_counts import PublishedCounts, ZoneRows, read_counts
+from freqdp_db.evaluation.figures import (
+    ACCENT,
+    INK,
+    LINE,
+    QUIET,
+    Picture,
+    in_page_style,
+    new_figure,
+    number,
+)
+from freqdp_db.progress import Progress
+
+_MOST_MAPS = 24
+_ACROSS = 6
+_MAP = 190
+"""Pixels of one small map."""
+_FLOWS = 60
+_LARGEST = 15
+_ENOUGH = 20
+"""So many flows between zones stand out of the noise, or those between districts are shown."""
+_TOP_SHARE = 99.0
+"""Percentile of the values that has the darkest colour."""
+
+
+def count_pictures(database: Database, name: str, progress: Progress) -> dict[str, Any]:
+    """What the page shows besides words."""
+    with database.begin(snapshot=True) as connection, progress.stage("read release"):
+        found = read_counts(connection, database, name)
+    with progress.stage("draw maps"):
+        charts: list[Picture] = []
+        shown: dict[str, Any] = {"hours": None, "flows": None, "most_flows": _FLOWS}
+        if found.visits is not None:
+            shown["hours"] = _maps_by_bin(found)
+            charts += [_city_by_bin(found), _busiest(found)]
+        if found.flows is not None:
+            largest = _largest_flows(found)
+            shown["flows"] = _flow_map("The largest flows as lines", found, largest)
+            charts.append(_largest(found, largest))
+        return shown | {"charts": [chart for chart in charts if chart[1]]}
+
+
+def _polygons(zones: ZoneRows, wanted: NDArray[Any]) -> list[Any]:
+    """Paths of some zones."""
+    from matplotlib.path import Path
+
+    corners = zones.corners
+    begin = np.searchsorted(corners["zone"], wanted + 1, side="left")
+    end = np.searchsorted(corners["zone"], wanted + 1, side="right")
+    paths = []
+    for a, b in zip(begin, end, strict=True):
+        ring = corners["ring"][a:b]
+        codes = np.full(b - a, Path.LINETO, np.uint8)
+        codes[np.r_[True, ring[1:] != ring[:-1]]] = Path.MOVETO
+        paths.append(Path(np.stack([corners["x"][a:b], corners["y"][a:b]], axis=1), codes))
+    return paths
+
+
+def _maps_by_bin(found: PublishedCounts) -> dict[str, Any]:
+    """A small map for each bin; of many bins, those with most visits."""
+    import matplotlib
+    from matplotlib.collections import PathCollection
+
+    estimate = found.visits_of("zone", "estimate")[:, 1:]
+    bins = np.arange(estimate.shape[1])
+    if len(bins) > _MOST_MAPS:
+        bins = np.sort(np.argsort(estimate.sum(axis=0))[-_MOST_MAPS:])
+    most = max(float(np.percentile(estimate, _TOP_SHARE)), 1.0)
+    paths = _polygons(found.zones, found.zones.numbers("zone"))
+    corners = found.zones.corners
+    width, height = np.ptp(corners["x"]), np.ptp(corners["y"])
+    across = min(_ACROSS, len(bins))
+    down = -(-len(bins) // across)
+    with matplotlib.rc_context({"font.size": 10}):
+        figure = new_figure(across * _MAP, down * (_MAP * height / width + 22))
+        figure.set_facecolor("white")
+        axes = figure.subplots(down, across, squeeze=False, gridspec_kw={"wspace": 0.04})
+        figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=0.96)
+        for place in axes.flat:
+            place.set_axis_off()
+        for place, bin in zip(axes.flat, bins, strict=False):
+            drawn = PathCollection(paths, array=estimate[:, bin] ** 0.5, cmap="Blues", lw=0)
+            drawn.set_clim(0, most**0.5)
+            place.add_collection(drawn)
+            place.set(
+                xlim=(corners["x"].min(), corners["x"].max()),
+                ylim=(corners["y"].min(), corners["y"].max()),
+                aspect="equal",
+            )
+            place.set_title(found.bins[bin + 1], fontsize=10, pad=2)
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=110)
+    source = "data:image/png;base64," + base64.b64encode(image.getvalue()).decode()
+    of = (
+        ""
+        if len(bins) == estimate.shape[1]
+        else f" The busiest {len(bins)} of {estimate.shape[1]} bins."
+    )
+    return {
+        "source": source,
+        "alt": f"{len(bins)} maps of the zones, one for each time bin, darker where there are more",
+        "most": number(most),
+        "caption": f"Visits by zone in each time bin (column estimate).{of}",
+    }
+
+
+def _city_by_bin(found: PublishedCounts) -> Picture:
+    value, margin = (found.visits_of("city", column)[0, 1:] for column in ("value", "margin"))
+    drawn = _with_bars("Visits of all zones by time bin", value, margin, "time bin", "visits")
+    return "Visits of all zones, by time bin, with 95 % intervals.", drawn
+
+
+def _busiest(found: PublishedCounts) -> Picture:
+    value, margin = (found.visits_of("zone", column)[:, 1:] for column in ("value", "margin"))
+    top = np.argsort(value, axis=None)[::-1][:_LARGEST]
+    zone, bin = np.unravel_index(top, value.shape)
+    names = [f"{found.zones.name[z]}, {found.bins[b + 1]}" for z, b in zip(zone, bin, strict=True)]
+    drawn = _rows("The busiest zones and bins", names, value[zone, bin], margin[zone, bin])
+    return f"The {len(names)} busiest zones and bins, with 95 % intervals.", drawn
+
+
+def _largest_flows(found: PublishedCounts) -> NDArray[Any]:
+    """Rows of flows between two areas that stand out of the noise, the largest first.
+
+    Between zones, or, where few of those stand out, between districts in all bins together.
+    """
+    flows = found.flows
+    assert flows is not None
+    chosen = np.zeros(0, np.int64)
+    apart = flows["origin"] != flows["destination"]
+    for level, in_bin in (("zone", flows["bin"] > 0), ("district", flows["bin"] == 0)):
+        areas = found.zones.numbers(level) + 1
+        between = np.isin(flows["origin"], areas) & np.isin(flows["destination"], areas)
+        sure = flows["estimate"] > flows["margin"]
+        chosen = np.flatnonzero(between & apart & in_bin & sure)
+        if len(chosen) >= _ENOUGH:
+            break
+    return chosen[np.argsort(flows["estimate"][chosen])[::-1]]
+
+
+def _largest(found: PublishedCounts, rows: NDArray[Any]) -> Picture:
+    flows, rows = found.flows, rows[:_LARGEST]
+    assert flows is not None
+    name = found.zones.name
+    names = [
+        f"{name[origin - 1]} → {name[destination - 1]}, {found.bins[bin]}"
+        for origin, destination, bin in zip(
+            *(flows[c][rows] for c in ("origin", "destination", "bin")), strict=True
+        )
+    ]
+    drawn = _rows("The largest flows", names, flows["value"][rows], flows["margin"][rows])
+    return f"The {len(names)} largest of these flows, with 95 % intervals.", drawn
+
+
+@in_page_style
+def _with_bars(value: NDArray[Any], margin: NDArray[Any], x_label: str, y_label: str) -> Any:
+    figure = new_figure(420, 240, layout="constrained")
+    axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
+    axes.errorbar(
+        np.arange(1, len(value) + 1),
+        value,
+        yerr=margin,
+        color=INK,
+        ecolor=ACCENT,
+        capsize=2,
+        lw=1.6,
+    )
+    axes.set_ylim(bottom=min(0.0, float((value - margin).min())))
+    axes.grid(axis="y")
+    return figure
+
+
+@in_page_style
+def _rows(names: list[str], value: NDArray[Any], margin: NDArray[Any]) -> Any:
+    """Values below each other, each with its interval."""
+    if not names:
+        return None
+    figure = new_figure(520, 44 + 22 * len(names), layout="constrained")
+    axes = figure.add_subplot(ylim=(len(names) - 0.5, -0.5))
+    axes.errorbar(
+        value,
+        np.arange(len(names)),
+        xerr=margin,
+        fmt="o",
+        color=INK,
+        ecolor=ACCENT,
+        capsize=3,
+        lw=1.6,
+    )
+    axes.set_yticks(np.arange(len(names)), names, fontsize=9)
+    axes.axvline(0, color=QUIET, lw=1)
+    axes.set_xlim(left=min(0.0, float((value - margin).min())))
+    axes.grid(axis="x")
+    return figure
+
+
+@in_page_style
+def _flow_map(found: PublishedCounts, rows: NDArray[Any]) -> Any:
+    """Lines between the middles of zones, thicker where there are more trips, over the districts."""
+    from matplotlib.collections import LineCollection, PathCollection
+
+    flows, zones, rows = found.flows, found.zones, rows[:_FLOWS]
+    assert flows is not None
+    corners = zones.corners
+    width, height = np.ptp(corners["x"]), np.ptp(corners["y"])
+    figure = new_figure(560, 560 * height / width)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    districts = _polygons(zones, zones.numbers("district"))
+    axes.add_collection(PathCollection(districts, fc="none", ec=LINE, lw=1))
+    ends = [
+        np.stack([axis[flows[end][rows] - 1] for axis in (zones.x, zones.y)], axis=1)
+        for end in ("origin", "destination")
+    ]
+    if len(rows):
+        thick = 1 + 5 * np.sqrt(flows["estimate"][rows] / flows["estimate"][rows].max())
+        # half a line each way: the dark half leads to the destination
+        middle = (ends[0] + ends[1]) / 2
+        for a, b, colour in ((ends[0], middle, QUIET), (middle, ends[1], ACCENT)):
+            axes.add_collection(
+                LineCollection(list(np.stack([a, b], axis=1)), colors=colour, lw=thick, alpha=0.8)
+            )
+    axes.set(
+        xlim=(corners["x"].min(), corners["x"].max()),
+        ylim=(corners["y"].min(), corners["y"].max()),
+        aspect="equal",
+    )
+    return figure

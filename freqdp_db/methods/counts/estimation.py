@@ -1,0 +1,383 @@
+"""From noisy numbers to tables that agree: least squares over levels, margins, and smoothed estimates.
+
+Levels form a tree: each part of a level belongs to one part of the level above it, and a level may be cut
+into parts in more than one way (departures of a district: by zone, and by the district that trips go to).
+All levels have the same bins, and no measurement joins bins, so that each bin is a problem of its own with
+the same tree and the same variances.
+
+Two numbers come out for every part and bin. The *value* is the best linear unbiased estimate: its noise is
+known, and so is its margin, whatever the data are. The *estimate* is shrunk towards what the levels above
+suggest: nearer to the truth for most parts, never below 0, but biased, so that no margin holds for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.model.arrays import Ints, offsets_of
+
+Table: TypeAlias = NDArray[np.float64]
+"""A row for each part, a column for each bin."""
+
+TENTHS = 10
+"""Estimates are whole multiples of 1 / TENTHS."""
+_NORMAL, _LAPLACE = 1.959964, math.log(20) / math.sqrt(2)
+"""95 % of a law lie within so many standard deviations."""
+_ROUNDING = 1 / 12
+_LEAST = 1e-9
+_LEAST_SHARE = 1e-3
+_HALVINGS = 60
+_STRATA = (0.03, 0.15, 0.5, 1.0)
+_FEWEST = 50
+"""Parts that the scatter is fitted to are so many at least."""
+_FAR = 4.0
+_WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
+"""Of neighbourhoods of bins; the first is each bin alone."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level that may be measured."""
+
+    above: str | None
+    """The level above it; None: the top."""
+    parent: Ints
+    """The part of the level above that each part belongs to."""
+    noisy: Table | None = None
+    """None: it is not measured, but has levels below it that are."""
+    variance: float = math.inf
+    total: Table | None = None
+    """The sums over all bins, if they are measured too: one column."""
+    total_variance: float = math.inf
+    like: tuple[str, Ints] | None = None
+    """Another level, before it, and a part of that for each part: in proportion to those a part is expected
+    to have its parent's; None: evenly."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is known of a level."""
+
+    value: Table
+    variance: Table
+    """Of each part, the same in every bin: one column."""
+    total_variance: Table
+    """Of the sum over all bins."""
+    own: Table
+    """From the level itself and those below it."""
+    own_variance: Table
+    own_total: Table
+    own_total_variance: Table
+    largest: Table
+    """The part of the variance that is one noisy number's, at most."""
+
+
+def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:
+    """The sum of the rows that belong to each part."""
+    order = np.argsort(parent, kind="stable")
+    offsets = offsets_of(parent[order], parts)
+    running = np.zeros((len(values) + 1, values.shape[1]), values.dtype)
+    np.cumsum(values[order], axis=0, out=running[1:])
+    found: NDArray[Any] = running[offsets[1:]] - running[offsets[:-1]]
+    return found
+
+
+def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
+    """The best linear unbiased estimates of all levels. Those above come before those below.
+
+    Noise is alike in all bins of a level. So what is measured splits in two that have nothing to do with
+    each other: sums over all bins, and how bins differ from their mean. Each is solved over the tree, and
+    a sum that differs from that of its bins is dealt out to them evenly.
+    """
+    bins = next(level.noisy.shape[1] for level in levels.values() if level.noisy is not None)
+    by_bin = _solve({name: (v.above, v.parent, v.noisy, v.variance) for name, v in levels.items()})
+    sums_of = _solve({name: (v.above, v.parent, *_total(v, bins)) for name, v in levels.items()})
+    fits = {}
+    for name, level in levels.items():
+        bin, total = by_bin[name], sums_of[name]
+        value, own = (
+            each + (whole - each.sum(axis=1, keepdims=True)) / bins
+            for each, whole in ((bin.value, total.value), (bin.own, total.own))
+        )
+        variance, own_variance = (
+            each * (1 - 1 / bins) + whole / bins**2
+            for each, whole in (
+                (bin.variance, total.variance), (bin.own_variance, total.own_variance)
+            )
+        )  # fmt: skip
+        fits[name] = Fit(
+            value, variance, total.variance, own, own_variance, total.own, total.own_variance,
+            bin.variance / level.variance,
+        )  # fmt: skip
+    return fits
+
+
+def _total(level: Level, bins: int) -> tuple[Table | None, float]:
+    """The sum over all bins: that of the noisy bins, weighed with the one that was measured."""
+    if level.noisy is None:
+        return level.total, level.total_variance
+    summed, spread = level.noisy.sum(axis=1, keepdims=True), level.variance * bins
+    if level.total is None:
+        return summed, spread
+    weight = 1 / spread + 1 / level.total_variance
+    return (summed / spread + level.total / level.total_variance) / weight, 1 / weight
+
+
+@dataclass(frozen=True)
+class _Solution:
+    value: Table
+    variance: Table
+    own: Table
+    own_variance: Table
+
+
+def _solve(
+    levels: dict[str, tuple[str | None, Ints, Table | None, float]],
+) -> dict[str, _Solution]:
+    """One tree: of each level the one above, the parents, the noisy numbers and their variance.
+
+    Upwards, each part's own noisy number is weighed with the sums of its parts, by their variances. Then
+    downwards: what the sum of the parts lacks is dealt out to them in proportion to their variances.
+    """
+    own: dict[str, Table] = {}
+    spread: dict[str, Table] = {}
+    added: dict[str, tuple[Table, Table]] = {}
+    for name in reversed(levels):
+        _, parent, noisy, known_variance = levels[name]
+        weights = np.full((len(parent), 1), 1 / known_variance)
+        known: Any = 0.0 if noisy is None else noisy / known_variance
+        for child, (above, belongs, *_) in levels.items():
+            if above == name:
+                total, variance = (sums(belongs, c[child], len(weights)) for c in (own, spread))
+                added[child] = total, variance
+                weights, known = weights + 1 / variance, known + total / variance
+        own[name], spread[name] = known / weights, 1 / weights
+    found: dict[str, _Solution] = {}
+    for name, (above, parent, *_) in levels.items():
+        value, variance = own[name], spread[name]
+        if above is not None:
+            total, whole = (column[parent] for column in added[name])
+            part = variance / whole
+            value = value + part * (found[above].value[parent] - total)
+            variance = variance * (1 - part) + part**2 * found[above].variance[parent]
+        found[name] = _Solution(value, variance, own[name], spread[name])
+    return found
+
+
+def margins(fit: Fit, *, pure: bool) -> Table:
+    """Half of the 95 % interval of each part: Gaussian, or mostly one Laplace number."""
+    times = _NORMAL + (_LAPLACE - _NORMAL) * fit.largest**2 if pure else _NORMAL
+    found: Table = times * np.sqrt(fit.variance + _ROUNDING)
+    return found
+
+
+def total_margins(fit: Fit) -> Table:
+    """The same of the sums over all bins, in which many noises are added up."""
+    found: Table = _NORMAL * np.sqrt(fit.total_variance + _ROUNDING)
+    return found
+
+
+def margin_of(variance: float, *, pure: bool) -> float:
+    """The same of one noisy number."""
+    return (_LAPLACE if pure else _NORMAL) * math.sqrt(variance + _ROUNDING)
+
+
+def rounded(values: Table, parent: Ints | None, above: Ints | None) -> Ints:
+    """Whole numbers, which add up to those of the level above in every bin.
+
+    All are rounded down; what is missing goes to those that lost most, ties to the first.
+    """
+    whole = np.floor(values).astype(np.int64)
+    if parent is None or above is None:
+        return np.rint(values).astype(np.int64)
+    missing = above - sums(parent, whole, len(above))
+    count = np.bincount(parent, minlength=len(above))[:, None]
+    # more than one each, where the values do not add up by themselves
+    each, rest = missing // count, missing % count
+    whole = whole + each[parent]
+    lost = values - np.floor(values)
+    order = np.lexsort(
+        (np.broadcast_to(np.arange(len(values))[:, None], values.shape), -lost,
+         np.broadcast_to(parent[:, None], values.shape)),
+        axis=0,
+    )  # fmt: skip
+    place = np.arange(len(values)) - offsets_of(np.sort(parent), len(above))[np.sort(parent)]
+    given = (place[:, None] < np.take_along_axis(rest[parent], order, axis=0)).astype(np.int64)
+    extra = np.zeros_like(whole)
+    np.put_along_axis(extra, order, given, axis=0)
+    shared: Ints = whole + extra
+    return shared
+
+
+# Smoothed estimates.
+
+
+def smoothed(above: Table, parent: Ints, fit: Fit, like: Table | None = None) -> Table:
+    """Estimates of a level, from those of the level above and its own unbiased numbers.
+
+    Each part is expected to have a share of its parent, with the parent's course over the bins. The share
+    is shrunk towards an expected one, and then the numbers towards what the share gives; how far, is
+    fitted to how much they scatter beyond their noise. Not below 0; adds up to the level above.
+    like: in proportion to which shares are expected, one column; None: evenly.
+    """
+    own, variance = fit.own, fit.own_variance
+    bins = own.shape[1]
+    whole = above.sum(axis=1, keepdims=True)
+    even = _raked(np.ones((len(own), 1)) if like is None else like, whole, parent)
+    away = fit.own_total - even
+    spread = _spread(away, fit.own_total_variance, even)
+    weight = _weight(spread, fit.own_total_variance)
+    share = _projected(even + weight * away, weight * fit.own_total_variance, whole, parent)
+    course = np.where(whole > 0, above / np.maximum(whole, _LEAST), 1 / bins)[parent]
+    expected = share * course
+    spread = _spread(own - expected, np.broadcast_to(variance, own.shape), expected)
+    weight = _weight(spread, variance)
+    return _projected(expected + weight * (own - expected), weight * variance, above, parent)
+
+
+def _projected(values: Table, variance: Table, above: Table, parent: Ints) -> Table:
+    """The nearest numbers that are not below 0 and add up to the level above, by their variances.
+
+    They are max(v - l s, 0), s in proportion to the variances, where l is found for each parent and bin by
+    halving. (Cutting off what is below 0 and scaling the rest would take from the large what noise gave to
+    the small.)
+    """
+    count = np.bincount(parent, minlength=len(above))[:, None]
+    mean = sums(parent, variance, len(above)) / np.maximum(count, 1)
+    share = np.maximum(variance / np.maximum(mean, _LEAST)[parent], _LEAST_SHARE)
+    reach = np.abs(above) + sums(parent, np.abs(values), len(above)) + 1.0
+    low, high = -reach, reach / _LEAST_SHARE
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        over = sums(parent, np.maximum(values - middle[parent] * share, 0.0), len(above)) > above
+        low, high = np.where(over, middle, low), np.where(over, high, middle)
+    return _raked(np.maximum(values - high[parent] * share, 0.0), above, parent)
+
+
+def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:
+    """A mean of neighbouring bins, as wide as Stein's estimate of its squared error is least.
+
+    around: the last bin is a neighbour of the first.
+    """
+    bins = value.shape[1]
+    apart = np.abs(np.arange(bins)[:, None] - np.arange(bins))
+    if around:
+        apart = np.minimum(apart, bins - apart)
+    best, found = math.inf, value
+    for width in _WIDTHS:
+        kernel = np.exp(-((apart / width) ** 2) / 2)
+        kernel /= kernel.sum(axis=1, keepdims=True)
+        mean = value @ kernel.T
+        risk = float(((mean - value) ** 2).sum() + (2 * np.trace(kernel) - bins) * variance.sum())
+        if risk < best:
+            best, found = risk, mean
+    return found
+
+
+def _spread(away: Table, variance: Table, expected: Table) -> Table:
+    """The variance around what is expected that is not noise: a multiple of the square of its size.
+
+    Fitted apart for parts of different size, because the largest differ in another way than the rest.
+    """
+    order = np.argsort(-expected, axis=None, kind="stable")
+    size = expected.ravel()[order]
+    beyond = (away**2 - variance).ravel()[order]
+    found = np.zeros(len(order))
+    begin = 0
+    for part in _STRATA:
+        end = min(max(math.ceil(len(order) * part), begin + _FEWEST), len(order))
+        squares = float((size[begin:end] ** 2).sum())
+        factor = max(float(beyond[begin:end].sum()) / max(squares, _LEAST), 0.0)
+        found[begin:end] = factor * size[begin:end] ** 2
+        begin = end
+    spread = np.empty(len(order))
+    spread[order] = found
+    # what is far away from what is expected is not noise
+    return np.maximum(spread.reshape(expected.shape), away**2 - _FAR * variance)
+
+
+def _weight(signal: Table, noise: Table) -> Table:
+    weight: Table = signal / np.maximum(signal + noise, _LEAST)
+    return weight
+
+
+def _raked(values: Table, above: Table, parent: Ints) -> Table:
+    """In proportion, so that they add up to the level above; even where there is nothing to go by."""
+    total = sums(parent, values, len(above))
+    count = np.maximum(np.bincount(parent, minlength=len(above)), 1)[:, None]
+    factor = np.where(total > _LEAST, above / np.maximum(total, _LEAST), 0.0)
+    even = np.where(total > _LEAST, 0.0, above / count)
+    found: Table = values * factor[parent] + even[parent]
+    return found
+
+
+@dataclass(frozen=True)
+class PairPrior:
+    """What flows between zones are expected to be: those between their districts, dealt out.
+
+    In proportion to the departures of the origin in its district, and to the arrivals at the destination.
+    """
+
+    district: Ints
+    districts: Table
+    """Flows between districts; row d1 * (number of districts) + d2."""
+    leaving: Table
+    """The part of its district's departures that is each zone's."""
+    arriving: Table
+
+    @classmethod
+    def of(
+        cls, district: Ints, count: int, pairs: Table, leaving: Table, arriving: Table
+    ) -> PairPrior:
+        shares = []
+        for table in (leaving, arriving):
+            total = sums(district, table, count)[district]
+            inside = np.bincount(district, minlength=count)[district][:, None]
+            shares.append(np.where(total > _LEAST, table / np.maximum(total, _LEAST), 1 / inside))
+        return cls(district, pairs, *shares)
+
+    @property
+    def _count(self) -> int:
+        return math.isqrt(len(self.districts))
+
+    def at(self, cells: Ints) -> NDArray[np.float64]:
+        """What is expected of these flows, numbered as in the draw."""
+        zones, bins = self.leaving.shape
+        pair, bin = np.divmod(cells, bins)
+        origin, destination = np.divmod(pair, zones)
+        row = self.district[origin] * self._count + self.district[destination]
+        found: NDArray[np.float64] = (
+            self.districts[row, bin] * self.leaving[origin, bin] * self.arriving[destination, bin]
+        )
+        return found
+
+    def likely(self, least: float, most: int) -> Ints:
+        """The flows that are expected to be at least so large, at most so many: the largest."""
+        zones, bins = self.leaving.shape
+        found = [np.zeros(0, np.int64)]
+        for origin in range(zones):
+            row = self.district[origin] * self._count
+            from_here = self.districts[row : row + self._count] * self.leaving[origin]
+            if from_here.max() < least:
+                continue
+            expected = from_here[self.district] * self.arriving
+            found.append(origin * zones * bins + np.flatnonzero(expected >= least))
+        cells = np.concatenate(found)
+        if len(cells) > most:
+            largest = np.argsort(-self.at(cells), kind="stable")[:most]
+            cells = np.sort(cells[largest])
+        return cells
+
+
+def shrunk(noisy: Ints, variance: float, expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Estimates of numbers with independent noise, towards what is expected of them."""
+    away = noisy - expected
+    scatter = max(float((away**2 - variance).sum()) / max(float(expected.sum()), _LEAST), 0.0)
+    spread = scatter * expected
+    found: NDArray[np.float64] = np.maximum(expected + spread / (spread + variance) * away, 0.0)
+    return found

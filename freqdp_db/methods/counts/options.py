@@ -1,0 +1,114 @@
+"""What a release of counts can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from freqdp_db.methods.counts.zones import BIN_KINDS
+from freqdp_db.methods.kinds import (
+    Box,
+    Choice,
+    LonLatArea,
+    Name,
+    Number,
+    Outline,
+    Stretch,
+    TimeStretch,
+    Whole,
+    Words,
+    Zoning,
+)
+from freqdp_db.methods.parameters import parameter
+from freqdp_db.methods.synthesis.options import LARGEST_DELTA
+from freqdp_db.privacy.accounting import pure_cost, rho_for
+
+TABLES = ("visits", "flows", "stays", "trips")
+MOST_THRESHOLD = 1_000_000_000
+
+MARGINS = {
+    "visits_zone": "visits of a zone",
+    "visits_city": "visits of the city",
+    "stays_zone": "stays in a zone",
+    "stays_district": "stays in a district",
+    "flows_from": "departures from a zone",
+    "flows_from_district": "departures from a district",
+    "flows_districts": "trips between two districts",
+    "flows_zones": "trips between two zones",
+    "trips_class": "trips of a class",
+}
+"""What margins are said of, in one bin."""
+SUMMARY = (
+    *(f"{name}_margin" for name in MARGINS),
+    *(f"{what}_{said}" for what in ("visits", "trips", "stays") for said in ("most", "lost")),
+)
+"""What is recorded of margins and caps, in this order; 0: not asked for."""
+
+
+@dataclass(frozen=True)
+class CountsOptions:
+    zones: Any = parameter(
+        Zoning(), "Public zones: a table of polygons, a grid (grid:500m) or H3 (h3:8)."
+    )
+    zone: str | None = parameter(
+        Name("tract"),
+        "Column of the table of zones that tells them apart. Default: its primary key.",
+    )
+    district: str | None = parameter(
+        Name("borough"), "Column with the district of each zone. Default: blocks of zones."
+    )
+    bins: str = parameter(Choice(BIN_KINDS), "Time bins.", "hour-of-day")
+    tables: tuple[str, ...] = parameter(
+        Words(TABLES), "What is counted, with commas between.", TABLES
+    )
+    epsilon: Decimal = parameter(
+        Number(Decimal(20), "2", low=Decimal("0.01")),
+        "For one object with all its data.",
+        Decimal(2),
+    )
+    delta: Decimal = parameter(
+        Number(LARGEST_DELTA, "0.000001", decimals=12),
+        "With zcdp: how seldom epsilon may not hold; much less than 1 / objects.",
+        Decimal("0.000001"),
+    )
+    accounting: str = parameter(
+        Choice(("zcdp", "pure")), "zcdp (epsilon and delta), or pure (epsilon alone).", "zcdp"
+    )
+    threshold: int | None = parameter(
+        Whole(1, MOST_THRESHOLD, "20"),
+        "Flows between zones are looked for from so many trips on. Default: so that about a thousand "
+        "rows are noise alone.",
+    )
+    region: Box | Outline | None = parameter(
+        LonLatArea(), "Public: where the data may lie. Default: the dataset's."
+    )
+    period: Stretch | None = parameter(
+        TimeStretch(), "Public: when the data may lie. Default: the dataset's."
+    )
+
+    @property
+    def parameters(self) -> Budget:
+        """What the mechanism may cost."""
+        return Budget(Fraction(self.epsilon), Fraction(self.delta), self.accounting == "pure")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a release may cost one object."""
+
+    epsilon: Fraction
+    delta: Fraction
+    """Not used by pure accounting."""
+    pure: bool = False
+
+    @property
+    def rho(self) -> Fraction:
+        """What the ledger for objects books."""
+        return pure_cost(self.epsilon) if self.pure else rho_for(self.epsilon, self.delta)
+
+    @property
+    def whole(self) -> Fraction:
+        """What shares are shares of: rho, or epsilon for pure accounting."""
+        return self.epsilon if self.pure else self.rho

@@ -1,0 +1,370 @@
+"""Zones and time bins: public and complete, and how samples are assigned to them.
+
+A zone is a polygon in the build's metres. Zones have numbers: in arrays from 0; in the tables of a release
+the zones come first, from 1, then the districts, then the city as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from freqdp_db.errors import BadInput
+from freqdp_db.methods.relations import Column, Relation
+from freqdp_db.model.arrays import Ids, Ints, Metres
+from freqdp_db.model.days import DAY_US, HOUR_US, local_times
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.counts.polygons import Polygons
+    from freqdp_db.methods.synthesis.public import Period
+
+OUTSIDE = -1
+"""The zone of a place that lies in none, and the bin of a time that lies in none."""
+CITY = "all zones"
+"""What the zone that holds all others is called."""
+
+
+class Locator(Protocol):
+    """Finds the zone of places."""
+
+    def locate(self, x: Metres, y: Metres) -> Ids:
+        """The zone of each place, in the build's metres, or OUTSIDE."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Squares of a grid whose lines lie at multiples of the width."""
+
+    width: float
+    column: int
+    row: int
+    """The first column and the first row."""
+    zone: Ids
+    """Of each square, by row and column; OUTSIDE: it is no zone."""
+
+    def locate(self, x: Metres, y: Metres) -> Ids:
+        rows, columns = self.zone.shape
+        column = np.floor(x / self.width) - self.column
+        row = np.floor(y / self.width) - self.row
+        inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
+        found = np.full(len(x), OUTSIDE, np.int32)
+        at = row[inside].astype(np.int64), column[inside].astype(np.int64)
+        found[inside] = self.zone[at]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Zones:
+    """The zones of a release, and the districts that they belong to."""
+
+    name: tuple[str, ...]
+    """Of each zone."""
+    district: Ids
+    """Of each zone, from 0."""
+    district_name: tuple[str, ...]
+    x: Metres
+    y: Metres
+    """The middle of each zone, in the build's metres."""
+    shapes: tuple[bytes, ...]
+    """Of zones, then districts, then the city: EWKB, multipolygons in the SRID of the source."""
+    places: Squares | Polygons
+    """How places are assigned."""
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    @property
+    def districts(self) -> int:
+        return len(self.district_name)
+
+    def locate(self, x: Metres, y: Metres) -> Ids:
+        """The zone of each place, in the build's metres, or OUTSIDE.
+
+        A place on a border belongs to one of its sides, always to the same; where polygons overlap by a
+        hair, to the zone with the lower number.
+        """
+        return self.places.locate(x, y)
+
+    # Numbers in the tables.
+
+    @property
+    def zone_ids(self) -> Ints:
+        return np.arange(1, len(self) + 1, dtype=np.int64)
+
+    @property
+    def district_ids(self) -> Ints:
+        return np.arange(len(self) + 1, self.city_id, dtype=np.int64)
+
+    @property
+    def city_id(self) -> int:
+        return len(self) + self.districts + 1
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Those of the table `_zone`."""
+        levels = ["zone"] * len(self) + ["district"] * self.districts + ["city"]
+        parent = np.full(self.city_id, self.city_id, np.int64)
+        parent[: len(self)] = self.district_ids[self.district]
+        parent[-1] = 0
+        yield {
+            "zone": np.arange(1, self.city_id + 1),
+            "name": [*self.name, *self.district_name, CITY],
+            "level": levels,
+            "parent": parent,
+            "geom": list(self.shapes),
+        }
+
+
+def blocks_of(x: Metres, y: Metres, width: float) -> tuple[Ids, tuple[str, ...]]:
+    """Districts where none are given: squares of a grid, by the middles of the zones. Width in metres."""
+    cells = np.stack([np.floor(x / width), np.floor(y / width)]).astype(np.int64)
+    known, which = np.unique(cells, axis=1, return_inverse=True)
+    names = tuple(square_name(column, row, width) for column, row in known.T.tolist())
+    return which.reshape(-1).astype(np.int32), names
+
+
+def square_name(column: int, row: int, width: float) -> str:
+    """A square is called by its south-western corner, in metres east and north."""
+    return f"{column * width:.10g}E {row * width:.10g}N"
+
+
+def block_width(x: Metres, y: Metres) -> float:
+    """The width of squares of which about sqrt(zones) cover the middles of the zones."""
+    wide = max(float(np.ptp(x)), 1.0), max(float(np.ptp(y)), 1.0)
+    return float(np.sqrt(wide[0] * wide[1] / np.sqrt(len(x))))
+
+
+# Time bins.
+
+
+BinKind: TypeAlias = Literal["15min", "hour", "day", "hour-of-day", "hour-of-week", "parts-of-day"]
+BIN_KINDS: tuple[BinKind, ...] = get_args(BinKind)
+ALL_BINS = 0
+"""The number of all bins together; others count from 1."""
+MOST_BINS = 40_000
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_PARTS = {"night": 0, "morning": 6, "midday": 10, "afternoon": 15, "evening": 19}
+"""Each begins at this hour and ends where the next begins."""
+_WIDTHS = {"15min": HOUR_US // 4, "hour": HOUR_US, "day": DAY_US}
+_QUARTER_US = HOUR_US // 4
+_MONDAY = 5
+"""2000-01-01, from which days are counted, was so many days after a Monday."""
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Time bins over a public period, by the clock of a time zone.
+
+    Bins of the calendar (15min, hour, day) follow each other through the period, cut off where it begins
+    and ends. The hour that a clock shows twice is two bins, the one that it skips is none; such a day has
+    25 or 23 hours and is one bin. Bins of the clock (hour-of-day, hour-of-week, parts-of-day) hold the
+    same hours of all days: the hour that is shown twice counts for the same bin.
+    """
+
+    kind: BinKind
+    period: Period
+    timezone: str
+
+    def __len__(self) -> int:
+        if self.kind in _WIDTHS:
+            return len(self._edges) - 1
+        return {"hour-of-day": 24, "hour-of-week": 168, "parts-of-day": len(_PARTS)}[self.kind]
+
+    def of(self, at: Ints) -> Ids:
+        """The bin of each time, or OUTSIDE the period."""
+        inside = (at >= self.period.begin) & (at < self.period.end)
+        if self.kind in _WIDTHS:
+            found = np.searchsorted(self._edges, at, side="right") - 1
+        else:
+            found = self._of_clock(np.clip(at, self.period.begin, self.period.end - 1))
+        return np.where(inside, found, OUTSIDE).astype(np.int32)
+
+    def require_filled(self) -> None:
+        """Refuse bins that no time of the period falls into, and periods of too many bins."""
+        if self.kind in _WIDTHS:
+            if (self.period.end - self.period.begin) // _WIDTHS[self.kind] > MOST_BINS:
+                raise BadInput(
+                    f"[[bins]] {self.kind}: the period has more than {MOST_BINS:,} of them",
+                    remedy="choose wider bins, or a shorter [[period]]",
+                )
+            return
+        begins = np.append(self._quarters, self.period.begin)
+        filled = np.unique(self._of_clock(begins))
+        empty = sorted(set(range(len(self))) - set(filled.tolist()))
+        if empty:
+            raise BadInput(
+                f"[[bins]] {self.kind}: no time of the period falls into {len(empty)} of {len(self)} bins "
+                f"({self.names[empty[0]]}" + (", ...)" if len(empty) > 1 else ")"),
+                remedy="choose other bins, such as [[bins]] hour, or a longer [[period]]",
+            )
+
+    def _of_clock(self, at: Ints) -> NDArray[np.int64]:
+        hour = local_times(at, self.timezone) // HOUR_US
+        if self.kind == "hour-of-week":
+            return (hour + 24 * _MONDAY) % 168
+        if self.kind == "hour-of-day":
+            return hour % 24
+        return np.searchsorted(list(_PARTS.values()), hour % 24, side="right") - 1
+
+    @property
+    def _quarters(self) -> Ints:
+        """The quarters of an hour that begin in the period: clocks change only there."""
+        first = -(-self.period.begin // _QUARTER_US)
+        last = -(-self.period.end // _QUARTER_US)
+        return np.arange(first, last, dtype=np.int64) * _QUARTER_US
+
+    @cached_property
+    def _edges(self) -> Ints:
+        """Where bins of the calendar begin, and where the last one ends."""
+        quarters = self._quarters
+        at = np.concatenate([[self.period.begin], quarters[quarters > self.period.begin]])
+        local = local_times(at, self.timezone)
+        new = np.diff(local // _WIDTHS[self.kind]) != 0
+        if self.kind != "day":
+            new |= np.diff(local - at) != 0
+        return np.concatenate([at[:1], at[1:][new], [self.period.end]])
+
+    @cached_property
+    def _spans(self) -> list[tuple[str, str]]:
+        """From when to when each bin is, as text by the local clock."""
+        if self.kind in _WIDTHS:
+            zone = ZoneInfo(self.timezone)
+            moments = [
+                (_EPOCH + timedelta(microseconds=int(at))).astimezone(zone).isoformat()
+                for at in self._edges
+            ]
+            return list(pairwise(moments))
+        if self.kind == "parts-of-day":
+            hours = [*_PARTS.values(), 24]
+            return [(_clock(a), _clock(b)) for a, b in pairwise(hours)]
+        day = [(_clock(hour), _clock(hour + 1)) for hour in range(24)]
+        if self.kind == "hour-of-day":
+            return day
+        return [(f"{name} {a}", f"{name} {b}") for name in _DAYS for a, b in day]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What each bin is called."""
+        spans = self._spans
+        if self.kind == "parts-of-day":
+            return [f"{part} {a}-{b}" for part, (a, b) in zip(_PARTS, spans, strict=True)]
+        if self.kind == "day":
+            return [begin[:10] for begin, _ in spans]
+        if self.kind in _WIDTHS:
+            return [f"{begin[:10]} {begin[11:16]}{begin[-6:]}" for begin, _ in spans]
+        return [f"{begin}-{end[-5:]}" for begin, end in spans]
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Those of the table `_bin`: first that of all bins together."""
+        zone = ZoneInfo(self.timezone)
+        whole = [
+            (_EPOCH + timedelta(microseconds=at)).astimezone(zone).isoformat()
+            for at in (self.period.begin, self.period.end)
+        ]
+        yield {
+            "bin": np.arange(len(self) + 1),
+            "name": ["all", *self.names],
+            "begins": [whole[0], *(begin for begin, _ in self._spans)],
+            "ends": [whole[1], *(end for _, end in self._spans)],
+        }
+
+
+def _clock(hour: int) -> str:
+    return f"{hour:02d}:00"
+
+
+# The public tables of a release of counts.
+
+
+ZONE = Relation(
+    "_zone",
+    (
+        Column("zone", "int8", "Number of the zone: zones first, then districts, then the city."),
+        Column("name", "text", "What it is called where it comes from: public."),
+        Column("level", "text", "zone, district or city."),
+        Column("parent", "int8", "The district of a zone, the city of a district; 0: none."),
+        Column("geom", "geometry(MultiPolygon)", "Its area, in the SRID of the source."),
+    ),
+    "Zones, their districts and the city: public, and made without the data.",
+    key=("zone",),
+    indexes=("geom",),
+)
+"""Its rows are those of `Zones.rows`."""
+BIN = Relation(
+    "_bin",
+    (
+        Column("bin", "int4", "Number of the time bin; 0: all bins together."),
+        Column("name", "text", "What it is called, by the clock of the time zone {timezone}."),
+        Column(
+            "begins",
+            "text",
+            "When it begins ({timezone}): a time of day, or a moment that can be cast to timestamptz.",
+        ),
+        Column("ends", "text", "When it ends; that moment is not in it."),
+    ),
+    "Time bins: public, and made without the data.",
+    key=("bin",),
+)
+"""Its rows are those of `Bins.rows`."""
+
+# Views that put the counts on a map.
+
+_LEVEL = Column("level", "text", "zone, district or city: show one of them at a time.")
+_BIN = Column("bin", "int4", "The time bin; 0: all bins together.")
+_BIN_NAME = Column("bin_name", "text", "What the time bin is called.")
+_SHOWN_VALUE = Column("value", "float8", "The count; where noise made it negative, 0.")
+_MARGIN = Column("margin", "float8", "Half of the 95 % interval of the count.")
+_ESTIMATE = Column(
+    "estimate", "float8", "The count drawn towards what coarser levels suggest: for maps."
+)
+
+VISITS_MAP = Relation(
+    "_visits_map",
+    (
+        Column("zone", "int8", "The zone."),
+        _BIN,
+        Column("name", "text", "What the zone is called."),
+        _LEVEL,
+        _BIN_NAME,
+        _SHOWN_VALUE,
+        _MARGIN,
+        _ESTIMATE,
+        Column("geom", "geometry(MultiPolygon)", "The area of the zone."),
+    ),
+    "Visits with the areas of the zones, for a map: choose a level and a bin.",
+    chosen_by="visits",
+    view="create_visits_map",
+)
+FLOWS_LINE = Relation(
+    "_flows_line",
+    (
+        Column("origin", "int8", "The zone where the trips begin."),
+        Column("destination", "int8", "The zone where they end: another one."),
+        _BIN,
+        Column("origin_name", "text", "What the origin is called."),
+        Column("destination_name", "text", "What the destination is called."),
+        _LEVEL,
+        _BIN_NAME,
+        _SHOWN_VALUE,
+        _MARGIN,
+        _ESTIMATE,
+        Column(
+            "geom",
+            "geometry(LineString)",
+            "From the middle of the origin to that of the destination.",
+        ),
+    ),
+    "Flows as lines between zones of the same level, for a map: choose a level and a bin.",
+    chosen_by="flows",
+    view="create_flows_line",
+)

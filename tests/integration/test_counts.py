@@ -1,0 +1,127 @@
+"""A release of counts through the product: made, verified, resumed, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from servers import SharedServer, cloned
+from world import freqdp, query, value
+
+from freqdp_db.release import pipeline
+
+COUNTS = (
+    "anonymize",
+    "town",
+    "--method",
+    "counts",
+    "--zones",
+    "grid:2km",
+    "--bins",
+    "parts-of-day",
+)
+
+
+@pytest.fixture(scope="module")
+def built(shared_server: SharedServer) -> Iterator[str]:
+    with cloned(shared_server.get(), shared_server.template(schema=True)) as url:
+        freqdp(
+            url, "load", "demo", "--objects", "120", "--days", "2", "--into", "demo.city",
+            "--roads-into", "demo.town_roads",
+        ).succeeded()  # fmt: skip
+        freqdp(
+            url, "dataset", "add", "town", "--from", "demo.city", "--object", "object_id",
+            "--time", "at", "--geom", "geom", "--region", "4.26,50.79,4.44,50.91",
+            "--period", "2024-03-01/2024-03-20",
+        ).succeeded()  # fmt: skip
+        freqdp(url, "dataset", "build", "town").succeeded()
+        yield value(url, "SELECT current_database()")
+
+
+@pytest.fixture
+def town(shared_server: SharedServer, built: str) -> Iterator[str]:
+    with cloned(shared_server.get(), built) as url:
+        yield url
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "pure"])
+def test_tables_agree_in_sql(town: str, accounting: str) -> None:
+    made = freqdp(town, *COUNTS, "--accounting", accounting).succeeded()
+    assert made["verified"]["checked"]["sums"] > 0
+    assert freqdp(town, "release", "verify", "town_1").succeeded()["checked"]["measurements"] > 0
+    # zones add up to districts, and these to the city, in every bin; bins to all bins
+    for table in ("visits", "stays"):
+        for number in ("value", "estimate"):
+            differ = query(
+                town,
+                f"SELECT z.parent, v.bin FROM freqdp_release.town_1_{table} AS v "
+                f"JOIN freqdp_release.town_1_zone AS z USING (zone) WHERE z.parent > 0 "
+                f"GROUP BY 1, 2 HAVING abs(sum(v.{number}) - (SELECT w.{number} "
+                f"FROM freqdp_release.town_1_{table} AS w WHERE w.zone = z.parent AND w.bin = v.bin)) "
+                "> 0.001",
+            )
+            assert differ == []
+    city = value(town, "SELECT zone FROM freqdp_release.town_1_zone WHERE level = 'city'")
+    trips = query(
+        town, "SELECT bin, sum(value) FROM freqdp_release.town_1_trips GROUP BY 1 ORDER BY 1"
+    )
+    flows = query(
+        town,
+        "SELECT bin, value FROM freqdp_release.town_1_flows "
+        f"WHERE origin = {city} AND destination = {city} ORDER BY 1",
+    )
+    assert [(b, int(n)) for b, n in trips] == flows and len(flows) == 6
+    assert value(town, "SELECT count(*) FROM freqdp_release.town_1_visits_map") > 0
+    assert value(
+        town, "SELECT min(margin) > 0 AND min(estimate) >= 0 FROM freqdp_release.town_1_visits"
+    )
+
+
+def test_chosen_tables_alone(town: str) -> None:
+    made = freqdp(town, *COUNTS, "--tables", "visits", "--epsilon", "1").succeeded()
+    assert sorted(name.rpartition("town_1_")[2] for name in made["relations"]) == [
+        "bin", "visits", "visits_map", "zone",
+    ]  # fmt: skip
+
+
+def test_resumed_after_its_draw(town: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was drawn is not drawn again, whatever ended the first run; nothing is spent twice."""
+
+    def fail(*arguments: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pipeline.staging, "write_records", fail)
+        freqdp(town, *COUNTS)
+    stored = "SELECT name, place, value FROM freqdp.step_value ORDER BY name, place"
+    drawn = query(town, stored)
+    assert drawn
+    freqdp(town, "release", "resume", "town_1").succeeded()
+    assert query(town, stored) == drawn
+    assert value(town, "SELECT count(*) FROM freqdp.ledger_entry WHERE kind = 'spend'") == 1
+
+
+@pytest.mark.parametrize("table", ["visits", "flows", "trips"])
+def test_a_changed_number_is_found(town: str, table: str) -> None:
+    freqdp(town, *COUNTS).succeeded()
+    query(town, f"UPDATE freqdp_release.town_1_{table} SET value = value + 1 WHERE bin = 2")
+    answer = freqdp(town, "release", "verify", "town_1")
+    assert answer.code == 3 and f"town_1_{table}" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--zones", "grid:2km", "--tables", "visits", "--threshold", "5"), "--threshold"),
+        (("--zones", "grid:2km", "--tables", "visits,cars"), "--tables"),
+        (("--zones", "circle:3"), "--zones"),
+        (("--zones", "grid:2km", "--bins", "minute"), "--bins"),
+        (("--zones", "grid:100m", "--bins", "15min"), "rows"),
+        ((), "--zones"),
+    ],
+)
+def test_bad_input_spends_nothing(town: str, options: tuple[str, ...], said: str) -> None:
+    freqdp(town, "anonymize", "town", "--method", "counts", *options).refused(said)
+    assert value(town, "SELECT count(*) FROM freqdp.ledger_entry WHERE kind = 'spend'") == 0
+    assert value(town, "SELECT count(*) FROM freqdp.release") == 0

@@ -1,0 +1,116 @@
+"""A release of counts through the product: queries of the page, files, the report, and what is measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pyogrio
+import pytest
+from library import opened
+from psycopg.conninfo import make_conninfo
+from servers import SharedServer, cloned
+from world import freqdp, query, value
+
+from freqdp_db.evaluation.evaluate import approve_within_limit
+from freqdp_db.jobs.worker import Worker
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "counts.md"
+_FACTS = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-04/2024-03-06")
+_COUNTS = ("anonymize", "vans", "--method", "counts", "--zones", "grid:1km", "--epsilon", "2")
+
+
+@pytest.fixture(scope="module")
+def made(shared_server: SharedServer) -> Iterator[str]:
+    """A small city with a release of counts."""
+    with cloned(shared_server.get(), shared_server.template(schema=True)) as url:
+        freqdp(url, "load", "demo", "--objects", "400", "--days", "2").succeeded()
+        freqdp(
+            url, "dataset", "add", "vans", "--from", "demo.city", "--object", "object_id", "--time",
+            "at", "--geom", "geom", "--timezone", "Europe/Brussels", *_FACTS,
+        ).succeeded()  # fmt: skip
+        freqdp(url, "dataset", "build", "vans").succeeded()
+        freqdp(
+            url, "budget", "vans", "--unit", "person", "--raise", "20", "--reason", "x"
+        ).succeeded()
+        freqdp(url, *_COUNTS).succeeded()
+        yield url
+
+
+def test_queries_of_the_page(made: str) -> None:
+    """As an analyst: each runs, and gives what it is there for."""
+    queries = re.findall(r"^```sql\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    analyst = make_conninfo(made, options="-c role=freqdp_analyst -c search_path=public")
+    with psycopg.connect(analyst, autocommit=True) as connection:
+        heat, flows, departures = (connection.execute(q.encode()).fetchall() for q in queries)
+    zones = value(made, "SELECT count(*) FROM freqdp_release.vans_1_zone WHERE level = 'zone'")
+    districts = value(
+        made, "SELECT count(*) FROM freqdp_release.vans_1_zone WHERE level = 'district'"
+    )
+    assert len(heat) == zones and heat[0][1] > 0
+    assert flows and all(shown > margin for _, _, shown, margin, _ in flows)
+    assert len(departures) == 24 * districts
+
+
+def test_what_analysts_are_told(made: str) -> None:
+    shown = freqdp(made, "release", "show", "vans_1", in_words=True).out
+    assert "freqdp_release.vans_1_visits, version 1" in shown
+    assert "freqdp_release.vans_1_flows_line" in shown and "At most" in shown and "margin" in shown
+    (comment,) = query(made, "SELECT obj_description('freqdp_release.vans_1_visits'::regclass)")[0]
+    assert "epsilon 2" in comment and "not counted because of" in comment
+    bins = query(made, "SELECT col_description('freqdp_release.vans_1_bin'::regclass, 2)")
+    assert "Europe/Brussels" in bins[0][0]
+
+
+def test_one_geopackage(made: str, tmp_path: Path) -> None:
+    out = tmp_path / "counts.gpkg"
+    freqdp(made, "release", "export", "vans_1", "--format", "gpkg", "--out", str(out)).succeeded()
+    layers = dict(pyogrio.list_layers(out))
+    assert layers["vans_1_visits_map"] == "MultiPolygon"
+    assert layers["vans_1_flows_line"] == "LineString" and layers["vans_1_trips"] is None
+    for layer in layers:
+        rows = value(made, f"SELECT count(*) FROM freqdp_release.{layer}")
+        assert pyogrio.read_info(out, layer=layer)["features"] == rows
+
+
+def test_margins_and_membership(made: str) -> None:
+    measured = freqdp(made, "evaluate", "vans_1").succeeded()
+    found = measured.get("metrics", measured)
+    for name in ("visits.zone", "visits.district", "flows.zone", "flows.district", "stays.zone"):
+        assert 0.92 <= found[f"counts.coverage.{name}"] <= 0.98, name
+    assert found["membership.auc.unprotected"] > 0.9
+    assert found["membership.auc"] < 0.65
+    assert 0 <= found["counts.lost.visits"] < 0.2
+
+
+def test_reports(made: str, tmp_path: Path) -> None:
+    for public in (False, True):
+        out = tmp_path / f"{public}.html"
+        more = ["--public"] if public else []
+        freqdp(made, "release", "report", "vans_1", "--out", str(out), *more).succeeded()
+        page = out.read_text("utf-8")
+        assert "24 maps of the zones" in page and "The largest flows" in page
+        assert "How sure the numbers are" in page and page.count("<svg") >= 3
+        assert "http://" not in re.sub(r"http://www\.w3\.org/\S+", "", page)
+
+
+def test_held_approved_and_asked_for_in_sql(made: str) -> None:
+    freqdp(made, *_COUNTS, "--tables", "visits", "--hold", "--as", "held").succeeded()
+    freqdp(made, "release", "approve", "held").succeeded()
+    query(
+        made,
+        'SELECT freqdp.request_release(\'vans\', \'counts\', 1, \'{"zones": "h3:7", "tables": "flows"}\')',
+    )
+    with opened(made) as database:
+        assert Worker(database, approve_within_limit).serve(once=True).done == 1
+    newest = query(
+        made, "SELECT relations FROM freqdp_release.catalog ORDER BY published_at DESC LIMIT 1"
+    )
+    suffixes = [name.split("_", 2)[2] for name in newest[0][0]]
+    assert sorted(suffixes) == ["bin", "flows", "flows_line", "zone"]
+
+
+def test_dask_is_refused(made: str) -> None:
+    freqdp(made, *_COUNTS, "--new-draw", "--engine", "dask").refused("dask cannot run")

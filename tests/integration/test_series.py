@@ -1,0 +1,328 @@
+"""Series: a schedule with a window, and one table that grows by a partition each time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from library import opened
+from psycopg.conninfo import make_conninfo
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, value
+
+from freqdp_db.evaluation.evaluate import approve_within_limit
+from freqdp_db.jobs.worker import Worker, WorkerStats
+
+LG = ("--method", "lg", "--epsilon", "1", "--signature", "2")
+CUT = ("--method", "lg+cut", "--epsilon", "1", "--signature", "2")
+NIGHTLY = ("--at", "0 3 * * *", "--window", "day")
+DAYS = ["2024-03-04", "2024-03-05", "2024-03-06", "2024-03-07"]
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        query(url, "CREATE INDEX ON demo.city (at)")
+        yield url
+
+
+def serve(url: str) -> WorkerStats:
+    with opened(url) as database:
+        return Worker(database, approve_within_limit).serve(once=True)
+
+
+def _named(day: str, series: str = "city_daily") -> str:
+    return f"{series}_{day.replace('-', '_')}"
+
+
+def _windows(url: str, relation: str = "city_daily") -> list[str]:
+    found = query(
+        url, f"SELECT DISTINCT window_start::text FROM freqdp_release.{relation} ORDER BY 1"
+    )
+    return [day for (day,) in found]
+
+
+def _partitions(url: str, relation: str = "city_daily") -> list[str]:
+    found = query(
+        url,
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass ORDER BY 1",
+        f"freqdp_release.{relation}",
+    )
+    return [name.removeprefix("freqdp_release.") for (name,) in found]
+
+
+def _as_analyst(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(make_conninfo(url, options="-c role=freqdp_analyst"))
+
+
+def _make(url: str, day: str, *options: str) -> Any:
+    asked = ("anonymize", "city", "--window", day, "--series", "city_daily", *(options or LG))
+    return freqdp(url, *asked).succeeded()
+
+
+def test_a_series_is_one_table_with_a_partition_for_each_window(city: str) -> None:
+    for day in DAYS[:2]:
+        assert _make(city, day)["name"] == _named(day)
+    for suffix in ("", "_line"):
+        assert _partitions(city, f"city_daily{suffix}") == [_named(d) + suffix for d in DAYS[:2]]
+        assert _windows(city, f"city_daily{suffix}") == DAYS[:2]
+        with _as_analyst(city) as reader:
+            (whole,) = reader.execute(
+                f"SELECT count(*) FROM freqdp_release.city_daily{suffix}".encode()
+            )
+            parts = [
+                reader.execute(f"SELECT count(*) FROM freqdp_release.{_named(d)}{suffix}".encode())
+                for d in DAYS[:2]
+            ]
+        assert whole[0] == sum(part.fetchone()[0] for part in parts)  # type: ignore[index]
+    assert query(
+        city, "SELECT name, dataset, every, method, relations FROM freqdp_release.series"
+    ) == [("city_daily", "city", "day", "lg", ["city_daily", "city_daily_line"])]
+    assert query(city, "SELECT time_window, series FROM freqdp_release.catalog ORDER BY 1") == [
+        (day, "city_daily") for day in DAYS[:2]
+    ]
+    # one partition is read for one window
+    plan = query(
+        city, "EXPLAIN SELECT * FROM freqdp_release.city_daily WHERE window_start = '2024-03-05'"
+    )
+    assert "2024_03_04" not in str(plan)
+    for day in DAYS[:2]:
+        freqdp(city, "release", "verify", _named(day)).succeeded()
+        freqdp(city, "evaluate", _named(day)).succeeded()
+
+
+def test_what_a_series_is_cannot_change(city: str) -> None:
+    _make(city, DAYS[0])
+    asked = ("anonymize", "city", "--series", "city_daily")
+    spent = query(city, "SELECT count(*) FROM freqdp.spend")
+    freqdp(city, *asked, "--window", DAYS[1], *CUT).refused("by method lg")
+    freqdp(city, *asked, "--window", "2024-W10", *LG).refused("a window for each day")
+    freqdp(city, *asked, *LG).refused("needs --window")
+    freqdp(city, *asked, "--window", DAYS[1], *LG, "--as", "other").refused("no --as")
+    freqdp(city, *asked, "--window", DAYS[0], *LG, "--new-draw").refused("already")
+    freqdp(
+        city, "anonymize", "city", "--window", DAYS[1], "--series", _named(DAYS[0]), *LG
+    ).refused("which is no series")
+    assert query(city, "SELECT count(*) FROM freqdp.spend") == spent
+
+
+def test_a_held_window_is_in_no_series_until_it_is_approved(city: str) -> None:
+    _make(city, DAYS[0])
+    _make(city, DAYS[1], *LG, "--hold")
+    assert _partitions(city) == [_named(DAYS[0])]
+    freqdp(city, "release", "verify", _named(DAYS[1])).succeeded()
+    freqdp(city, "release", "approve", _named(DAYS[1])).succeeded()
+    assert _windows(city) == DAYS[:2]
+    # what was never for analysts is not in it either
+    _make(city, DAYS[2], *LG, "--seed", "1")
+    assert _windows(city) == DAYS[:2]
+
+
+def test_a_window_is_withdrawn_by_itself(city: str, tmp_path: Path) -> None:
+    for day in DAYS[:2]:
+        _make(city, day)
+    out = tmp_path / "day.csv"
+    freqdp(
+        city, "release", "export", _named(DAYS[0]), "--format", "csv", "--out", str(out)
+    ).succeeded()
+    rows = value(city, f"SELECT count(*) FROM freqdp_release.{_named(DAYS[0])}")
+    assert len(out.read_text().splitlines()) == rows + 1
+    freqdp(city, "release", "withdraw", _named(DAYS[0])).succeeded()
+    assert _partitions(city) == [_named(DAYS[1])]
+    assert query(city, "SELECT to_regclass(%s)", f"freqdp_release.{_named(DAYS[0])}") == [(None,)]
+    # it can be made again, which costs again
+    assert _make(city, DAYS[0])["existed"] is False
+    assert _windows(city) == DAYS[:2]
+
+
+def test_a_reader_puts_off_that_a_window_goes_and_nobody_else_reads_it(city: str) -> None:
+    for day in DAYS[:2]:
+        _make(city, day)
+    with _as_analyst(city) as reader:
+        reader.execute("SELECT count(*) FROM freqdp_release.city_daily")
+        # publishing waits for no reader
+        _make(city, DAYS[2])
+        gone = freqdp(city, "release", "withdraw", _named(DAYS[0])).succeeded()
+        assert gone["waits_for"] is not None
+        with (
+            _as_analyst(city) as other,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            other.execute("SELECT FROM freqdp_release.city_daily")
+    freqdp(city, "release", "withdraw", _named(DAYS[0])).succeeded()
+    with _as_analyst(city) as reader:
+        reader.execute("SELECT FROM freqdp_release.city_daily")
+    assert _partitions(city) == [_named(day) for day in DAYS[1:3]]
+
+
+def test_a_schedule_releases_each_window_once_and_catches_up(city: str) -> None:
+    added = freqdp(city, "schedule", "add", "city", *LG, *NIGHTLY).succeeded()
+    today = value(city, "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD')")
+    assert (added["series"], added["next_window"], added["renews"]) == ("city_daily", today, True)
+    said = freqdp(city, "schedule", "list", in_words=True).out
+    assert "active" in said
+    freqdp(city, "schedule", "drop", "city").succeeded()
+    # nobody was awake for a month: as many windows wait as have ended
+    ago = value(
+        city, "SELECT to_char((now() AT TIME ZONE 'UTC') - interval '3 days', 'YYYY-MM-DD')"
+    )
+    words = freqdp(
+        city, "schedule", "add", "city", *LG, *NIGHTLY, "--since", ago, in_words=True
+    ).out
+    assert f"Each day from {ago} on" in words and "it runs for ever" in words
+    query(city, "UPDATE freqdp.schedule SET next_at = now() WHERE ended_at IS NULL")
+    done = serve(city)
+    assert (done.done, done.refused, done.failed) == (3, 0, 0)
+    assert len(_partitions(city)) == 3  # without a row: a release too
+    assert value(city, "SELECT next_window FROM freqdp.schedule WHERE ended_at IS NULL") == today
+    query(city, "UPDATE freqdp.schedule SET next_at = now() WHERE ended_at IS NULL")
+    assert serve(city).done == 0
+    assert value(city, "SELECT max(spent) FROM freqdp.budget") == 1
+
+
+def test_a_window_that_cannot_be_released_ends_no_schedule(city: str) -> None:
+    """It is refused by itself, with a reason, and the next ones are released."""
+    ago = [
+        value(
+            city,
+            "SELECT to_char((now() AT TIME ZONE 'UTC') - %s * interval '1 day', 'YYYY-MM-DD')",
+            n,
+        )
+        for n in (3, 2, 1)
+    ]
+    for _ in range(4):
+        freqdp(city, "anonymize", "city", *LG, "--window", ago[0], "--new-draw").succeeded()
+    _make(city, ago[1])
+    freqdp(city, "schedule", "add", "city", *LG, *NIGHTLY, "--since", ago[0]).succeeded()
+    query(city, "UPDATE freqdp.schedule SET next_at = now()")
+    done = serve(city)
+    assert (done.done, done.failed) == (1, 0)
+    assert query(city, "SELECT options ->> 'window', state FROM freqdp.job ORDER BY 1") == [
+        (ago[0], "refused"), (ago[1], "refused"), (ago[2], "done"),
+    ]  # fmt: skip
+    assert query(city, "SELECT ended_at FROM freqdp.schedule") == [(None,)]
+
+
+def test_keep_drops_the_oldest_windows_whenever_they_were_made(city: str) -> None:
+    for day in (DAYS[2], DAYS[0], DAYS[3], DAYS[1]):
+        query(
+            city,
+            "SELECT freqdp.request_release('city', 'lg', 1, jsonb_build_object('window', %s::text, "
+            "'series', 'city_daily', 'keep', 2, 'signature', 2))",
+            day,
+        )
+    assert serve(city).done == 4
+    assert _partitions(city) == [_named(DAYS[2]), _named(DAYS[3])]
+    assert value(city, "SELECT count(*) FROM freqdp.build WHERE dropped_at IS NULL "
+                 "AND time_window IS NOT NULL AND time_window < '2024-03-05'") == 0  # fmt: skip
+
+
+def test_two_workers_make_no_window_twice(city: str) -> None:
+    since = value(
+        city, "SELECT to_char((now() AT TIME ZONE 'UTC') - interval '6 days', 'YYYY-MM-DD')"
+    )
+    freqdp(city, "schedule", "add", "city", *CUT, *NIGHTLY, "--since", since).succeeded()
+    query(city, "UPDATE freqdp.schedule SET next_at = now()")
+    # a worker takes signals: each is a process of its own
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "freqdp_db", "--dsn", city, "worker", "--once"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    while value(city, "SELECT count(*) FROM freqdp.job WHERE state IN ('waiting', 'running')"):
+        serve(city)
+    assert len(_partitions(city)) == 6
+    assert query(city, "SELECT count(*), count(DISTINCT release_id) FROM freqdp.spend "
+                 "WHERE kind = 'spend'") == [(6, 6)]  # fmt: skip
+    freqdp(city, "ledger", "verify").succeeded()
+
+
+def test_requests_in_sql_and_their_refusals(city: str) -> None:
+    ask = "SELECT freqdp.request_release('city', 'lg', 1, %s::jsonb)"
+    for options, words in (
+        ('{"series": "s"}', "series needs a window"),
+        ('{"window": "yesterday", "series": "s_line"}', "not a usable name"),
+        ('{"window": 3}', "not a window"),
+        ('{"window": "yesterday", "series": "s", "as": "x"}', "no other name"),
+    ):
+        with pytest.raises(psycopg.Error, match=words):
+            query(city, ask, options)
+    (job,) = query(city, ask, '{"window": "yesterday", "series": "s", "signature": 2}')
+    day = value(city, "SELECT to_char((now() AT TIME ZONE 'UTC') - interval '1 day', 'YYYY-MM-DD')")
+    assert (
+        value(city, "SELECT options ->> 'window' FROM freqdp.job WHERE job_id = %s", job[0]) == day
+    )
+    assert serve(city).done == 1
+    assert _partitions(city, "s") == [_named(day, "s")]
+
+
+def test_schedules_with_windows_in_freqdp_toml(city: str, tmp_path: Path) -> None:
+    file = tmp_path / "freqdp.toml"
+    file.write_text(
+        "[datasets.city]\n"
+        'from = "demo.city"\nobject = "object_id"\ntime = "at"\ngeom = "geom"\nunit = "person-day"\n'
+        '[datasets.city.schedule]\nat = "0 3 * * *"\nmethod = "lg"\nepsilon = "1"\nwindow = "day"\n'
+        "keep = 30\n"
+    )
+    done = freqdp(city, "apply", "--file", str(file)).succeeded()
+    assert {change["what"].split()[0] for change in done["changes"]} == {"set", "schedule"}
+    assert value(city, "SELECT request ->> 'series' FROM freqdp.schedule") == "city_daily"
+    assert freqdp(city, "dataset", "show", "city").succeeded()["unit"] == "person-day"
+    assert freqdp(city, "apply", "--file", str(file)).succeeded()["changes"] == []
+    file.write_text(file.read_text().replace('"day"', '"hour"'))
+    freqdp(city, "apply", "--file", str(file)).refused("none of day, week, month")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--window", "yesterday"), "none of day, week, month"),
+        (("--since", "2024-03-04"), "for schedules with --window"),
+        (("--window", "week", "--since", "2024-03-04"), "is a day"),
+        (("--window", "day", "--since", "2024-03-40"), "not a window"),
+        (("--window", "day", "--series", "a" * 50), "not a usable name"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(
+    city: str, options: tuple[str, ...], words: str
+) -> None:
+    freqdp(city, "schedule", "add", "city", *LG, "--at", "0 3 * * *", *options).refused(words)
+    assert query(city, "SELECT count(*) FROM freqdp.schedule") == [(0,)]
+
+
+def test_a_series_in_the_database_for_analysts(city: str, shared_server: SharedServer) -> None:
+    for day in DAYS[:2]:
+        _make(city, day)
+    with cloned(shared_server.get(), shared_server.template(schema=False)) as other:
+
+        def publish() -> Any:
+            return freqdp(city, "release", "publish", "--all", "--to", other).succeeded()
+
+        assert publish()["copied"] == [_named(day) for day in DAYS[:2]]
+        for suffix in ("", "_line"):
+            assert _partitions(other, f"city_daily{suffix}") == _partitions(
+                city, f"city_daily{suffix}"
+            )
+            rows = f"SELECT t::text FROM freqdp_release.city_daily{suffix} AS t ORDER BY 1"
+            assert query(other, rows) == query(city, rows)
+        listed = "SELECT name, dataset, every, relations, created_at FROM freqdp_release.series"
+        assert query(other, listed) == query(city, listed)
+        with _as_analyst(other) as reader:
+            reader.execute("SELECT FROM freqdp_release.city_daily")
+        _make(city, DAYS[2])
+        freqdp(city, "release", "withdraw", _named(DAYS[0])).succeeded()
+        done = publish()
+        assert (done["copied"], done["removed"]) == ([_named(DAYS[2])], [_named(DAYS[0])])
+        assert _partitions(other) == [_named(day) for day in DAYS[1:3]]
+        assert publish()["copied"] == []
+        with _as_analyst(other) as reader:
+            reader.execute("SELECT FROM freqdp_release.city_daily")

@@ -1,0 +1,354 @@
+"""Windows: units of a person and a time, builds of one window, budgets that renew, claims that say it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from library import opened
+from servers import SharedServer, cloned
+from world import city_template, freqdp, query, value, written
+
+from freqdp_db.privacy.guarantee import WINDOWS_TOGETHER
+
+REGION = ("--region", "4.2,50.7,4.5,51.0")
+STRICT = ("--method", "strict", "--every", "10min", "--size", "20", "--epsilon", "1")
+LG = ("--method", "lg", "--epsilon", "1", "--signature", "2")
+CUT = ("--method", "cut", "--ends", "1")
+MONDAY, TUESDAY, WEDNESDAY = "2024-03-04", "2024-03-05", "2024-03-06"
+
+
+@pytest.fixture
+def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        yield url
+
+
+def _by_day(url: str, unit: str = "person-day") -> None:
+    freqdp(url, "dataset", "set", "city", "--unit", unit, *REGION).succeeded()
+
+
+def _release(url: str, window: str, *options: str) -> Any:
+    return freqdp(url, "anonymize", "city", "--window", window, *options).succeeded()
+
+
+def _epsilon_by_hand(rho: float, delta: float) -> float:
+    """zCDP to (epsilon, delta), over a fine grid of orders; Canonne, Kamath and Steinke, Prop. 12."""
+    orders = (1 + math.exp(step / 2000) for step in range(-12_000, 20_000))
+    return min(
+        a * rho + (math.log(1 / delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
+        for a in orders
+    )
+
+
+def _rho_by_hand(epsilon: float, delta: float) -> float:
+    low, high = 0.0, epsilon
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _epsilon_by_hand(middle, delta) <= epsilon else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("unit", ["person-day", "person-week", "person-month"])
+def test_a_claim_names_its_unit_and_what_many_windows_come_to(city: str, unit: str) -> None:
+    _by_day(city, unit)
+    stretch = unit.removeprefix("person-")
+    said = _release(city, MONDAY, *STRICT)["guarantee"]
+    words = f"one object_id and {stretch} (column object_id of demo.city; {stretch}s in UTC)"
+    assert said["unit"] == unit and said["object"] == words
+    assert (
+        f"differentially private for {words} with all its data of that {stretch}" in said["plain"]
+    )
+    windows = WINDOWS_TOGETHER[stretch]
+    together = float(said["together"]["epsilon"])
+    by_hand = _epsilon_by_hand(windows * _rho_by_hand(1.0, 1e-6), 1e-6)
+    # said to three digits, rounded up, from a rho of six digits, rounded up
+    assert by_hand <= together <= by_hand + 0.002
+    assert (
+        f"all of {windows} {stretch}s that are released so, epsilon {together:g} at"
+        in said["plain"]
+    )
+    assert said["plain"] in value(
+        city, "SELECT obj_description('freqdp_release.city_1'::regclass, 'pg_class')"
+    )
+
+
+def test_a_pure_guarantee_adds_up_plainly_where_that_is_less(city: str) -> None:
+    _by_day(city, "person-month")
+    pure = (*STRICT[:-1], "0.1", "--accounting", "pure")
+    assert _release(city, "2024-03", *pure)["guarantee"]["together"]["epsilon"] == "1.2"
+
+
+def test_a_unit_is_said_once(city: str) -> None:
+    _by_day(city)
+    assert freqdp(city, "dataset", "show", "city").succeeded()["unit"] == "person-day"
+    # nothing was spent yet
+    freqdp(city, "dataset", "set", "city", "--unit", "person-week").succeeded()
+    freqdp(city, "dataset", "set", "city", "--unit", "person-day").succeeded()
+    _release(city, MONDAY, *STRICT)
+    for unit in ("person", "person-week"):
+        freqdp(city, "dataset", "set", "city", "--unit", unit).refused("person-day", "has spent")
+    again = ("dataset", "add", "again", "--from", "demo.city", "--object", "object_id", "--time", "at",
+             "--geom", "geom")  # fmt: skip
+    freqdp(city, *again, "--unit", "person").refused("person-day")
+    freqdp(city, *again, "--unit", "person-hour").refused("none of person, person-day")
+    assert freqdp(city, *again).succeeded()["unit"] == "person-day"
+    freqdp(city, "ledger", "verify").succeeded()
+
+
+def test_the_budget_is_there_again_for_each_window_and_only_once_in_one(city: str) -> None:
+    _by_day(city)
+    for window in (MONDAY, TUESDAY, WEDNESDAY):
+        _release(city, window, *STRICT[:-1], "4")
+    refused = freqdp(
+        city, "anonymize", "city", "--window", TUESDAY, *STRICT, "--new-draw"
+    ).refused()
+    assert f"days in UTC) in {TUESDAY} does not allow this" in refused["message"]
+    shown = freqdp(city, "budget", "city").succeeded()
+    (persons,) = shown["other_units"]
+    assert (persons["windows"], persons["stretch"]) == (3, "day")
+    rho = float(persons["spent"])
+    assert float(persons["together"]) == pytest.approx(3 * rho)
+    together = _epsilon_by_hand(3 * rho, 1e-6)
+    words = freqdp(city, "budget", "city", in_words=True).out
+    epsilon = float(words.split("3 windows that were released: epsilon ")[1].split()[0])
+    assert together <= epsilon <= together + 0.002
+    freqdp(city, "ledger", "verify").succeeded()
+
+
+def test_a_window_lies_in_one_unit(city: str) -> None:
+    """Without one of seven days somebody is still in the week: no less, but another guarantee."""
+    _by_day(city)
+    ask = (
+        "SELECT freqdp.request_release('city', 'strict', 1, %s::jsonb)",
+        '{"window": "2024-W10"}',
+    )
+    before = written(city)
+    for command in ("anonymize", "plan"):
+        freqdp(city, command, "city", *STRICT, "--window", "2024-W10").refused(
+            "does not lie in one"
+        )
+        whole = (command, "city", *STRICT, "--period", "2024-03-01/2024-04-01")
+        freqdp(city, *whole).refused("a person and day", "all data")
+    with pytest.raises(psycopg.Error, match="does not lie in one"):
+        query(city, *ask)
+    assert query(city, "SELECT count(*) FROM freqdp.release") == [(0,)]
+    assert written(city)["freqdp.spend"] == before["freqdp.spend"]
+    # methods without such a guarantee take any window
+    _release(city, "2024-W10", *LG)
+
+
+def test_days_of_one_week_add_up_where_the_unit_is_a_week(city: str) -> None:
+    _by_day(city, "person-week")
+    _release(city, MONDAY, *STRICT[:-1], "4")
+    freqdp(city, "anonymize", "city", "--window", TUESDAY, *STRICT).refused("does not allow")
+    _release(city, "2024-03-03", *STRICT[:-1], "4")  # the Sunday before
+
+
+def test_windows_add_up_where_a_person_counts_with_all_data(city: str) -> None:
+    freqdp(city, "dataset", "set", "city", *REGION).succeeded()
+    said = _release(city, MONDAY, *STRICT[:-1], "4")["guarantee"]
+    assert said["unit"] == "person" and "together" not in said
+    freqdp(city, "anonymize", "city", "--window", TUESDAY, *STRICT).refused("does not allow")
+
+
+def test_epsilon_for_an_occurrence_renews_too(city: str) -> None:
+    for window in (MONDAY, TUESDAY):
+        for _ in range(4):
+            _release(city, window, *LG, "--new-draw")
+        freqdp(city, "anonymize", "city", "--window", window, *LG, "--new-draw").refused(
+            f"in {window}"
+        )
+    freqdp(city, "anonymize", "city", *LG).refused("does not allow")
+    freqdp(city, "ledger", "verify").succeeded()
+
+
+def test_a_changed_window_in_the_ledger_is_found(city: str) -> None:
+    _release(city, MONDAY, *LG)
+    query(city, "UPDATE freqdp.spend SET during = during + tstzrange(upper(during), upper(during) + "
+          "interval '1 day') WHERE during IS NOT NULL")  # fmt: skip
+    assert freqdp(city, "ledger", "verify").code == 3
+
+
+def test_all_windows_together_have_every_row_once(city: str) -> None:
+    """Whatever the type of the time: an aware one, a local one, a date, numbers."""
+    query(
+        city,
+        "CREATE SCHEMA w; CREATE TABLE w.t AS SELECT object_id, at AS aware, "
+        "at AT TIME ZONE 'Europe/Brussels' AS local, (at AT TIME ZONE 'Europe/Brussels')::date AS day, "
+        "extract(epoch FROM at)::float8 AS s, (extract(epoch FROM at) * 1000)::bigint AS ms, geom "
+        "FROM demo.city WHERE at IS NOT NULL",
+    )
+    whole = value(city, "SELECT count(*) FROM w.t")
+    by_day = {
+        str(day): rows
+        for day, rows in query(
+            city,
+            "SELECT (aware AT TIME ZONE 'Europe/Brussels')::date, count(*) FROM w.t GROUP BY 1",
+        )
+    }
+    assert len(by_day) == 2 and sum(by_day.values()) == whole
+    for column, unit in (("aware", None), ("local", None), ("day", None), ("s", "s"), ("ms", "ms")):
+        options = () if unit is None else ("--time-unit", unit)
+        freqdp(
+            city, "dataset", "add", column, "--from", "w.t", "--object", "object_id", "--time", column,
+            "--geom", "geom", "--timezone", "Europe/Brussels", *options,
+        ).succeeded()  # fmt: skip
+        for day, rows in by_day.items():
+            built = freqdp(city, "dataset", "build", column, "--window", day).succeeded()
+            assert (built["rows"], built["time_window"]) == (rows, day), column
+        assert freqdp(city, "dataset", "show", column).succeeded()["current_build"] is None
+    freqdp(
+        city, "dataset", "add", "numbers", "--from", "w.t", "--object", "object_id", "--time", "s",
+        "--geom", "geom",
+    ).succeeded()  # fmt: skip
+    freqdp(city, "dataset", "build", "numbers", "--window", MONDAY).refused("not declared")
+
+
+def test_a_window_is_found_by_an_index_and_its_lack_is_said(city: str) -> None:
+    warned = freqdp(city, "dataset", "build", "city", "--window", MONDAY).succeeded()["findings"]
+    assert any("CREATE INDEX ON demo.city (at)" in text for text in warned["warnings"])
+    query(city, "CREATE VIEW demo.seen AS SELECT * FROM demo.city; CREATE INDEX ON demo.city (at)")
+    freqdp(city, "dataset", "add", "seen", "--from", "demo.seen", "--object", "object_id", "--time",
+           "at", "--geom", "geom").succeeded()  # fmt: skip
+    for name in ("city", "seen"):
+        found = freqdp(city, "dataset", "build", name, "--window", MONDAY).succeeded()["findings"]
+        assert not any("INDEX" in text for text in found["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        ("2024-02-30", "not a window"), ("2024-W54", "not a window"), ("2024-13", "not a window"),
+        ("tomorrow", "not a window"), ("", "not a window"), ("2024-3-4", "not a window"),
+        ("9999-01-01", "not a window"), ("2199-01-01", "has not ended"), ("2199-W01", "has not ended"),
+    ],
+)  # fmt: skip
+def test_what_is_no_window_is_refused_and_nothing_is_written(
+    city: str, window: str, words: str
+) -> None:
+    before = written(city)
+    for command in (
+        ("anonymize", "city", *LG),
+        ("plan", "city", *LG),
+        ("dataset", "build", "city"),
+    ):
+        freqdp(city, *command, "--window", window).refused(words)
+    with (
+        opened(city) as database,
+        database.begin() as connection,
+        pytest.raises(Exception, match=words),
+    ):
+        connection.exec_driver_sql(
+            "SELECT freqdp.request_release('city', 'lg', 1, jsonb_build_object('window', %s::text))",
+            (window,),
+        )
+    assert written(city) == before
+
+
+def test_words_are_read_in_the_zone_of_the_dataset(city: str) -> None:
+    """Whatever the time is, these two zones are on different days."""
+    for zone in ("Pacific/Kiritimati", "Etc/GMT+12"):
+        for word, before, written_as in (
+            ("yesterday", "1 day", "YYYY-MM-DD"),
+            ("last-week", "7 days", 'IYYY-"W"IW'),
+            ("last-month", "1 month", "YYYY-MM"),
+        ):
+            local = value(
+                city,
+                "SELECT to_char(date_trunc(%s, now() AT TIME ZONE %s) - %s::interval, %s)",
+                before.split()[1].rstrip("s") if word != "last-week" else "week",
+                zone, before, written_as,
+            )  # fmt: skip
+            found = query(
+                city, "SELECT time_window, ended FROM freqdp.find_window(%s, %s)", word, zone
+            )
+            assert found == [(local, True)]
+    edges = query(
+        city,
+        "SELECT window_end - window_begin FROM unnest(ARRAY['2024-03-31', '2024-10-27', '2024-03-30']) "
+        "WITH ORDINALITY AS d (day, place), freqdp.find_window(day, 'Europe/Brussels') ORDER BY place",
+    )
+    # Samoa left out a day
+    apia = "SELECT following FROM freqdp.find_window('2011-12-29', 'Pacific/Apia')"
+    assert query(city, apia) == [("2011-12-31",)]
+    with pytest.raises(psycopg.Error, match="no such day"):
+        query(city, apia.replace("29", "30"))
+    assert [str(length) for (length,) in edges] == ["23:00:00", "1 day, 1:00:00", "1 day, 0:00:00"]
+
+
+def test_releases_of_different_windows_do_not_conflict(city: str) -> None:
+    _release(city, MONDAY, *LG)
+    freqdp(city, "anonymize", "city", "--window", MONDAY, *CUT).refused("undoes the unlinking")
+    freqdp(city, "anonymize", "city", "--window", "2024-W10", *CUT).refused("undoes the unlinking")
+    freqdp(city, "anonymize", "city", *CUT).refused("undoes the unlinking")
+    cut = _release(city, TUESDAY, *CUT)["name"]
+    freqdp(city, "anonymize", "city", "--window", TUESDAY, *LG).refused("unlinked")
+    freqdp(city, "anonymize", "city", "--window", TUESDAY, *CUT, "--new-draw").refused(cut)
+    _release(city, "2024-03-03", *CUT)
+
+
+def test_a_guarantee_for_a_day_does_not_speak_of_other_days(city: str) -> None:
+    _by_day(city)
+    _release(city, MONDAY, *LG)
+    beside = _release(city, MONDAY, *STRICT)
+    assert any("true samples of the same objects" in what for what in beside["not_covered"])
+    assert _release(city, TUESDAY, *STRICT)["not_covered"] == []
+
+
+def test_a_window_is_closed_when_it_is_released(city: str) -> None:
+    query(city, "CREATE INDEX ON demo.city (at)")
+    first = _release(city, MONDAY, *LG)
+    query(city, "INSERT INTO demo.city SELECT * FROM demo.city WHERE at >= '2024-03-04 12:00+00' "
+          "AND at < '2024-03-04 12:20+00'")  # fmt: skip
+    late = value(city, "SELECT count(*) / 2 FROM demo.city WHERE at >= '2024-03-04 12:00+00' "
+                 "AND at < '2024-03-04 12:20+00'")  # fmt: skip
+    assert late > 0
+    again = _release(city, MONDAY, *LG)
+    assert (again["name"], again["existed"]) == (first["name"], True)
+    plan = freqdp(city, "plan", "city", "--window", MONDAY, *LG)
+    assert plan.succeeded()["late_rows"] == late
+    # read again, it is other data: a further release, which costs again
+    query(city, "UPDATE demo.city SET at = at + interval '1 s' WHERE at = (SELECT max(at) FROM demo.city "
+          "WHERE at < '2024-03-04 13:00+00')")  # fmt: skip
+    freqdp(city, "dataset", "build", "city", "--window", MONDAY).succeeded()
+    further = _release(city, MONDAY, *LG)
+    assert (further["existed"], further["name"] != first["name"]) == (False, True)
+    assert value(city, "SELECT spent FROM freqdp.budget WHERE unit = 'occurrence'") == 2
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["strict", "lg", "gl", "pure-g", "pure-l", "swap", "cut", "lg+cut", "lg+swap+cut", "glove"],
+)
+def test_a_window_without_data_is_a_release_too(city: str, method: str) -> None:
+    _by_day(city)
+    name = _release(city, "2020-02-29", "--method", method)["name"]
+    freqdp(city, "release", "verify", name).succeeded()
+    other = _release(city, "2020-03-01", "--method", method)
+    assert not other["existed"]
+
+
+def test_current_views_show_no_window(city: str) -> None:
+    _release(city, MONDAY, *LG)
+    assert query(city, "SELECT to_regclass('freqdp_release.city_current')") == [(None,)]
+    freqdp(city, "anonymize", "city", *LG).succeeded()
+    _release(city, TUESDAY, *LG)
+    assert "now city_2," in value(
+        city, "SELECT obj_description('freqdp_release.city_current'::regclass, 'pg_class')"
+    )
+
+
+def test_builds_of_windows_are_swept(city: str) -> None:
+    for window in (MONDAY, TUESDAY, WEDNESDAY):
+        freqdp(city, "plan", "city", "--window", window, *LG).succeeded()
+    live = "SELECT time_window FROM freqdp.build WHERE dropped_at IS NULL ORDER BY 1"
+    assert query(city, live) == [(WEDNESDAY,), (None,)]
+    name = _release(city, MONDAY, *LG)["name"]
+    freqdp(city, "plan", "city", "--window", TUESDAY, *LG).succeeded()
+    assert query(city, live) == [(MONDAY,), (TUESDAY,), (None,)]
+    freqdp(city, "release", "withdraw", name).succeeded()
+    assert query(city, live) == [(TUESDAY,), (None,)]

@@ -1,0 +1,81 @@
+"""The audit of counts has power, and catches noise that is too narrow and bounds that are forgotten."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from counts_world import grid_zones
+from freqdp_db.evaluation.audit.audit import _apart, _bound
+from synthetic_world import PERIOD, REGION, small_city
+
+from freqdp_db.evaluation.audit import counts
+from freqdp_db.methods.contract import StepContext
+from freqdp_db.methods.counts.contributions import Contributions
+from freqdp_db.methods.counts.measuring import with_noise
+from freqdp_db.methods.counts.options import TABLES, Budget, CountsOptions
+from freqdp_db.methods.counts.plan import Measurement
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.trajectories import Build, Clock
+from freqdp_db.privacy.noise import RandomSource, SeededSource
+
+RUNS = 4_000
+
+
+@pytest.fixture(scope="module")
+def world() -> StepContext:
+    trajectories, places = small_city(200, 3)
+    build = Build(trajectories, places, Clock(1, 1), 3857, 3857)
+    return StepContext(
+        build, inputs={"zones": grid_zones()}, facts=lambda region, period: (REGION, PERIOD)
+    )
+
+
+def asked(accounting: str = "zcdp") -> CountsOptions:
+    return CountsOptions(
+        zones=None, zone=None, district=None, bins="parts-of-day", tables=TABLES,
+        epsilon=Decimal(1), delta=Decimal("0.000001"), accounting=accounting, threshold=None,
+        region=None, period=None,
+    )  # fmt: skip
+
+
+def shown(world: StepContext) -> float:
+    scores = counts.noisy_scores(world, asked(), SeededSource(1), RUNS)
+    return _bound(max(map(_apart, scores)), RUNS, asked().parameters.delta).lower
+
+
+def test_it_stays_within_the_claim_and_has_power(world: StepContext) -> None:
+    assert 0.15 < shown(world) <= 1
+
+
+def test_half_the_noise_is_caught(world: StepContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(total: Ints, what: Measurement, budget: Budget, source: RandomSource) -> Ints:
+        return total + with_noise(np.zeros_like(total), what, budget, source) // 2
+
+    monkeypatch.setattr(counts, "with_noise", half)
+    assert shown(world) > 1
+
+
+def test_forgotten_bounds_are_caught(world: StepContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def uncapped(found: Contributions, *more: Any) -> Contributions:
+        many = {
+            name: items.where(np.ones(len(items), np.bool_)) for name, items in vars(found).items()
+        }
+        return Contributions(**many)
+
+    plan = counts.second_round
+
+    def low(*arguments: Any) -> Any:
+        return plan(*arguments[:3], {n: np.zeros(40, int) for n in arguments[3]}, *arguments[4:])
+
+    monkeypatch.setattr(counts, "capped_by", uncapped)
+    monkeypatch.setattr(counts, "second_round", low)
+    assert shown(world) > 1
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "pure"])
+def test_released_tables_stay_within_the_claim(world: StepContext, accounting: str) -> None:
+    found = counts.released_bounds(world, asked(accounting), SeededSource(2), 60, 0.001)
+    assert len(found) == 3 and all(bound.lower <= 1 for bound in found.values())
