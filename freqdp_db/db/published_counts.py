@@ -13,7 +13,7 @@ from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import ColumnType, Layout, read_arrays
 from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.published import relation_exists
-from freqdp_db.model.arrays import Ids, Ints, Metres
+from freqdp_db.model.arrays import Ints, Metres
 
 _WEB_MERCATOR = 3857
 """Keeps shapes: what a map is drawn in."""
@@ -33,7 +33,6 @@ class ZoneRows:
 
     name: list[str]
     level: list[str]
-    parent: Ints
     corners: Columns
     """Of all rings, by zone: `zone`, `ring`, `x`, `y`, for a map."""
     x: Metres
@@ -43,13 +42,6 @@ class ZoneRows:
     def numbers(self, level: str) -> Ints:
         """The zones of a level, from 0."""
         return np.flatnonzero(np.array(self.level) == level)
-
-    @property
-    def districts(self) -> Ids:
-        """The district of each zone, from 0."""
-        zones = self.numbers("zone")
-        found: Ids = (self.parent[zones] - self.numbers("district")[0] - 1).astype(np.int32)
-        return found
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
     )
     rows = raw.execute(
         sql.SQL(
-            "SELECT name, level, parent, {x}(c), {y}(c) FROM "
+            "SELECT name, level, {x}(c), {y}(c) FROM "
             "(SELECT *, {centroid}({moved}) AS c FROM {zone}) z "
             "ORDER BY zone"
         ).format(zone=zone, moved=moved, **{f: functions[f] for f in ("centroid", "x", "y")})
@@ -113,10 +105,9 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
         ZoneRows(
             [row[0] for row in rows],
             [row[1] for row in rows],
-            np.array([row[2] for row in rows], np.int64),
             corners,
+            np.array([row[2] for row in rows]),
             np.array([row[3] for row in rows]),
-            np.array([row[4] for row in rows]),
         ),
         [row[0] for row in bins],
         table("_visits", _VISITS),

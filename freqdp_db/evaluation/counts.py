@@ -16,12 +16,20 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.draws import load_columns
 from freqdp_db.db.releases import ReleaseRow
-from freqdp_db.evaluation.attacks.aggregates import Counted, crowd_of, membership_in_counts
+from freqdp_db.evaluation.attacks.aggregates import (
+    Counted,
+    crowd_of,
+    membership_in_counts,
+    scores,
+    told_apart,
+)
 from freqdp_db.evaluation.attacks.exposure import HEADLINE
-from freqdp_db.methods.contract import options_of
+from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_members
+from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.family import public_inputs
 from freqdp_db.methods.counts.zones import Bins, Zones
 from freqdp_db.model.kernels import key
+from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
@@ -206,9 +214,89 @@ def _membership(
         "membership.tpr1": attacked["tpr1"],
         "membership.auc.unprotected": plain["auc"],
         "membership.tpr1.unprotected": plain["tpr1"],
-        # how much more often right than wrong: of counts nothing else can be learnt of a person
-        HEADLINE: max(2 * attacked["auc"] - 1, 0.0),
+        **_exposure(attacked),
+        HEADLINE: _exposure(attacked)[MEMBERS],
     }
+
+
+MEMBERS = "exposure.members"
+
+
+def _exposure(attacked: dict[str, float]) -> dict[str, float]:
+    """How much more often right than wrong; and whom hardly a false alarm goes with.
+
+    Of counts nothing else can be learnt of a person.
+    """
+    return {
+        MEMBERS: max(2 * attacked["auc"] - 1, 0.0),
+        f"{MEMBERS}.half": max(attacked["tpr1"] - 0.01, 0.0),
+    }
+
+
+def measure_trial(
+    world: StepContext,
+    members: Trajectories,
+    others: Trajectories,
+    made: Any,
+    request: Request,
+    seed: int,
+) -> dict[str, float]:
+    """Of counts that were made from the members alone: what they keep, and whether members are found.
+
+    The same names as for releases with trajectories, each counted in the zones of the tables.
+    """
+    from freqdp_db.methods.counts.contributions import contributions_of
+
+    options = options_of(request.method.steps[0], request.values)
+    zones, bins = public_inputs(world, options)
+    facts = world.public_facts(options.region, options.period)
+    sides = [
+        contributions_of(side, world.locations, *facts, zones, bins, np.uint64(seed))
+        for side in (members, others)
+    ]
+    found: dict[str, float] = {}
+    shape = len(zones), len(bins)
+    if "visits" in options.tables:
+        rows, items = made.table("visits"), [side.visits for side in sides]
+        mine = _within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0)
+        true = np.zeros(shape, np.int64)
+        np.add.at(true, (items[0].zone, items[0].bin), 1)
+        found["density"] = jensen_shannon(true.ravel(), rows["estimate"][mine])
+    else:
+        rows, items = made.table("flows"), [side.trips for side in sides]
+        mine = _within(rows["origin"], 1, len(zones) + 1) & (rows["destination"] == zones.city_id)
+        mine &= rows["bin"] > 0
+        found |= _flow_sizes(rows, items[0], zones)
+    value, estimate = (
+        rows[c][mine].astype(np.float64).reshape(shape) for c in ("value", "estimate")
+    )
+    by_district = np.zeros((zones.districts, len(bins)))
+    np.add.at(by_district, zones.district, value)
+    deviation = float(rows["margin"][mine][0]) / _DEVIATIONS
+    counted = Counted(value, deviation, crowd_of(estimate.sum(axis=1), by_district, zones.district))
+    rng = np.random.default_rng([seed, 7])
+    attacked = told_apart(*(scores(counted, i.offsets, i.zone, i.bin, rng) for i in items))
+    found |= {"membership.auc": attacked["auc"], "membership.tpr1": attacked["tpr1"]}
+    return found | _exposure(attacked) | {HEADLINE: _exposure(attacked)[MEMBERS]}
+
+
+def _flow_sizes(rows: dict[str, Numbers], trips: Any, zones: Zones) -> dict[str, float]:
+    """The 100 largest flows between zones, of all bins: how right they are, and how many are found."""
+    between = _within(rows["origin"], 1, len(zones) + 1)
+    between &= _within(rows["destination"], 1, len(zones) + 1) & (rows["bin"] > 0)
+    pair = (rows["origin"] - 1) * len(zones) + rows["destination"] - 1
+    codes = np.concatenate([trips.zone * len(zones) + trips.to, pair[between]])
+    known, number = np.unique(codes, return_inverse=True)
+    before = np.bincount(number[: len(trips)], minlength=len(known))
+    after: Numbers = np.bincount(
+        number[len(trips) :], rows["estimate"][between], minlength=len(known)
+    )
+    tops = [np.argsort(-side, kind="stable")[:LARGEST] for side in (before, after)]
+    right = largest_errors("flow", before, after)["flow.shares"]
+    same = same_members(
+        *(top[side[top] > 0] for top, side in zip(tops, (before, after), strict=True))
+    )
+    return {"flow": right, "flow.f1": same}
 
 
 def _within(numbers: Numbers, first: int, end: int) -> Numbers:

@@ -352,7 +352,7 @@ CROWD = [
 
 
 def test_every_kind_has_a_shape_of_its_own() -> None:
-    assert set(SHAPES) == set(KIND_WORDS) == set(KINDS) and len(set(SHAPES.values())) == 4
+    assert set(SHAPES) == set(KIND_WORDS) == set(KINDS) and len(set(SHAPES.values())) == 5
 
 
 # numbers of a city's recommendation: clusters below the limit, at its words, and above it

@@ -66,17 +66,41 @@ def membership_in_counts(
     offsets, zone, bin: the cells that each person was counted in, as in `Trajectories`. The attacker knows
     them all: nobody knows more.
     """
+    there = scores(counted, offsets, zone, bin, rng.spawn(1)[0])
+    gone = scores(counted, offsets, zone, bin, rng.spawn(1)[0], without=1.0)
+    return told_apart(there, gone)
+
+
+def told_apart(members: Table, others: Table) -> dict[str, float]:
+    """How well scores of members and of others are told apart."""
+    return {
+        "auc": area_under_curve(members, others),
+        "tpr1": found_at(members, others, _FALSE_ALARMS),
+    }
+
+
+def scores(
+    counted: Counted,
+    offsets: Ints,
+    zone: Ints,
+    bin: Ints,
+    rng: np.random.Generator,
+    without: float = 0.0,
+) -> Table:
+    """How likely it is that each of some persons was counted: logarithms of ratios.
+
+    without: what is taken from the counts of a person's own cells first.
+    """
     persons = np.flatnonzero(np.diff(offsets) > 0)
     if len(persons) > MOST_TARGETS:
         persons = np.sort(rng.choice(persons, MOST_TARGETS, replace=False))
-    there, gone = np.zeros(len(persons)), np.zeros(len(persons))
+    found = np.zeros(len(persons))
     for i, person in enumerate(persons):
         own = slice(offsets[person], offsets[person + 1])
         cell = zone[own], bin[own]
-        value, expected = counted.value[cell], counted.expected[cell]
-        there[i] = log_ratio(value, expected, counted.deviation).sum()
-        gone[i] = log_ratio(value - 1.0, expected, counted.deviation).sum()
-    return {"auc": area_under_curve(there, gone), "tpr1": found_at(there, gone, _FALSE_ALARMS)}
+        value, expected = counted.value[cell] - without, counted.expected[cell]
+        found[i] = log_ratio(value, expected, counted.deviation).sum()
+    return found
 
 
 def log_ratio(value: Table, expected: Table, deviation: float) -> Table:

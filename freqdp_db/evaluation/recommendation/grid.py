@@ -17,6 +17,7 @@ _DOES = {
     "cut": "cuts trips into pieces with ids of their own and leaves out stays",
     "points": "publishes single samples without trajectories",
     "strict": "generates synthetic trips from noisy counts",
+    "counts": "publishes noisy counts by zone and hour with margins, and no trajectories",
 }
 
 
@@ -145,9 +146,20 @@ HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
 """Goes through every kernel: run first, to know how long the others will take."""
 
 
+_COUNTS = {
+    "density": {"zones": "grid:500m", "tables": "visits"},
+    "flows": {"zones": "grid:1km", "tables": "flows"},
+}
+"""What `counts` is asked for: the table that answers the question."""
+
+
 def grid_for(purpose: Purpose, roads: str | None = None) -> Sequence[MethodToTry]:
     """What is tried for a purpose."""
-    methods = _HISTORIES if purpose.kinds == {"edited"} else GRID
+    methods = list(_HISTORIES if purpose.kinds == {"edited"} else GRID)
+    if purpose.name in _COUNTS:
+        given = _COUNTS[purpose.name]
+        asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')} and hour, epsilon 2"
+        methods.insert(1, MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0))
     return [method.on_roads(roads) for method in methods]
 
 
@@ -155,6 +167,8 @@ def never_tried(purpose: Purpose) -> list[tuple[str, str]]:
     """Methods that are not tried for a purpose, whatever the data and the time: names and reason."""
     tried = {part for method in grid_for(purpose) for part in method.method.split("+")}
     found = []
+    if purpose.name not in _COUNTS:
+        found.append(("counts", "tables of counts have no trajectories and answer other questions"))
     if purpose.kinds == {"edited"}:
         found.append(("swap, cut, points, strict", _NO_HISTORY))
     for names, why in _NEVER:

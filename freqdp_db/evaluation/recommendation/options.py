@@ -8,6 +8,8 @@ ln 2) becomes 1 - sqrt(JSD / ln 2): the root makes a distance of it, and keeps s
 - `flows`: mean of F1 and of 1 - relative error (at most 1) of the 100 largest flows (`flow.f1`, `flow`).
 - `trips`: mean of 1 - sqrt(JSD / ln 2) of trip lengths, durations, and moves between cells of 1 km
   (`length`, `duration`, `transitions`).
+- of `counts`, density and flows are counted in the zones of its tables: visits of persons by zone and
+  hour, trips between zones.
 - `histories`: share of each object's visits that stays its own (1 - `inf.sym`).
 """
 
@@ -77,6 +79,7 @@ PURPOSES = {
             "how far, how long and which way trips go",
             "How alike lengths and durations of trips and moves between areas of 1 km are.",
             _trips,
+            frozenset(KINDS) - {"counts"},
         ),
         Purpose(
             "histories",

@@ -62,13 +62,14 @@ _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MARK = 10.0
 _BESIDE, _BELOW, _ABOVE, _LINE = 66.0, 56.0, 14.0, 17.0
 """Pixels: left of the plot, below and above it; and the height of a label."""
-SHAPES = {"edited": "o", "unlinked": "s", "generalised": "^", "synthetic": "D"}
+SHAPES = {"edited": "o", "unlinked": "s", "generalised": "^", "synthetic": "D", "counts": "P"}
 """matplotlib's markers."""
 KIND_WORDS = {
     "edited": "one person's trajectory, edited",
     "unlinked": "true samples, trajectories cut up or mixed",
     "generalised": "areas that several people share",
     "synthetic": "synthetic, generated from noisy counts",
+    "counts": "tables of noisy counts",
 }
 
 

@@ -23,6 +23,7 @@ from freqdp_db.evaluation.attacks.exposure import (
     measure_exposure,
     measure_membership,
 )
+from freqdp_db.evaluation.counts import measure_trial
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.recommendation.choosing import TRIALS, Candidate, contender, judged
 from freqdp_db.evaluation.recommendation.grid import HEAVIEST, MethodToTry, grid_for
@@ -149,6 +150,8 @@ def try_out(world: StepContext, halves: Halves, request: Request, seed: int) -> 
 def _tried(world: StepContext, halves: Halves, request: Request, seed: int) -> dict[str, float]:
     build, members = world.build, halves.members
     state, _ = run_trial(request, world, seed, members)
+    if request.method.kind == "counts":
+        return measure_trial(world, members, halves.controls, state.made, request, seed)
     case = Case.of(replace(build, trajectories=members), state, request.values)
     found = measure_exposure(case, seed) | measure_membership(case, seed, halves.controls)
     rng = np.random.default_rng([seed, _UTILITY_STREAM])
@@ -199,8 +202,13 @@ def try_all(
     if on_roads is not None:
         with progress.stage("read roads"):
             with_roads = make_world(database, build, on_roads.method, on_roads.values)
+    zoned = {
+        variant.label: make_world(database, build, request.method, request.values)
+        for variant, request in asked
+        if request.method.kind == "counts"
+    }
     halves, budget = _prepare(plain, [v for v, _ in asked], options, progress)
-    trials = _Trials(dataset, options, plain, with_roads, halves, budget)
+    trials = _Trials(dataset, options, plain, with_roads, zoned, halves, budget)
     with progress.stage("recommend", len(asked), "candidates") as stage:
         for variant, request in asked:
             try:
@@ -227,6 +235,8 @@ class _Trials:
     options: RecommendOptions
     plain: StepContext
     with_roads: StepContext
+    zoned: dict[str, StepContext]
+    """With the zones of counts, by the label of what is tried."""
     halves: Halves
     budget: TimeBudget
     _asked: dict[str, tuple[MethodToTry, Request]] = field(default_factory=dict)
@@ -249,6 +259,7 @@ class _Trials:
             halves = split(self.plain.build.trajectories, objects, seed)
         started = time.monotonic()
         world = self.with_roads if "roads" in request.values else self.plain
+        world = self.zoned.get(variant.label, world)
         found.append(try_out(world, halves, request, seed))
         took = time.monotonic() - started
         self.budget.took(variant, took)

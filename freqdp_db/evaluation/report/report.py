@@ -187,7 +187,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "dataset": dataset.name,
         "price": request.price(dataset.protected),
         "parameters": dict(request.shown()),
-        "verdicts": [] if release.kind == "counts" else verdicts_of(release, measured),
+        "verdicts": verdicts_of(release, measured),
         "groups": by_group(_in_the_table(measured)),
         "exposures": exposures(measured),
         "comparison": _comparison(database, release, measured),

@@ -77,7 +77,9 @@ def verdicts(
 
 
 def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdict]:
-    """Those of a release that was made."""
+    """Those of a release that was made; they ask about trajectories, and counts have none."""
+    if release.kind == "counts":
+        return []
     no_ways = None
     if release.kind == "synthetic":
         no_ways = "Its trips are synthetic: they have no original."
@@ -96,6 +98,8 @@ def attack_in_words(name: str) -> str:
         return (
             f"who knows {rest} exact sample{'s' * (rest != '1')} of somebody and {_GOES_ON[kind]}"
         )
+    if kind == "members":
+        return "who knows all that somebody did and asks whether they were counted"
     if kind == "habits":
         return "who knows somebody's habits of other days and takes every piece that fits"
     if kind in _MARKS:
