@@ -341,6 +341,12 @@ def _searched(session: Session, found: SearchBench, given: Given) -> None:
         session.table(headers, [_strategy(s, run.times_faster(s.name)) for s in run.strategies])
         session.print("nearest segments of one trajectory")
         session.table(headers, [_strategy(s, None) for s in run.local])
+        for stored in run.stored:
+            held = "all segments" if stored.memory_mb is None else f"{stored.memory_mb:,.0f} MB"
+            session.print(
+                f"The search of a job, over the grid in the database, holding {held}: "
+                f"{stored.queries:,} queries in {stored.seconds:.2f} s, all cores, reading included"
+            )
         session.print("")
     equal = found.answers_equal
     session.print(

@@ -278,6 +278,10 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
         """How large the errors are that noise leaves, for analysts; empty: nothing to say."""
         return ""
 
+    def column_comments(self, options: Options) -> dict[str, str]:
+        """What columns of the released tables say with these options, where that is not as declared."""
+        return {}
+
     def warnings(self, options: Options, counts: Counts) -> list[str]:
         """What the curator should know once the numbers are there."""
         return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -58,9 +59,14 @@ class Relation:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    def comments(self, release: str, timezone: str) -> dict[str, str]:
-        """What it says of itself and of its columns. release: what is said of the release."""
-        own = {"": self.comment} | {column.name: column.comment for column in self.columns}
+    def comments(
+        self, release: str, timezone: str, columns: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
+        """What it says of itself and of its columns.
+
+        release: what is said of the release. columns: what columns say in it, where not as declared.
+        """
+        own = {"": self.comment} | {c.name: columns.get(c.name, c.comment) for c in self.columns}
         said = {name: comment.format(timezone=timezone) for name, comment in own.items()}
         return said | {"": f"{release} {said['']}".strip()}
 

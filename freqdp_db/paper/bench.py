@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from freqdp_db.load import make_city
 from freqdp_db.paper.bench_search import SearchRun, bench_search, parse_names, part_of
 from freqdp_db.paper.strategies import DEFAULT
 from freqdp_db.progress import Progress
+from freqdp_db.release.paging import search_within
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 
@@ -452,6 +454,7 @@ def bench_searches(
                 queries=queries,
                 seed=seed,
                 progress=progress,
+                search=partial(search_within, where, number, build) if size == known else None,
             )
             for size in sorted({min(size, known) for size in wanted})
         ]

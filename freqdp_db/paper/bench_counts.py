@@ -96,22 +96,23 @@ def bench_counts(
     (step,) = request.method.steps
     options: CountsOptions = options_of(step, request.values)
     zones, bins = public_inputs(world, options)
-    bench = _Bench(world, options, zones, bins)
+    seed = int(request.seed or 0)
+    bench = _Bench(world, options, zones, bins, seed)
     for epsilon in epsilons.split(","):
-        bench.measure(epsilon, seeds, int(request.seed or 0))
+        bench.measure(epsilon, seeds, seed)
     return bench.found
 
 
 class _Bench:
     def __init__(
-        self, world: StepContext, options: CountsOptions, zones: Zones, bins: Bins
+        self, world: StepContext, options: CountsOptions, zones: Zones, bins: Bins, seed: int
     ) -> None:
         self.world, self.options, self.zones, self.bins = world, options, zones, bins
         self.facts = world.public_facts(options.region, options.period)
         self.district = zones.district.astype(np.int64)
         self.shape = Shape.of(zones, bins)
         self.found = CountsBench(len(zones), zones.districts, len(bins))
-        self.unions = self._unions()
+        self.unions = self._unions(seed)
 
     def contributions(self, world: StepContext, seed: Ints) -> Contributions:
         build = world.build
@@ -168,11 +169,8 @@ class _Bench:
         of = self.district
 
         def table(part: Ints, bin: Ints, parts: int) -> Numbers:
-            return (
-                np.bincount(part * bins + bin, minlength=parts * bins)
-                .reshape(-1, bins)
-                .astype(np.float64)
-            )
+            counts = np.bincount(part * bins + bin, minlength=parts * bins)
+            return counts.reshape(-1, bins).astype(np.float64)
 
         departures = table(trips.zone, trips.bin, len(self.zones))
         cells, counts = flow_cells(trips, self.shape)
@@ -299,9 +297,9 @@ class _Bench:
             )
         return hits
 
-    def _unions(self) -> NDArray[np.float64]:
+    def _unions(self, seed: int) -> NDArray[np.float64]:
         """Random unions of zones, half rectangles, half the zones nearest to one: a row each."""
-        generator = np.random.default_rng(0)
+        generator = np.random.default_rng(seed)
         x, y = self.zones.x, self.zones.y
         each = len(self.zones) / self.zones.districts
         most = max(len(self.zones) // 2, 2)

@@ -22,7 +22,7 @@ from freqdp_db.engines.ranges import one_core
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
-from freqdp_db.methods.frequency.insertion import growing_places
+from freqdp_db.methods.frequency.insertion import Search, growing_places
 from freqdp_db.methods.frequency.partition import partitions_of
 from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
 from freqdp_db.model.arrays import Ints, offsets_from, rows_of
@@ -39,14 +39,18 @@ from freqdp_db.paper.strategies import (
 )
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
+from freqdp_db.release.paging import DEFAULT_MEMORY
 from freqdp_db.release.request import Request
 from freqdp_db.search.best import Nearest, Queries
+from freqdp_db.search.stored import INDEX_BYTES
 
 GIST = "gist"
 _QUERIES_OF_THE_FIGURE = 500
 _ENOUGH_S, _MOST_S = 1.0, 20.0
 _MOST_ROUNDS = 10
 _TRIAL = 10
+_SHARE_OF_MEMORY = 10
+"""The stored search is measured with all the memory that it wants, and with so manieth of it."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,16 @@ class Measured:
     index_mb: float
     queries: int
     """How many it answered."""
+
+
+@dataclass(frozen=True)
+class StoredSearch:
+    """What the search of a job took, over the grid in the database: all cores, reading included."""
+
+    memory_mb: float | None
+    """What it was allowed to hold; None: all segments."""
+    seconds: float
+    queries: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,8 @@ class SearchRun:
     strategies: list[Measured]
     local_answers_equal: bool
     local: list[Measured]
+    stored: list[StoredSearch]
+    """Only of all trajectories: the build has no grid of a part of them."""
 
     def times_faster(self, name: str) -> float | None:
         """How many times as long as the default index a strategy takes."""
@@ -142,8 +158,12 @@ def bench_search(
     queries: int,
     seed: int,
     progress: Progress,
+    search: Callable[[int], Search] | None = None,
 ) -> SearchRun:
-    """Measure the strategies on a sample of the job's queries."""
+    """Measure the strategies on a sample of the job's queries.
+
+    search: that of a job, within so many bytes; None: these are not all trajectories of a build.
+    """
     with progress.stage(f"queries of {len(trajectories):,} trajectories"):
         work = _global_workload(trajectories, locations, request, queries, seed)
         local_work = _local_workload(trajectories, locations, request, queries, seed)
@@ -163,6 +183,13 @@ def bench_search(
             result, found = _measure_gist(index, rows, work, stage.advance)
         measured.append(result)
         answers.append(found)
+    stored = []
+    if search is not None:
+        for memory in (None, len(rows.owner) * INDEX_BYTES // _SHARE_OF_MEMORY):
+            with progress.stage("search stored grid"):
+                took, found = _measure_stored(search, memory, work, locations)
+            stored.append(took)
+            answers.append(found)
     local_measured, local_answers = [], []
     for local in LOCAL_STRATEGIES.values():
         with progress.stage(f"local search {local.name}"):
@@ -177,6 +204,7 @@ def bench_search(
         measured,
         _agree(local_answers),
         local_measured,
+        stored,
     )
 
 
@@ -258,6 +286,19 @@ def _measure(
         ),
         Answers(chosen, found),
     )
+
+
+def _measure_stored(
+    search: Callable[[int], Search], memory: int | None, work: Workload, locations: Locations
+) -> tuple[StoredSearch, Answers]:
+    """Ask all queries at once, as a job does."""
+    within = search(DEFAULT_MEMORY if memory is None else memory)
+    start = time.perf_counter()
+    found = within(work.trajectories, locations, work.rank, work.queries)
+    seconds = time.perf_counter() - start
+    held = None if memory is None else memory / 1e6
+    asked = len(work.queries)
+    return StoredSearch(held, seconds, asked), Answers(np.arange(asked), found)
 
 
 def _affordable(count: int, ask: Callable[[Ints], object]) -> Ints:

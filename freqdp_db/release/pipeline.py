@@ -351,7 +351,7 @@ def _publish(
     errors = request.remarks([step.counts for step in steps]).errors
     for_analysts = " ".join([request.method.for_analysts, *errors])
     said = said_of(release.name, release.guarantee, for_analysts)
-    relations = request.relations
+    relations, columns = request.relations, request.column_comments()
     staging.publish(
         database,
         release.release_id,
@@ -359,7 +359,7 @@ def _publish(
         release.dataset_id,
         relations,
         {
-            relation.suffix: relation.comments(said, timezone)
+            relation.suffix: relation.comments(said, timezone, columns)
             | ({} if release.series is None or relation.view is not None else _WINDOW_START)
             for relation in relations
         },

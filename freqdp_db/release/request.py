@@ -116,6 +116,13 @@ class Request:
                 found.warnings.extend(map(Remark, step.warnings(options, recorded)))
         return found
 
+    def column_comments(self) -> dict[str, str]:
+        """What columns of the release say, where that is not as its relations declare it."""
+        found: dict[str, str] = {}
+        for step in self.method.steps:
+            found |= step.column_comments(options_of(step, self.values))
+        return found
+
     def with_facts(self, dataset: DatasetRow, build: BuildRow) -> Request:
         """What is known of the dataset and its build, filled in; refused where a guarantee needs it."""
         declared = {p.name: p for p in self.method.parameters}

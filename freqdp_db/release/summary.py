@@ -248,7 +248,7 @@ def odd_size(method: Method, samples: int, rows: int) -> list[str]:
         return []
     more = {
         "synthetic": "a larger --epsilon, or more objects, give more",
-        "unlinked": "longer pieces, or fewer that must share an end (--ends), leave more",
+        "unlinked": "longer pieces, or fewer that must share a place (--ends, --crowd), leave more",
         "edited": "a smaller --signature leaves more",
     }[method.kind]
     return [

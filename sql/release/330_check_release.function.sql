@@ -52,7 +52,7 @@ WITH released AS MATERIALIZED (
     HAVING sum(p.pf) <> 0
 ), visited AS MATERIALIZED (
     SELECT p.step, p.location_id, count(*) AS tf FROM reached AS p GROUP BY p.step, p.location_id
-), built AS (
+), built AS MATERIALIZED (
     SELECT s.trajectory_id, s.location_id, count(*) AS pf FROM %3$I.sample AS s WHERE s.build_id = %6$L
     GROUP BY s.trajectory_id, s.location_id
 ), checked AS (
@@ -64,6 +64,13 @@ WITH released AS MATERIALIZED (
     FROM (SELECT p.trajectory_id, p.location_id, p.pf FROM reached AS p WHERE p.step = 0) AS p
     FULL JOIN built AS b ON b.trajectory_id = p.trajectory_id AND b.location_id = p.location_id
     WHERE b.pf IS DISTINCT FROM p.pf
+    UNION ALL
+    -- what trajectory_frequency shows was counted by the build: here it is counted from the samples
+    SELECT 3, 'locations whose trajectory frequency is not that of the build''s samples', 0, count(*)
+    FROM (SELECT l.location_id, l.tf FROM %3$I.location AS l WHERE l.build_id = %6$L AND l.tf <> 0) AS l
+    FULL JOIN (SELECT b.location_id, count(*) AS tf FROM built AS b GROUP BY b.location_id) AS c
+        ON c.location_id = l.location_id
+    WHERE c.tf IS DISTINCT FROM l.tf
     UNION ALL
     SELECT 4 * s.step, format('step %%s, local: point frequencies that targets were drawn from', s.step), count(*),
         count(*) FILTER (WHERE t.pf = coalesce(p.pf, 0))
@@ -89,12 +96,12 @@ WITH released AS MATERIALIZED (
     LEFT JOIN visited AS v ON v.step = s.step AND v.location_id = t.location_id
     GROUP BY s.step
 )
-SELECT (1 + row_number() OVER (ORDER BY c.number))::int, c.what::text, c.expected::bigint, c.found::bigint, c.expected = c.found
-FROM checked AS c ORDER BY c.number
+SELECT (1 + row_number() OVER (ORDER BY c.number, c.what))::int, c.what::text, c.expected::bigint, c.found::bigint, c.expected = c.found
+FROM checked AS c ORDER BY c.number, c.what
 $query$, ${release:name}, asked.name || asked.relations[1], ${private:name}, ${postgis:name}, asked.release_id, asked.build_id);
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.check_release(text) IS
-'Checks a published release on the server, from its table, the stored targets and the edit log alone: one row for each check, ok or not. Of releases by lg, gl, pure-l and pure-g it checks that frequencies are the targets after each step, and the build''s when all edits are undone; of others, the number of rows.';
+'Checks a published release on the server, from its table, the stored targets and the edit log alone: one row for each check, ok or not. Of releases by lg, gl, pure-l and pure-g it checks that frequencies are the targets after each step, and the build''s when all edits are undone, and that the trajectory frequencies of the build are those of its samples; of others, the number of rows.';
 REVOKE ALL ON FUNCTION ${private}.check_release(text) FROM PUBLIC;

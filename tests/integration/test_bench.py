@@ -52,6 +52,10 @@ def test_search(city: str, tmp_path: Path) -> None:
     looked = {s["name"]: s["distances_per_query"] for s in document["strategies"]}
     assert looked["linear"] == document["segments"]
     assert looked["extent"] < looked["linear"]
+    # the build has a grid of all trajectories, and of no part of them
+    assert document["runs"][0]["stored"] == []
+    assert [s["memory_mb"] is None for s in document["stored"]] == [True, False]
+    assert all(s["queries"] == document["queries"] for s in document["stored"])
     assert "<svg" in picture.read_text(encoding="utf-8")
     assert _schemas(city) == before
 

@@ -293,7 +293,7 @@ def _checks(url: str, name: str = "r") -> list[Any]:
 def test_the_server_checks_by_itself(released: str) -> None:
     """Frequencies after each step, by SQL alone; an auditor may ask for it, an analyst may not."""
     checks = _checks(released)
-    assert len(checks) == 7 and all(ok for *_, ok in checks)
+    assert len(checks) == 8 and all(ok for *_, ok in checks)
     targets = value(
         released,
         "SELECT (SELECT count(*) FROM freqdp.tf_target) + (SELECT count(*) FROM freqdp.pf_target)",
@@ -324,6 +324,7 @@ def test_the_server_checks_by_itself(released: str) -> None:
         ("UPDATE {p}.tf_target SET target = target + 1", "frequencies that are the targets"),
         ("UPDATE {p}.pf_target SET pf = pf + 1", "targets were drawn from"),
         ("DELETE FROM {p}.edit_run WHERE ctid = '(0,1)'", "edits are undone"),
+        ("UPDATE {p}.location SET tf = tf + 1 WHERE location_id = 7", "of the build's samples"),
     ],
 )  # fmt: skip
 def test_the_server_sees_tampering(released: str, tampering: str, failing: str) -> None:

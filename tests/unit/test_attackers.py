@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from freqdp_db.model.areas import Areas
 from sides import MINUTE, Rows, side_of
 from test_exposure import GRID, naive_score, random_rows, rng_of
 
@@ -35,7 +34,7 @@ from freqdp_db.evaluation.attacks.relinking import (
 )
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Groups, Ids
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 
 QUIET = 5
 

@@ -189,7 +189,7 @@ def test_picked_cells_have_the_law_of_noise_on_every_cell() -> None:
 def test_a_chosen_threshold_is_kept() -> None:
     trajectories, places = small_city(20, 4)
     what = (trajectories, places, REGION, PERIOD, ZONES, BINS, ("flows",), ZCDP)
-    for threshold in (3, 1000):
+    for threshold in (3, 10**6):
         drawn = draw(*what, threshold, SeededSource(1))
         plan = plan_of(drawn, Shape.of(ZONES, BINS), ("flows",), ZCDP, threshold)
         assert plan.threshold == threshold

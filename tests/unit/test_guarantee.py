@@ -114,13 +114,15 @@ def test_every_method_says_what_it_is(name: str) -> None:
     request = Request.parse(name, **_NEEDED.get(name, {}))
     document = request.guarantee(BIKE)
     assert document["plain"].endswith(".") and document["kind"] == request.method.kind
-    assert document["artefacts"]["trajectories"]["title"]
+    table = "counts" if document["kind"] == "counts" else "trajectories"
+    assert document["artefacts"][table]["title"]
     for artefact in document["artefacts"].values():
         assert artefact["unit"] and artefact["neighbouring"] and artefact["assumes"]
         claimed = artefact["claimed_epsilon"]
         assert (claimed is None) == (artefact["neighbouring"] == "none")
-    claims = document["artefacts"]["trajectories"]["claimed_epsilon"] is not None
+    claims = document["artefacts"][table]["claimed_epsilon"] is not None
     assert claims == (request.method.unit == "person")
-    assert ("is differentially private" in document["plain"]) == claims
+    verb = "are" if table == "counts" else "is"
+    assert (f"{verb} differentially private" in document["plain"]) == claims
     json.dumps(document)
     assert request.method.for_analysts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.kinds import Name, NotAcceptable, TimeStretch
+from freqdp_db.methods.kinds import Name, NotAcceptable, TimeStretch, Zoning
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.release.request import Request
 
@@ -17,7 +17,9 @@ DECLARED = [(m.name, p.name, p.kind) for m in METHODS.values() for p in m.parame
 )
 def test_nonsense_is_refused(method: str, name: str, kind: object) -> None:
     # a name may be nearly anything: whether it is somebody's is found out where it is looked up
-    nonsense = (" ", "\0") if isinstance(kind, Name) else (" ", "?", "-1", "1e400", "\0", "nan")
+    nonsense = (
+        (" ", "\0") if isinstance(kind, Name | Zoning) else (" ", "?", "-1", "1e400", "\0", "nan")
+    )
     for value in nonsense:
         with pytest.raises(BadInput) as refused:
             Request.parse(method, **{name: value})

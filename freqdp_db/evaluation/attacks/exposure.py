@@ -25,6 +25,7 @@ from freqdp_db.evaluation.attacks.known_samples import (
     sighting_exposures,
 )
 from freqdp_db.evaluation.attacks.learning import SPLITS
+from freqdp_db.evaluation.attacks.points import tracked_exposures
 from freqdp_db.evaluation.attacks.relinking import find_joints, relinked_exposures
 from freqdp_db.evaluation.attacks.signatures import (
     LIKENESSES,
@@ -143,12 +144,19 @@ def _edits(case: Case, seed: int, done: _Done) -> dict[str, float]:
     return found
 
 
+def _points(case: Case, seed: int, done: _Done) -> dict[str, float]:
+    found = tracked_exposures(case, np.random.default_rng([seed, 13]))
+    done()
+    return found
+
+
 # The longest first; how many attackers each of them is.
 _ATTACKS = {
     "traces": (_traces, _BY_TRACES),
     "likeness": (_likeness, LIKENESSES),
     "habits": (_habits, 1),
     "edits": (_edits, 1),
+    "points": (_points, 1),
 }
 EXPOSURES = tuple(_ATTACKS)
 

@@ -31,6 +31,7 @@ from freqdp_db.evaluation.attacks.claims import (
 )
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
 from freqdp_db.evaluation.attacks.learning import SPLITS, Features, halves, pooled_halves, trees
+from freqdp_db.evaluation.attacks.points import is_of_points
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of
 from freqdp_db.model.days import HOUR_US
@@ -55,6 +56,8 @@ _CHUNK = 500_000
 _MOST_TO_LEARN = 200_000
 _TREES = {"max_iter": 80, "max_depth": 6, "learning_rate": 0.15}
 _ROUNDS = 3
+_MOST_POINTS = 2_000_000
+"""More single samples than this are only followed to the nearest (`points.py`)."""
 _LARGE = 5_000_000
 """With more pairs than this, one split has to do."""
 _THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
@@ -447,6 +450,8 @@ def find_joints(release: ReleaseSeen) -> Joints | None:
     """None: nothing was taken apart."""
     side = release.trajectories
     if (release.groups is None and not release.pieces) or not side.samples:
+        return None
+    if side.samples > _MOST_POINTS and is_of_points(release):
         return None
     runs = find_runs(release)
     traits = run_traits(release, runs)

@@ -15,6 +15,7 @@ _DOES = {
     "pure-l": "changes how often each person appears at revealing places",
     "swap": "where paths cross, shuffles who continues along which",
     "cut": "cuts trips into pieces with ids of their own and leaves out stays",
+    "points": "publishes single samples without trajectories",
     "strict": "generates synthetic trips from noisy counts",
 }
 
@@ -62,6 +63,13 @@ _DEARER_ON_ROADS = 4.0
 _SHORT = {"pieces": "30min", "quiet": "10min"}
 _WIDE = {"meet": "1000m/15min"}
 _COARSE = {"time_step": "5min"}
+_UNDATED = {"dates": "hour-of-week"}
+_OF_DAY = {"dates": "hour-of-day"}
+_CROWD = {"crowd": "10"}
+_BRIEF = {"pieces": "10min", "quiet": "10min"}
+_TRIP_ENDS = {"pieces": "24h", "quiet": "0s", "silence": "apart", "samples": "ends", "clock": "60s"}
+"""Whole trips, of which only the ends are shown: what flows are counted by."""
+_CELLS = {"grain": "500"}
 
 GRID: Sequence[MethodToTry] = (
     # first, so that there is always time for the line with a guarantee
@@ -71,6 +79,17 @@ GRID: Sequence[MethodToTry] = (
     MethodToTry("cut"),
     MethodToTry("lg+cut", "short pieces", _SHORT),
     MethodToTry("cut", "short pieces", _SHORT),
+    # from most to least of what is shown: first what vehicles need, then what persons do
+    MethodToTry("cut", "ends of trips", {**_TRIP_ENDS, "ends": "3"}),
+    MethodToTry("cut", "ends of trips, hour of day only", {**_TRIP_ENDS, **_OF_DAY}),
+    MethodToTry("points", "hour of day only", _OF_DAY),
+    MethodToTry("points", "cells of 500 m, hour of day only", {**_CELLS, **_OF_DAY}),
+    MethodToTry("cut", "10 min pieces, no dates", {**_BRIEF, **_UNDATED}),
+    MethodToTry("points", "crowds of 10, no dates", {**_CROWD, **_UNDATED}),
+    MethodToTry(
+        "points", "crowds of 5 in cells of 500 m, no dates", {**_CELLS, "crowd": "5", **_UNDATED}
+    ),
+    MethodToTry("cut", "10 min pieces, crowds of 10, no dates", {**_BRIEF, **_CROWD, **_UNDATED}),
     MethodToTry("lg", "times to 5 min", _COARSE),
     MethodToTry("lg+swap", weight=1.2),
     MethodToTry("swap", weight=1.2),
@@ -137,7 +156,7 @@ def never_tried(purpose: Purpose) -> list[tuple[str, str]]:
     tried = {part for method in grid_for(purpose) for part in method.method.split("+")}
     found = []
     if purpose.kinds == {"edited"}:
-        found.append(("swap, cut, strict", _NO_HISTORY))
+        found.append(("swap, cut, points, strict", _NO_HISTORY))
     for names, why in _NEVER:
         missing = [name for name in names if name not in tried]
         if missing:

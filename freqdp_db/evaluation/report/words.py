@@ -42,6 +42,7 @@ _MARKS = {
 _GOES_ON = {
     "near": "takes what the same released trajectories hold before and after",
     "relink": "joins what was cut or swapped there",
+    "tracked": "goes on from each to the nearest single samples",
 }
 """What an attacker does with known samples that the release holds."""
 _PROTOCOLS = {"a": "over the whole period", "b": "from other days"}

@@ -210,8 +210,8 @@ def rounded(values: Table, parent: Ints | None, above: Ints | None) -> Ints:
     given = (place[:, None] < np.take_along_axis(rest[parent], order, axis=0)).astype(np.int64)
     extra = np.zeros_like(whole)
     np.put_along_axis(extra, order, given, axis=0)
-    shared: Ints = whole + extra
-    return shared
+    found: Ints = whole + extra
+    return found
 
 
 # Smoothed estimates.

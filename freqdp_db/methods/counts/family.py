@@ -233,8 +233,8 @@ _NUMBERS = (
     Column(
         "estimate",
         "float8",
-        "The value drawn towards what coarser levels suggest: nearer to the truth for most rows, never "
-        "below 0, but biased: the margin is not its.",
+        "The value drawn towards what coarser levels suggest and corrected for what the caps leave out: "
+        "nearer to the truth for most rows, never below 0, but biased: the margin is not its.",
     ),
 )
 _SHOWN_FROM = Column(

@@ -23,7 +23,9 @@ SIZE_CLASSES = 40
 SIZE_EDGES = tuple(math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES + 1))
 """Class j begins with this many: the smallest t with t^2 >= 2^j."""
 CLASSES_OF_SIZES = tuple(j for j in range(SIZE_CLASSES) if SIZE_EDGES[j] < SIZE_EDGES[j + 1])
-FIRST_ROUND = Fraction(5, 100)
+FIRST_ROUND = Fraction(8, 100)
+_SIZES = 3
+"""How many contributions objects have is measured with so many times the share of the others."""
 MINUTE_STEPS = 4
 """How long stays are is counted by how many steps they are longer or shorter than half of the longest; at
 most so many."""
@@ -32,7 +34,11 @@ STRAY_ROWS = 1000
 """So many flows between zones are shown by chance, on average, where no threshold is given."""
 MOST_CELLS = 50_000_000
 """Cells of one table that are kept one by one."""
-_STANDS_OUT = 3.0
+_STANDS_OUT = 2.5
+_TOGETHER = 3
+_APART = 6
+"""Classes stand out if so many together do, and are at most so many away from others."""
+_MOST_CORRECTED = 0.5
 _BUSY = 5
 """Caps are chosen for cells that hold so many times the mean."""
 _MOST_LOST = 0.1
@@ -48,10 +54,10 @@ _PARTS: dict[str, dict[str, int]] = {
         "stays_city": 5, "stays_minutes": 17,
     },
     "flows": {
-        "flows_city": 5, "flows_from_district": 5, "flows_from_district_all": 6,
-        "flows_districts": 18, "flows_districts_all": 12, "flows_from": 10, "flows_from_all": 9,
-        "flows_to": 3, "flows_to_all": 8, "flows_to_district": 2, "flows_to_district_all": 3,
-        "picked": 6, "flows_zones": 13,
+        "flows_city": 12, "flows_from_district": 8, "flows_from_district_all": 10,
+        "flows_districts": 18, "flows_districts_all": 12, "flows_from": 8, "flows_from_all": 12,
+        "flows_to": 2, "flows_to_all": 5, "flows_to_district": 2, "flows_to_district_all": 3,
+        "picked": 2, "flows_zones": 6,
     },
     "trips": {"trips_city": 20, "trips_class": 80},
 }  # fmt: skip
@@ -98,6 +104,11 @@ class Caps:
     """of trips and stays: in each district where they begin. Of trips also where they end."""
     lost: float = 0.0
     """About what part of all is not counted because of them, by the first round."""
+
+    @property
+    def correction(self) -> float:
+        """By which estimates are multiplied, so that they are of all that there is."""
+        return 1 / (1 - min(self.lost, _MOST_CORRECTED))
 
     def bounds(self) -> dict[str, int]:
         """By the names of the groups."""
@@ -173,12 +184,18 @@ def counted(tables: tuple[str, ...]) -> list[str]:
 
 def first_round(tables: tuple[str, ...]) -> list[Measurement]:
     """How many objects there are, and histograms of what they contribute: one entry of each moves by 1."""
-    names = [name for what in counted(tables) for name in _ROUND[what]]
-    share = FIRST_ROUND / (len(names) + 1)
+    weights = {"objects": 1} | {
+        name: _SIZES if name.endswith("_sizes") else 1
+        for what in counted(tables)
+        for name in _ROUND[what]
+    }
     return [
-        Measurement("objects", 1, share, 1, 1),
-        *(Measurement(name, SIZE_CLASSES, share, 1, 1) for name in names),
-    ]
+        Measurement(
+            name, 1 if name == "objects" else SIZE_CLASSES,
+            FIRST_ROUND * Fraction(weight, sum(weights.values())), 1, 1,
+        )
+        for name, weight in weights.items()
+    ]  # fmt: skip
 
 
 def classes_of(numbers: Ints) -> Ints:
@@ -196,7 +213,7 @@ def second_round(
     threshold: int | None = None,
 ) -> Plan:
     """The plan that follows from the noisy numbers of the first round."""
-    noise = math.sqrt(first_round(tables)[0].variance(budget))
+    noise = {m.name: math.sqrt(m.variance(budget)) for m in first_round(tables)}
     shares = _shares(tables)
     cells = {
         "visits": shape.zones * shape.bins,
@@ -206,16 +223,16 @@ def second_round(
     finest = {"visits": "visits_zone", "trips": "flows_from", "stays": "stays_zone"}
     caps = {"visits": Caps(1, 1), "trips": Caps(1, 1, 1, 1), "stays": Caps(1, 1, 0, 1)}
     for what in counted(tables):
-        sizes, *squares = (_cleaned(round_one[name], noise) for name in _ROUND[what])
+        sizes, *squares = (_cleaned(round_one[name], noise[name]) for name in _ROUND[what])
         part = shares.get(finest[what], shares.get("trips_class", Fraction(1, 20)))
         most, lost = _most(sizes, cells[what], float(budget.whole * part), budget.pure)
-        bounds = {}
+        bounds, further = {}, 0.0
         for name, histogram in zip(_ROUND[what][1:], squares, strict=True):
             bound, more = _bound(histogram)
             # no sum of squares is larger than the square of the number, and none is smaller than it
             bounds[name.partition("_")[2]] = min(max(bound, most), most * most)
-            lost = max(lost, more)
-        caps[what] = Caps(most, **bounds, lost=lost)
+            further = max(further, more)
+        caps[what] = Caps(most, **bounds, lost=min(lost + further, 1.0))
     measurements = _measurements(shape, shares, caps["visits"], caps["trips"], caps["stays"])
     least = 1
     if "picked" in measurements:
@@ -280,12 +297,27 @@ def _measurements(
 
 
 def _cleaned(histogram: Ints, noise: float) -> list[float]:
-    """What stands out of the noise: a class that does, and those beside it."""
+    """The classes that stand out of the noise, and what lies between them; zeros elsewhere.
+
+    Begins with the neighbours that hold most, and goes on in both directions to the next ones, not far off,
+    that stand out together.
+    """
     values = [float(n) for n in histogram]
-    stands = [value > _STANDS_OUT * noise for value in values]
+
+    def stands(first: int) -> bool:
+        window = values[first : first + _TOGETHER]
+        return sum(window) > _STANDS_OUT * noise * math.sqrt(len(window))
+
+    last = SIZE_CLASSES - _TOGETHER
+    first = end = max(range(last + 1), key=lambda j: sum(values[j : j + _TOGETHER]))
+    if not stands(first):
+        return [0.0] * SIZE_CLASSES
+    while further := [j for j in range(end + 1, min(end + _APART, last) + 1) if stands(j)]:
+        end = further[-1]
+    while before := [j for j in range(max(first - _APART, 0), first) if stands(j)]:
+        first = before[0]
     return [
-        max(value, 0.0) if any(stands[max(j - 2, 0) : j + 3]) else 0.0
-        for j, value in enumerate(values)
+        max(value, 0.0) if first <= j < end + _TOGETHER else 0.0 for j, value in enumerate(values)
     ]
 
 

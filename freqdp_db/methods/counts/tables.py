@@ -30,15 +30,16 @@ from freqdp_db.methods.counts.estimation import (
     total_margins,
 )
 from freqdp_db.methods.counts.options import SUMMARY, Budget
-from freqdp_db.methods.counts.plan import MINUTE_STEPS, STEP_MIN, Caps, Draw, Plan, counted
+from freqdp_db.methods.counts.plan import MINUTE_STEPS, STEP_MIN, Caps, Draw, Plan, Shape, counted
 from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Zones
 from freqdp_db.methods.synthesis.public import Period
 from freqdp_db.model.arrays import Ints
 
 LIKELY = 1.0
 """Flows between zones are shown if so many trips are expected, or more,"""
-FEWEST_LIKELY = 1000
-"""and if they are among so many that are expected to be largest, or as many as there are objects."""
+FEWEST_LIKELY = 5000
+LIKELY_TIMES = 5
+"""and if they are among so many that are expected to be largest, or so many times the objects."""
 _TOP = "city"
 _SURE = 2.0
 """A mean is of at least so many standard deviations of the number it is the mean of."""
@@ -107,32 +108,34 @@ class Solved:
     levels: dict[str, Level]
     fits: dict[str, Fit]
     values: dict[str, Ints]
-    estimates: dict[str, Table]
-    """In tenths, whole numbers."""
+    smooth: dict[str, Table]
+    """Estimates of the capped counts."""
+    estimates: dict[str, Ints]
+    """In tenths, corrected for what the caps leave out."""
 
 
-def solved(levels: dict[str, Level], *, around: bool) -> Solved:
+def solved(levels: dict[str, Level], shape: Shape, caps: Caps) -> Solved:
     fits = least_squares(levels)
     values: dict[str, Ints] = {}
-    estimates: dict[str, Table] = {}
+    smooth: dict[str, Table] = {}
+    estimates: dict[str, Ints] = {}
     for name, level in levels.items():
         fit = fits[name]
         if level.above is None:
             values[name] = rounded(fit.value, None, None)
-            course = smoothed_over_bins(fit.value, fit.variance, around=around)
-            estimates[name] = np.rint(np.maximum(course, 0.0) * TENTHS)
+            course = smoothed_over_bins(fit.value, fit.variance, around=shape.around)
+            smooth[name] = np.maximum(course, 0.0)
+            estimates[name] = rounded(smooth[name] * (caps.correction * TENTHS), None, None)
             continue
-        above = estimates[level.above]
-        values[name] = rounded(fit.value, level.parent, values[level.above])
         like = None
         if level.like is not None:
             other, part = level.like
-            like = estimates[other].sum(axis=1, keepdims=True)[part]
-        exact = smoothed(above / TENTHS, level.parent, fit, like)
-        estimates[name] = rounded(exact * TENTHS, level.parent, above.astype(np.int64)).astype(
-            float
-        )
-    return Solved(levels, fits, values, estimates)
+            like = smooth[other].sum(axis=1, keepdims=True)[part]
+        values[name] = rounded(fit.value, level.parent, values[level.above])
+        smooth[name] = smoothed(smooth[level.above], level.parent, fit, like)
+        tenths = smooth[name] * (caps.correction * TENTHS)
+        estimates[name] = rounded(tenths, level.parent, estimates[level.above])
+    return Solved(levels, fits, values, smooth, estimates)
 
 
 def _level(
@@ -192,14 +195,14 @@ def trip_levels(
 
 def _prior(trips: Solved, zones: Zones) -> PairPrior:
     names = ("districts", "from", "to")
-    pairs, leaving, arriving = (trips.estimates[name] / TENTHS for name in names)
+    pairs, leaving, arriving = (trips.smooth[name] for name in names)
     return PairPrior.of(zones.district.astype(np.int64), zones.districts, pairs, leaving, arriving)
 
 
 def likely_flows(drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget) -> Ints:
     """Flows between zones that are worth a look, by the noisy numbers of the coarser levels."""
-    trips = solved(trip_levels(drawn, plan, zones, budget), around=plan.shape.around)
-    most = max(FEWEST_LIKELY, int(drawn["objects"][0]))
+    trips = solved(trip_levels(drawn, plan, zones, budget), plan.shape, plan.trips)
+    most = max(FEWEST_LIKELY, LIKELY_TIMES * int(drawn["objects"][0]))
     return _prior(trips, zones).likely(LIKELY, most)
 
 
@@ -209,19 +212,18 @@ def made_of(draw: Draw, plan: Plan, zones: Zones, bins: Bins, budget: Budget) ->
     period = bins.period.begin, bins.period.end
     columns: dict[str, NDArray[Any]] = {"bins": np.array([BIN_KINDS.index(bins.kind), *period])}
     known = _caps_of(plan)
-    around = plan.shape.around
     if "visits" in plan.tables:
-        found = solved(_area_levels("visits", drawn, plan, zones, budget), around=around)
+        found = solved(_area_levels("visits", drawn, plan, zones, budget), plan.shape, plan.visits)
         columns |= _named("visits", _area_rows(found, zones, budget))
         known |= _typical("visits", found, budget)
     if "stays" in plan.tables:
-        found = solved(_area_levels("stays", drawn, plan, zones, budget), around=around)
+        found = solved(_area_levels("stays", drawn, plan, zones, budget), plan.shape, plan.stays)
         rows = _area_rows(found, zones, budget)
         rows |= _means(draw.stays_minutes, found, plan, zones, budget)
         columns |= _named("stays", rows)
         known |= _typical("stays", found, budget)
     if {"flows", "trips"} & set(plan.tables):
-        found = solved(trip_levels(drawn, plan, zones, budget), around=around)
+        found = solved(trip_levels(drawn, plan, zones, budget), plan.shape, plan.trips)
         known |= _typical("flows", found, budget)
         if "flows" in plan.tables:
             columns |= _named("flows", _flow_rows(draw, found, plan, zones, budget))
@@ -378,7 +380,7 @@ def _flow_rows(
             "shown_from": np.where(likely, 0.0, float(plan.threshold)),
             "value": draw.flows_zones,
             "margin": np.full(len(pair), _pair_margin(plan, budget)),
-            "estimate": np.round(estimate, 1),
+            "estimate": np.round(estimate * plan.trips.correction, 1),
         }
     )
     rows = _stacked(parts)

@@ -26,6 +26,20 @@ SPANS = {"hour-of-week": WEEK_US, "hour-of-day": DAY_US}
 """How often times repeat, where dates are left out so."""
 
 
+def column_comments(dates: str | None) -> dict[str, str]:
+    """What columns with times say, where dates were left out."""
+    if dates is None:
+        return {}
+    what = "Weekday, hour and minute" if dates == "hour-of-week" else "Hour and minute"
+    said = f"{what} {{}}; the date is the same week or day for all, and is not when it happened."
+    return {
+        "at": said.format("of the sample"),
+        "start_at": said.format("of its first sample"),
+        "end_at": said.format("of its last sample"),
+        "day": "A day of the week that all times were moved into; not when it happened.",
+    }
+
+
 def week_of(world: StepContext) -> int:
     """When the week begins that all times are moved into: UTC microseconds."""
     zone, at = world.build.timezone, world.build.trajectories.at

@@ -270,6 +270,11 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
     def require_possible(self, options: CutOptions, objects: int, samples: int) -> None:
         options.require_crowd(objects)
 
+    def column_comments(self, options: CutOptions) -> dict[str, str]:
+        from freqdp_db.methods.unlinking.dates import column_comments
+
+        return column_comments(options.dates)
+
     def counts(
         self,
         drawn: CutDraw,
@@ -363,6 +368,11 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
 
     def require_possible(self, options: PointsOptions, objects: int, samples: int) -> None:
         options.require_crowd(objects)
+
+    def column_comments(self, options: PointsOptions) -> dict[str, str]:
+        from freqdp_db.methods.unlinking.dates import column_comments
+
+        return column_comments(options.dates)
 
     def counts(
         self,

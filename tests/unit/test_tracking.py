@@ -1,0 +1,116 @@
+"""Single samples that are followed: most of who walks alone, less where a crowd is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from freqdp_db.evaluation.attacks.points import find_marks, tracked_exposures
+from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.methods.contract import StepContext, WorkingSet
+from freqdp_db.methods.unlinking.options import PointsOptions
+from freqdp_db.methods.unlinking.steps import PointsStep
+from freqdp_db.model.arrays import offsets_from
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.privacy.noise import SeededSource
+
+MINUTE = 60_000_000
+SAMPLES = 120
+
+
+def walkers(apart_m: float, step_m: float, count: int, seed: int = 1) -> Build:
+    """Objects that walk at random, a sample a minute, from places so far apart."""
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(0, step_m, (2, count, SAMPLES)).cumsum(axis=2)
+    x, y = (np.round((steps[k] + apart_m * np.arange(count)[:, None]) / 100) * 100 for k in (0, 1))
+    places, location = np.unique(
+        np.column_stack([x.ravel(), y.ravel()]), axis=0, return_inverse=True
+    )
+    at = np.tile(np.arange(SAMPLES) * MINUTE, count)
+    side = Trajectories(
+        offsets_from(np.full(count, SAMPLES)),
+        location.reshape(-1).astype(np.int32),
+        at,
+        at[::SAMPLES],
+    )
+    return Build(side, Locations(places[:, 0], places[:, 1]), Clock(1_000_000, MINUTE), 32631, 4326)
+
+
+def case_of(build: Build, **given: Any) -> Case:
+    """Its points."""
+    values: dict[str, Any] = {
+        "crowd": None, "crowd_within": None, "dates": None, "share": None, "clock": MINUTE,
+        "grain": None, "beside": None, **given,
+    }  # fmt: skip
+    options = PointsOptions(**values)
+    world = StepContext(build)
+    state = WorkingSet(build.trajectories, build.locations, np.arange(len(build.trajectories)))
+    drawn = PointsStep().draw(world, state, options, SeededSource(1))
+    _, after = PointsStep().carry_out(world, state, drawn, options)
+    return Case.of(build, after, values)
+
+
+def tracked(case: Case) -> dict[str, float]:
+    return tracked_exposures(case, np.random.default_rng(1))
+
+
+def test_who_walks_alone_is_followed() -> None:
+    found = tracked(case_of(walkers(50_000.0, 60.0, 20)))
+    assert found["exposure.tracked.10"] > 0.6
+    assert found["exposure.tracked.10"] > 2 * found["exposure.tracked.1"] > 0.1
+    assert found["exposure.tracked.10.precision"] > 0.95
+
+
+def test_a_crowd_hides() -> None:
+    alone = tracked(case_of(walkers(50_000.0, 300.0, 400)))
+    crowd = tracked(case_of(walkers(0.0, 300.0, 400)))
+    assert crowd["exposure.tracked.10"] < 0.5 * alone["exposure.tracked.10"]
+
+
+def test_gaps_and_other_dates_hide() -> None:
+    build = walkers(50_000.0, 60.0, 20)
+    whole = tracked(case_of(build))["exposure.tracked.10"]
+    assert tracked(case_of(build, share=Decimal(5)))["exposure.tracked.10"] < 0.5 * whole
+    # the same way on twenty days: with dates each is alone, without them all are together
+    side = build.trajectories
+    week = replace(side, at=side.at + 24 * 60 * MINUTE * side.owner.astype(np.int64))
+    together = replace(walkers(0.0, 300.0, 20), trajectories=replace(
+        walkers(0.0, 300.0, 20).trajectories, at=week.at))  # fmt: skip
+    dated = tracked(case_of(together))["exposure.tracked.10"]
+    undated = tracked(case_of(together, dates="hour-of-day"))["exposure.tracked.10"]
+    assert undated < 0.7 * dated
+
+
+def test_claims_are_judged_by_the_date() -> None:
+    build = walkers(50_000.0, 60.0, 20)
+    case, dated = case_of(build, dates="hour-of-day"), case_of(build)
+    assert not np.array_equal(case.release.true_at, case.release.trajectories.at)
+    # all on one day: dates hid nothing
+    assert tracked(case) == tracked(dated)
+
+
+def test_releases_with_trajectories_are_not_tracked() -> None:
+    build = walkers(0.0, 60.0, 3)
+    case = Case(
+        build.trajectories, build.locations, ReleaseSeen(build.trajectories, build.locations)
+    )
+    assert tracked(case) == {}
+
+
+def test_marks_are_samples_of_one_place_and_tick() -> None:
+    case = case_of(walkers(0.0, 30.0, 30))
+    release, marks = case.release, find_marks(case.release)
+    naive: dict[tuple[float, float, int], set[int]] = {}
+    for i in range(release.trajectories.samples):
+        where = float(release.x[i]), float(release.y[i]), int(release.trajectories.at[i]) // MINUTE
+        naive.setdefault(where, set()).add(i)
+    got = {
+        (float(marks.x[m]), float(marks.y[m]), int(marks.tick[m])): set(
+            marks.sample[marks.offsets[m] : marks.offsets[m + 1]].tolist()
+        )
+        for m in range(len(marks.key))
+    }
+    assert got == naive
