@@ -178,6 +178,7 @@ def make_plan(
     search = None if engine.remote else search_within(database, row.build_id, build, DEFAULT_MEMORY)
     world = make_world(database, build, request.method, request.values, search)
     state = run_steps(request.method, request.values, world, trial, progress)
+    rows = state.samples if state.made is None else len(state.made)
     signature = request.values.get("signature")
     with database.begin() as connection:
         beside = published_beside(connection, database, dataset.account_id)
@@ -200,10 +201,10 @@ def make_plan(
         late=0 if window is None else late_rows(database, dataset, row),
         steps=trial.taken,
         samples=build.trajectories.samples,
-        rows=state.samples,
+        rows=rows,
         objects=len(build.trajectories),
         sparse=0 if signature is None else sparse_objects(database, row.build_id, signature),
-        seconds=sum(progress.seconds.values()) + state.samples / _ROWS_PER_SECOND,
+        seconds=sum(progress.seconds.values()) + rows / _ROWS_PER_SECOND,
         earlier=sum(
             r.dataset_id == dataset.dataset_id
             and r.state == "published"
