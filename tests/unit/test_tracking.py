@@ -72,8 +72,8 @@ def test_a_crowd_hides() -> None:
 
 def test_gaps_and_other_dates_hide() -> None:
     build = walkers(50_000.0, 60.0, 20)
-    whole = tracked(case_of(build))["exposure.tracked.10"]
-    assert tracked(case_of(build, share=Decimal(5)))["exposure.tracked.10"] < 0.5 * whole
+    whole = tracked(case_of(build))["exposure.tracked.1"]
+    assert tracked(case_of(build, share=Decimal(5)))["exposure.tracked.1"] < 0.5 * whole
     # the same way on twenty days: with dates each is alone, without them all are together
     side = build.trajectories
     week = replace(side, at=side.at + 24 * 60 * MINUTE * side.owner.astype(np.int64))

@@ -22,7 +22,12 @@ from freqdp_db.evaluation.attacks.claims import (
     score_claim,
     until_of,
 )
-from freqdp_db.evaluation.attacks.known_samples import KnownSamples, SightingIndex, pick_samples
+from freqdp_db.evaluation.attacks.known_samples import (
+    KnownSamples,
+    SightingIndex,
+    draw_known,
+    held_samples,
+)
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Ints, Metres
 
@@ -168,10 +173,10 @@ def tracked_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     release = case.release
     if not is_of_points(release) or not release.trajectories.samples:
         return {}
-    index, marks = SightingIndex(release), find_marks(release)
+    index, marks, held = SightingIndex(release), find_marks(release), held_samples(case)
     found: dict[str, float] = {}
     for count in TRACKED:
-        known = KnownSamples(*pick_samples(case.original, count, rng))
+        known = draw_known(case, count, rng, held)
         seen = index.find(case, known, rng).where
         scores = track(case, marks, known, seen)
         found |= best_at_even_odds(f"exposure.tracked.{count}", scores)
