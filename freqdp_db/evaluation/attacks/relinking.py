@@ -43,7 +43,7 @@ _NEAR_M, _VERY_NEAR_M = 3_000.0, 500.0
 _FASTEST_M_S = 40.0
 _MOST_OF_A_CLASS = 12
 """Candidates of one end by one class of gap and distance: those that fit best."""
-_MOST_PAIRS = 20_000_000
+_MOST_PAIRS = 10_000_000
 """With more ends, fewer candidates of each."""
 _MOST_OF_A_GROUP = 24
 _CLASSES = 3
@@ -58,7 +58,7 @@ _TREES = {"max_iter": 80, "max_depth": 6, "learning_rate": 0.15}
 _ROUNDS = 3
 _MOST_POINTS = 2_000_000
 """More single samples than this are only followed to the nearest (`points.py`)."""
-_LARGE = 5_000_000
+_LARGE = 2_000_000
 """With more pairs than this, one split has to do."""
 _THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 _LEAST = _THRESHOLDS[-1]
