@@ -133,10 +133,13 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
 def _checked(url: str, count: int) -> dict[str, Any]:
     """Every window once, one spend each, one table."""
     days = [(START + timedelta(hours=1, days=n)).date() for n in range(count)]
-    there = query(url, "SELECT DISTINCT window_start FROM freqdp_release.city_daily ORDER BY 1")
+    # counts have no table that is called as the series alone
+    ((table,),) = query(url, "SELECT relations[1] FROM freqdp_release.series")
+    there = query(url, f"SELECT DISTINCT window_start FROM freqdp_release.{table} ORDER BY 1")
     attached = query(
         url,
-        "SELECT count(*) FROM pg_inherits WHERE inhparent = 'freqdp_release.city_daily'::regclass",
+        "SELECT count(*) FROM pg_inherits WHERE inhparent = %s::regclass",
+        f"freqdp_release.{table}",
     )
     assert attached == [(count,)], attached
     assert {day for (day,) in there} <= set(days)
@@ -151,7 +154,7 @@ def _checked(url: str, count: int) -> dict[str, Any]:
     refused = query(url, "SELECT state, error FROM freqdp.job WHERE state <> 'done'")
     assert not refused, refused
     assert query(url, OPEN) == [(0,)]
-    rows = query(url, "SELECT count(*) FROM freqdp_release.city_daily")
+    rows = query(url, f"SELECT count(*) FROM freqdp_release.{table}")
     budget = query(url, "SELECT unit, spent, granted, together FROM freqdp.budget WHERE spent > 0")
     assert all(spent <= granted for _, spent, granted, _ in budget)
     return {"rows": rows[0][0], "budget": budget, **reckon(url)}
