@@ -33,7 +33,7 @@ def scene(url: str) -> Scene:
         released=query(
             url,
             "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
-            "AND relkind = 'r' AND relname <> 'catalog' ORDER BY 1",
+            "AND relkind = 'r' AND relname NOT IN ('catalog', 'series') ORDER BY 1",
         ),
         catalog=query(url, "SELECT name FROM freqdp_release.catalog ORDER BY 1"),
     )

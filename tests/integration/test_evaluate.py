@@ -111,6 +111,7 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
         "traces": 15,
         "likeness": 14,
         "habits": 1,
+        "points": 1,
         "edits": 1,
     }
 

@@ -27,7 +27,7 @@ from freqdp_db.search import stored
 
 CATALOG = [
     "name", "dataset", "method", "parameters", "published_at", "version", "guarantee", "granted",
-    "rows", "ledger_head", "kind", "relations",
+    "rows", "ledger_head", "kind", "relations", "time_window", "series",
 ]  # fmt: skip
 
 

@@ -170,7 +170,7 @@ BYPASSES = [
     "CREATE OR REPLACE FUNCTION freqdp.book_spend(release int, reason text) RETURNS text "
     "LANGUAGE sql AS 'SELECT NULL::text'",
     "DROP FUNCTION freqdp.book_spend(int, text)",
-    "DROP FUNCTION freqdp.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb)",
+    "DROP FUNCTION freqdp.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text)",
     "CREATE OR REPLACE VIEW freqdp.budget AS SELECT 1 AS x",
 ]
 

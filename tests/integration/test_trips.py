@@ -47,7 +47,7 @@ def test_views_follow_the_release(city: str) -> None:
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
         "AND relkind IN ('r', 'v')",
     )
-    assert left == [("catalog",)]
+    assert left == [("catalog",), ("series",)]
 
 
 def test_no_trips_where_points_are_only_middles(city: str) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from counts_world import grid_zones
-from freqdp_db.evaluation.audit.audit import _apart, _bound
 from synthetic_world import PERIOD, REGION, small_city
 
-from freqdp_db.evaluation.audit import counts
+from freqdp_db.evaluation import audit_counts as counts
+from freqdp_db.evaluation.audit import _apart, _bound
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
 from freqdp_db.methods.counts.measuring import with_noise

@@ -56,7 +56,7 @@ _CHUNK = 500_000
 _MOST_TO_LEARN = 200_000
 _TREES = {"max_iter": 80, "max_depth": 6, "learning_rate": 0.15}
 _ROUNDS = 3
-_MOST_POINTS = 2_000_000
+_MOST_POINTS = 20_000
 """More single samples than this are only followed to the nearest (`points.py`)."""
 _LARGE = 2_000_000
 """With more pairs than this, one split has to do."""
