@@ -30,7 +30,7 @@ wheel: | $(BIN)/python
 
 # The documents as a site, in build/site: guide, every command, every SQL function.
 docs: $(VENV)/.installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 # A PostGIS server on this machine: found, or installed where that is allowed.
 .PHONY: server
