@@ -22,7 +22,7 @@ from freqdp_db.errors import in_keys
 ROOT = Path(__file__).parent.parent
 # Where each of these stands in the repository, and what it is called in the site.
 ELSEWHERE = {
-    "README.md": "index.md",
+    "README.md": "overview.md",
     "PRIVACY.md": "PRIVACY.md",
     "ARCHITECTURE.md": "ARCHITECTURE.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",

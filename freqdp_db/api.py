@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from freqdp_db import load, results
     from freqdp_db.configuration import Applied
     from freqdp_db.dataset.road_tables import MatchedDataset
+    from freqdp_db.db.builds import BuildSize
     from freqdp_db.db.connection import Database
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
@@ -83,6 +84,13 @@ MaxExposure = Annotated[
         "Releases are held until they are measured and approved."
     ),
 ]
+Rules = Annotated[
+    Sequence[str] | None,
+    Option(
+        "Check a rule book, too: mds or usdot; may be repeated. Exit 3 if a rule is broken.",
+        show_default=False,
+    ),
+]
 Persons = Annotated[
     str | None,
     Option(
@@ -120,7 +128,6 @@ Measured = Annotated[str | None, Argument("A registered dataset. Default: a made
 Sizes = Annotated[str, Option("Numbers of trajectories, with commas.")]
 Epsilon = Annotated[str, Option("Total, as for anonymize.")]
 BenchSeed = Annotated[int, Option("Which objects and which noise.")]
-Picture = Annotated[str | None, Option("Draw it, too: a file ending in .png or .svg.")]
 
 _PAPERS_SIGNATURE = 10
 
@@ -659,6 +666,13 @@ class Freqdp:
             build=find_build(database, row.current_build) if row.current_build else None,
         )
 
+    @command("dataset builds")
+    def builds(self) -> "list[BuildSize]":
+        """All builds that are kept, the largest first, and what keeps them."""
+        from freqdp_db.db.builds import builds_by_size
+
+        return builds_by_size(self._installed())
+
     @command("dataset drop")
     def drop_dataset(self, name: Dataset) -> "results.DroppedDataset":
         """Forget a dataset. Its source, its budget and its published releases stay."""
@@ -771,15 +785,17 @@ class Freqdp:
         self,
         name: Annotated[
             str,
-            Argument("Name of the release.", states=("published", "running", "withdrawn")),
+            Argument(
+                "Name of the release, or of a series.", states=("published", "running", "withdrawn")
+            ),
         ],
     ) -> "Release | CatalogueEntry":
-        """One release: parameters, edits, guarantee, and what a whole user costs."""
+        """One release: parameters, edits, guarantee, and what a whole user costs; or a series."""
         from freqdp_db.release.catalogue import find_published
         from freqdp_db.release.summary import Release
 
         database = self._installed()
-        if not self._reads_private():
+        if not self._reads_private() or self._is_series(name):
             return find_published(database, name)
         return Release.of(*self._release(name))
 
@@ -908,10 +924,12 @@ class Freqdp:
     @command("release export")
     def export(
         self,
-        name: Published,
-        format: Annotated[str, Option("csv, geoparquet or gpkg.")],
+        name: Annotated[
+            str, Argument("Name of the release, or of a series.", states=("published",))
+        ],
+        format: Annotated[str, Option("csv, geoparquet, gpkg or mfjson.")],
         out: Annotated[
-            Path | str | None, Option("File to write. Default: NAME.csv, .parquet, .gpkg")
+            Path | str | None, Option("File to write. Default: NAME.csv, .parquet, .gpkg, .mfjson")
         ] = None,
         *,
         srid: Annotated[
@@ -919,7 +937,10 @@ class Freqdp:
         ] = None,
         force: Force = False,
     ) -> "Exported":
-        """Write a release to a file, with its guarantee and terms of use beside it."""
+        """Write a release to a file, with its guarantee and terms of use beside it.
+
+        Of a series, all windows: a file for each of its tables, or a layer of a GeoPackage.
+        """
         from freqdp_db.release.export.exporting import export_release
 
         path = None if out is None else Path(out)
@@ -936,24 +957,43 @@ class Freqdp:
         public: Annotated[
             bool, Option("From the released table alone. Analysts can, too.")
         ] = False,
+        evidence: Annotated[
+            bool,
+            Option(
+                "For a data protection officer: what is published, proved and measured, by the three "
+                "questions of WP216, with text for an assessment."
+            ),
+        ] = False,
         roads: Roads = None,
         map: Columns = None,
         out: Annotated[
             Path | str | None,
-            Option("File to write. Default: NAME.report.html or NAME.public.html"),
+            Option(
+                "File to write. Default: NAME.report.html, NAME.public.html or NAME.evidence.html"
+            ),
         ] = None,
         force: Annotated[bool, Option("Overwrite an existing file.")] = False,
     ) -> "Reported":
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.dataset.text_values import file_called
+        from freqdp_db.evaluation.report.evidence import write_evidence
         from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
 
+        if public and evidence:
+            raise BadInput(
+                "[[public]] and [[evidence]] are two reports", remedy="ask for one after the other"
+            )
         table, progress = some_roads(roads, map), self._progress()
-        suffix = ".public.html" if public else ".report.html"
+        suffix = ".public.html" if public else ".evidence.html" if evidence else ".report.html"
         path = file_called(name, suffix) if out is None else Path(out)
         database, private = self._installed(), self._reads_private()
+        if self._is_series(name):
+            raise BadInput(
+                f"{name!r} is a series, and a report is on one window of it",
+                remedy="name the window; the curator's report tells of the series, too",
+            )
         if public:
             if not private:
                 require_readable(database, name)
@@ -964,6 +1004,8 @@ class Freqdp:
                 remedy="ask for the one that is for everybody, with [[public]]",
             )
         database, row = self._release(name)
+        if evidence:
+            return write_evidence(database, row, out=path, overwrite=force)
         found = found_roads(database, table)
         return write_report(database, row, progress, out=path, overwrite=force, roads=found)
 
@@ -1042,30 +1084,167 @@ class Freqdp:
     @command("evaluate")
     def evaluate(
         self,
-        release: Published,
+        release: Annotated[
+            str, Argument("Name of the release, or of a series.", states=("published",))
+        ],
         *,
         roads: Roads = None,
         map: Columns = None,
         seed: Seed = 1,
+        rules: Rules = None,
         engine: Engine = None,
         workers: Workers = None,
     ) -> "results.Evaluated":
-        """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes."""
+        """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes.
+
+        Of a series: what attackers learn from its newest windows together, up to 30 of them, by how many.
+        With --table, a table of trajectories that was made elsewhere is measured in the same way against
+        the current build of a dataset. Nothing is stored or spent, and the table is only read.
+        """
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation import evaluate as evaluating
+        from freqdp_db.evaluation import rules as checking
+        from freqdp_db.evaluation.loading import load_case
         from freqdp_db.evaluation.metrics import PUBLISHABLE
         from freqdp_db.evaluation.report.words import verdicts_of
         from freqdp_db.results import Evaluated
 
         evaluating.check_seed(seed)
+        books = checking.parse_rules(rules)
         table = some_roads(roads, map)
+        if self._is_series(release):
+            if table is not None or engine is not None or books:
+                raise BadInput(
+                    f"{release!r} is a series: [[roads]], [[engine]] and [[rules]] are for a window of it",
+                    remedy="leave them out, or name a window: `freqdp release list` shows them",
+                )
+            return self._evaluate_series(release, seed)
         database, row = self._release(release)
         with self._started(engine, workers, kernels=False) as (progress, running):
             found = found_roads(database, table)
             values = evaluating.evaluate(database, row, progress, seed, found, running)
+        checked: list[checking.RuleResult] = []
+        if books and row.kind == "counts":
+            checked = checking.check_rules_of_counts(database, release, books)
+        elif books:
+            checked = checking.check_rules(load_case(database, row, progress), books)
         public = sorted(PUBLISHABLE & values.keys())
         verdicts = verdicts_of(row, values)
-        return Evaluated(release, values, public, verdicts, seed, progress.seconds)
+        return Evaluated(release, values, public, verdicts, seed, progress.seconds, checked, [])
+
+    def _is_series(self, name: str) -> bool:
+        """Whether a series is called so."""
+        from freqdp_db.db.published import is_series
+
+        return is_series(self._installed(), name)
+
+    def _evaluate_series(self, name: str, seed: int) -> "results.Evaluated":
+        from freqdp_db.evaluation import series as joining
+        from freqdp_db.evaluation.report.words import series_rows
+        from freqdp_db.results import Evaluated
+
+        database, progress = self._installed(), self._progress()
+        windows = joining.find_windows(database, name)
+        numbers = joining.numbers_of(len(windows))
+        found = joining.measure_series(database, windows[-1], windows, progress, seed, numbers)
+        metrics = joining.as_metrics(found)
+        return Evaluated(name, metrics, [], [], seed, progress.seconds, [], series_rows(found))
+
+    @command("evaluate", switch="table")
+    def evaluate_table(
+        self,
+        table: Annotated[
+            str,
+            Option(
+                "A table or view of trajectories that was made elsewhere: schema.table. Only read."
+            ),
+        ],
+        against: Annotated[str, Option("The dataset that it was made from.")],
+        *,
+        trajectory: Annotated[str, Option("Column of the trajectory's id.")],
+        time: Annotated[str | None, Option("Column of the time.")] = None,
+        geom: Annotated[
+            str | None, Option("Column of the point, or of the line of a trip.")
+        ] = None,
+        lon: Annotated[str | None, Option("Column of the longitude.")] = None,
+        lat: Annotated[str | None, Option("Column of the latitude.")] = None,
+        x: Annotated[str | None, Option("Column of the projected x, in [[srid]].")] = None,
+        y: Annotated[str | None, Option("Column of the projected y, in [[srid]].")] = None,
+        srid: Annotated[int | None, Option("System of [[x]] and [[y]].")] = None,
+        time_unit: Annotated[
+            str | None, Option("What epoch numbers count: s, ms, us or ns. Default: guessed.")
+        ] = None,
+        key: Annotated[
+            str | None,
+            Option(
+                "Whose the trajectories are: a table of two columns, trajectory and object. Default: "
+                "found by matching places and times."
+            ),
+        ] = None,
+        roads: Roads = None,
+        map: Columns = None,
+        seed: Seed = 1,
+        rules: Rules = None,
+        out: Annotated[Path | str | None, Option("Write a page of it: an HTML file.")] = None,
+        force: Annotated[bool, Option("Overwrite an existing file.")] = False,
+    ) -> "results.EvaluatedTable":
+        """Measure a table of trajectories that was made elsewhere, as if it were a release of a dataset.
+
+        The dataset's current build is what it is measured against. Nothing is stored or spent, and the
+        table is only read.
+        """
+        from freqdp_db.dataset.registration import Registration, parse_time_unit
+        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.evaluation import evaluate as evaluating
+        from freqdp_db.evaluation import rules as checking
+        from freqdp_db.evaluation import tables
+        from freqdp_db.evaluation.metrics import PUBLISHABLE
+        from freqdp_db.evaluation.report.report import target, write_table_report
+        from freqdp_db.evaluation.report.words import verdicts_of_table
+        from freqdp_db.results import EvaluatedTable
+
+        evaluating.check_seed(seed)
+        books = checking.parse_rules(rules)
+        unit = None if time_unit is None else parse_time_unit(time_unit)
+        asked = Registration(
+            "table", table, trajectory, time, geom, lon, lat, x, y, srid=srid, time_unit=unit
+        )
+        page = None if out is None else target(Path(out), force)
+        wanted = some_roads(roads, map)
+        database, row = self._dataset(against)
+        progress, network = self._progress(), None
+        edges = found_roads(database, wanted)
+        judged = tables.read_table(database, row, asked, key, seed, progress)
+        if edges is not None:
+            network = edges.network(database, judged.srid, progress)
+        values = dict(tables.measure_table(judged, seed, network, progress))
+        verdicts = verdicts_of_table(judged.name, judged.kind, values)
+        checked = checking.check_rules(judged.case, books)
+        if page is not None:
+            page = write_table_report(
+                database, row, judged, values, verdicts, checked, page, edges, progress
+            )
+        return EvaluatedTable(
+            judged.name,
+            values,
+            sorted(PUBLISHABLE & values.keys()),
+            verdicts,
+            seed,
+            progress.seconds,
+            checked,
+            [],
+            against,
+            judged.kind,
+            judged.rows,
+            judged.left_out,
+            judged.trajectories,
+            judged.attributed,
+            judged.objects,
+            "matched" if key is None else "given",
+            judged.time_step_us,
+            page,
+            words=judged.lines(),
+        )
 
     @command("experiment")
     def experiment(
@@ -1222,7 +1401,6 @@ class Freqdp:
         epsilon: Epsilon = "1",
         signature: Signature = 10,
         seed: BenchSeed = 1,
-        picture: Picture = None,
     ) -> "SearchBench":
         """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
         from freqdp_db.paper.bench import bench_searches
@@ -1230,7 +1408,7 @@ class Freqdp:
 
         request = Request.parse("gl", epsilon=epsilon, signature=signature)
         return bench_searches(
-            self._installed(), dataset, sizes, queries, strategies, request, seed, picture,
+            self._installed(), dataset, sizes, queries, strategies, request, seed,
             self._compiled(),
         )  # fmt: skip
 
@@ -1244,16 +1422,13 @@ class Freqdp:
         epsilon: Epsilon = "1",
         signature: Signature = 10,
         seed: BenchSeed = 1,
-        picture: Picture = None,
     ) -> "PipelineBench":
         """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""  # noqa: E501
         from freqdp_db.paper.bench import bench_pipelines
         from freqdp_db.release.request import Request
 
         request = Request.parse(method, epsilon=epsilon, signature=signature, seed=seed)
-        return bench_pipelines(
-            self._installed(), dataset, sizes, request, seed, picture, self._compiled
-        )
+        return bench_pipelines(self._installed(), dataset, sizes, request, seed, self._compiled)
 
     @command("bench counts")
     def bench_counts(
@@ -1266,7 +1441,7 @@ class Freqdp:
         seeds: Annotated[int, Option("How often noise is drawn.")] = 5,
         seed: BenchSeed = 1,
     ) -> "CountsBench":
-        """Errors and margins of counts, beside a plain noisy histogram and a strict release."""
+        """Errors and margins of counts, beside a noisy histogram by OpenDP and a strict release."""
         from freqdp_db.paper.bench_counts import bench_counts
         from freqdp_db.release.request import Request
 

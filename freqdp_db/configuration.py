@@ -37,7 +37,7 @@ from freqdp_db.db.schedules import ScheduleRow, list_schedules
 from freqdp_db.db.source import read_columns, read_name
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
-from freqdp_db.jobs.schedule import Cron, find_zone, windowed
+from freqdp_db.jobs.schedule import Cron, find_zone, note_of, require_servable, windowed
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.release.request import Request
 
@@ -51,6 +51,8 @@ class Change(Document):
 
     dataset: str
     what: str
+    note: str | None = None
+    """What to know before it is done."""
     do: Callable[[], object] = not_in_json()
 
 
@@ -67,11 +69,14 @@ class Applied(Document):
 
     def lines(self) -> list[str]:
         """In words."""
+        lines = []
         if not self.changes:
             lines = [f"Nothing to do: the database is as {self.file} says."]
         else:
             word = "Done" if self.applied else "Would"
-            lines = [f"{word}: {change.dataset}: {change.what}" for change in self.changes]
+            for change in self.changes:
+                lines.append(f"{word}: {change.dataset}: {change.what}")
+                lines += [] if change.note is None else [f"  Note: {change.note}."]
         if self.not_in_file:
             lines.append(f"Not in the file, left as they are: {', '.join(self.not_in_file)}")
         if self.changes and not self.applied:
@@ -112,7 +117,7 @@ def _changes(
         _require_same(database, row, given, path)
         yield from _facts(freqdp, database, row, given)
         yield from _budget(freqdp, database, row, given, path)
-    yield from _schedules(freqdp, wanted, active.get(name))
+    yield from _schedules(freqdp, database, wanted, row, active.get(name))
 
 
 def _require_same(database: Database, row: DatasetRow, given: dict[str, Any], path: Path) -> None:
@@ -217,7 +222,11 @@ def _budget(
 
 
 def _schedules(
-    freqdp: Freqdp, wanted: WantedDataset, there: ScheduleRow | None
+    freqdp: Freqdp,
+    database: Database,
+    wanted: WantedDataset,
+    row: DatasetRow | None,
+    there: ScheduleRow | None,
 ) -> Iterator[Change]:
     name, planned = wanted.name, wanted.schedule
     if there is not None and (planned is None or not _same(planned, there)):
@@ -228,9 +237,12 @@ def _schedules(
         there = None
     if planned is not None and there is None:
         given = planned.given
+        if row is not None:
+            require_servable(database, row, planned.asked)
         yield Change(
             name,
             f"schedule {given['method']} at {planned.cron} ({planned.timezone})",
+            note_of(planned.asked),
             do=partial(freqdp.schedule, name, **given),
         )
 

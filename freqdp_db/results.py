@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from freqdp_db.db.ledger import Budget
     from freqdp_db.db.tables import Names
     from freqdp_db.doctor import Finding
-    from freqdp_db.evaluation.report.words import Verdict
+    from freqdp_db.evaluation.report.words import JoinedWindows, Verdict
+    from freqdp_db.evaluation.rules import RuleResult
 
-EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 4, 5, 6
+EXIT_NOT_SO, EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class LedgerVerified(Document):
 
 @dataclass(frozen=True)
 class Evaluated(Document):
-    """A release against its originals."""
+    """A release against its originals; or a series, by what attackers learn who have several windows."""
 
     release: str
     metrics: dict[str, float]
@@ -253,25 +254,48 @@ class Evaluated(Document):
     verdicts: list[Verdict]
     seed: int
     seconds: dict[str, float]
+    rules: list[RuleResult]
+    """What was found of the rule books that were asked for."""
+    windows: list[JoinedWindows]
+    """Of a series: what they learn, by how many windows they have."""
+
+    @property
+    def exit_code(self) -> int:
+        """How `evaluate` ends: a rule that is broken is for scripts, too."""
+        return EXIT_NOT_SO if any(rule.passed is False for rule in self.rules) else 0
 
     def in_words(self) -> dict[str, list[tuple[str, float, str, bool]]]:
         """The main metrics by group: what each is, its value, its name, whether it may be published."""
         # here: only who evaluates waits for them
-        from freqdp_db.evaluation.report.words import BESIDE, by_group, meaning_of
+        from freqdp_db.evaluation.report.words import main_by_group, meaning_of
 
-        groups = by_group(self.metrics)
         return {
             group: [(meaning_of(n).what, self.metrics[n], n, n in self.publishable) for n in names]
-            for group, names in groups.items()
-            if group != BESIDE
+            for group, names in main_by_group(self.metrics).items()
         }
 
-    @property
-    def beside(self) -> int:
-        """How many more metrics there are."""
-        from freqdp_db.evaluation.report.words import BESIDE, by_group
 
-        return len(by_group(self.metrics).get(BESIDE, ()))
+@dataclass(frozen=True)
+class EvaluatedTable(Evaluated):
+    """A table that was made elsewhere, against a dataset. `release` is its name."""
+
+    against: str
+    """The dataset."""
+    kind: str
+    rows: int
+    rows_left_out: int
+    trajectories: int
+    attributed: int
+    """How many trajectories are taken for somebody's."""
+    objects: int
+    """Of how many objects these are."""
+    key: str
+    """How that was found: `given`, or `matched`."""
+    time_step_us: int | None
+    file: Path | None
+    """The page that was written."""
+    words: list[str] = not_in_json()
+    """How the table was read."""
 
 
 @dataclass(frozen=True)

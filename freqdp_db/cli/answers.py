@@ -12,6 +12,7 @@ from freqdp_db.cli.console import Session
 if TYPE_CHECKING:
     from freqdp_db import results
     from freqdp_db.dataset.road_tables import MatchedDataset
+    from freqdp_db.db.builds import BuildSize
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.evaluation.audit import Audit
@@ -178,6 +179,23 @@ def _dataset(session: Session, found: results.Dataset, given: Given) -> None:
     session.print_all(found.build_lines())
 
 
+@_shows("builds")
+def _builds(session: Session, found: list[BuildSize], given: Given) -> None:
+    if not found:
+        session.print("No builds yet. Next: freqdp dataset build DATASET")
+        return
+    session.table(
+        ["build", "dataset", "window", "samples", "MB", "built", "kept for"],
+        [
+            (b.build_id, b.dataset, b.time_window, b.samples, round(b.bytes / 1e6),
+             f"{b.built_at:%Y-%m-%d %H:%M}",
+             ", ".join([*(["the next release"] if b.current else []), *b.releases]))
+            for b in found
+        ],
+    )  # fmt: skip
+    session.print(f"{sum(b.bytes for b in found) / 1e6:,.0f} MB in all.")
+
+
 @_shows("drop_dataset")
 def _dropped(session: Session, found: results.DroppedDataset, given: Given) -> None:
     session.print(f"Dropped dataset {found.dropped}. Its source and its budget are as they were.")
@@ -278,22 +296,51 @@ def _recommended(session: Session, found: Recommendation, given: Given) -> None:
     session.print_all(["", *found.lines()])
 
 
+@_shows("evaluate_table")
+def _evaluated_table(session: Session, found: results.EvaluatedTable, given: Given) -> None:
+    session.print_all([*found.words, ""])
+    _evaluated(session, found, given)
+    if found.file is not None:
+        session.print(f"Page: {found.file}")
+
+
 @_shows("evaluate")
 def _evaluated(session: Session, found: results.Evaluated, given: Given) -> None:
-    """The answers to three questions first, then the numbers, in words."""
+    """The answers to three questions first, then rules, then the numbers, in words."""
+    if found.windows:
+        _evaluated_series(session, found)
+        return
     for verdict in found.verdicts:
         session.print(f"{verdict.question} {verdict.answer.capitalize()}. {verdict.meaning}")
-    for group, rows in found.in_words().items():
+    for rule in found.rules:
+        session.print(rule.line())
+    groups = found.in_words()
+    for group, rows in groups.items():
         session.print("")
         session.table(
             [group.lower(), "value", "metric"],
             [(what, f"{value:.4f}", name) for what, value, name, _ in rows],
         )
     session.print("")
-    if found.beside:
-        session.print(f"{found.beside} more numbers stand beside these: --json has them all.")
+    more = len(found.metrics) - sum(map(len, groups.values()))
+    if more:
+        again = f"--table {found.release} ..." if "table" in given else found.release
+        session.print(f"{more} more numbers: freqdp evaluate {again} --json")
     if found.publishable:
         session.print(f"May be published: {', '.join(found.publishable)}. The others are for you.")
+
+
+def _evaluated_series(session: Session, found: results.Evaluated) -> None:
+    """What attackers learn by how many windows they have."""
+    session.table(
+        ["windows", "an attacker learns", "of whom over half", "the strongest is one"],
+        [(str(j.windows), f"{j.exposure:.1%}", f"{j.half:.1%}", j.attacker) for j in found.windows],
+    )
+    session.print("")
+    session.print(
+        f"The newest windows of {found.release} together: shares of what a person did in all of them, and "
+        "of people. Measurements, not guarantees."
+    )
 
 
 @_shows("experiment")
@@ -339,8 +386,6 @@ def _searched(session: Session, found: SearchBench, given: Given) -> None:
             f"{run.queries:,} queries for the nearest trajectories, one core"
         )
         session.table(headers, [_strategy(s, run.times_faster(s.name)) for s in run.strategies])
-        session.print("nearest segments of one trajectory")
-        session.table(headers, [_strategy(s, None) for s in run.local])
         for stored in run.stored:
             held = "all segments" if stored.memory_mb is None else f"{stored.memory_mb:,.0f} MB"
             session.print(
@@ -400,21 +445,12 @@ def _benched(session: Session, found: PipelineBench, given: Given) -> None:
 def _counted(session: Session, found: CountsBench, given: Given) -> None:
     session.print(
         f"{found.zones:,} zones in {found.districts:,} districts, {found.bins:,} bins; median relative "
-        "errors of the 100 largest, in percent, against all that there is / against what the caps leave"
+        "errors of the 100 largest, in percent, against all that there is"
     )
     for epsilon, errors in found.errors.items():
         session.print(f"\nepsilon {epsilon}")
         columns = list(next(iter(errors.values())))
-        rows = [
-            [
-                way,
-                *(
-                    f"{100 * e:.0f} / {100 * found.noise[epsilon][way][c]:.0f}"
-                    for c, e in row.items()
-                ),
-            ]
-            for way, row in errors.items()
-        ]
+        rows = [[way, *(f"{100 * e:.0f}" for e in row.values())] for way, row in errors.items()]
         session.table(["", *columns], rows)
         session.pairs(
             [(f"coverage, {level}", f"{c:.1%}") for level, c in found.coverage[epsilon].items()]

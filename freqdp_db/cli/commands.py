@@ -15,7 +15,7 @@ import typer
 
 from freqdp_db.api import Freqdp
 from freqdp_db.cli import answers
-from freqdp_db.cli.console import Session, add_command, integer_of, parameter
+from freqdp_db.cli.console import Session, UsageError, add_command, integer_of, parameter
 from freqdp_db.commands import (
     Argument,
     Command,
@@ -240,7 +240,9 @@ def _add(app: typer.Typer, name: str, verbs: list[_Verb]) -> None:
             parameters |= {p.name: p for p in options(verb.of_methods)}
 
     def do(session: Session, arguments: dict[str, Any]) -> None:
-        _chosen(verbs, arguments).call(session, arguments)
+        chosen = _chosen(verbs, arguments)
+        _require_own_arguments(chosen, verbs, arguments)
+        chosen.call(session, arguments)
 
     add_command(app, name, do, list(parameters.values()), verbs[0].help)
 
@@ -268,6 +270,21 @@ def _chosen(verbs: list[_Verb], arguments: dict[str, Any]) -> _Verb:
     return plain
 
 
+def _require_own_arguments(chosen: _Verb, verbs: list[_Verb], arguments: dict[str, Any]) -> None:
+    """Refuse positional arguments that the chosen verb lacks, or that it does not take."""
+    for declared in {p.name: p for verb in verbs for p in verb.parameters}.values():
+        if not isinstance(declared.says, Argument) or not declared.required:
+            continue
+        given = arguments[declared.name]
+        if given is None and declared in chosen.parameters:
+            raise UsageError(f"Missing argument '{declared.name}'.")
+        if given is not None and declared not in chosen.parameters:
+            raise BadInput(
+                f"{chosen.switch} and the argument {given!r} do not go together",
+                remedy="give one of both",
+            )
+
+
 def _name(option: str) -> str:
     """What a function calls the value of an option."""
     name = option.partition("/")[0].removeprefix("--").replace("-", "_")
@@ -281,10 +298,14 @@ def _key(declared: Declared) -> str:
 def _of_parameter(declared: Declared, verbs: list[_Verb]) -> inspect.Parameter:
     kind, parser = _kind(declared)
     default = declared.default
-    # what a switch brings is not asked for without it
-    if declared.required and not any(
-        verb.switch is None and declared in verb.parameters for verb in verbs
-    ):
+    # what a switch brings is not asked for without it, nor what another verb takes where it is on
+    takers = [verb for verb in verbs if declared in verb.parameters]
+    needed = (
+        len(takers) == len(verbs)
+        if isinstance(declared.says, Argument)
+        else any(verb.switch is None for verb in takers)
+    )
+    if declared.required and not needed:
         default = None
     if default is None:
         kind = kind | None

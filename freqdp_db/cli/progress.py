@@ -32,11 +32,15 @@ class TimeLeft:
         self._guess: float | None = None
         """Logarithm of the averaged duration."""
         self._at = 0.0
+        self._done, self._moved = 0.0, 0.0
+        """What was done last, and when."""
 
     def seconds(self, done: float, total: float | None, elapsed: float) -> float | None:
         """What is left, or None if nobody can tell; told again and again, with growing `elapsed`."""
         if not total or not 0 < done < total or elapsed < _FIRST_SECONDS:
             return None
+        if done != self._done:
+            self._done, self._moved = done, elapsed
         newest = math.log(elapsed * total / done)
         if self._guess is None:
             self._guess, self._at = newest, elapsed
@@ -45,6 +49,9 @@ class TimeLeft:
         self._guess += weight * (newest - self._guess)
         self._at = elapsed
         if abs(newest - self._guess) > _SETTLED or done < _LEAST_DONE * total:
+            return None
+        # of a few large pieces, the one in hand takes longer than others did: nobody can tell how long
+        if elapsed - self._moved > max(elapsed / done, _FIRST_SECONDS):
             return None
         return max(math.exp(self._guess) - elapsed, 0.0)
 

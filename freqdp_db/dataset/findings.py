@@ -167,8 +167,9 @@ class Findings:
         """In words."""
         near = ""
         if self.near is not None and self.near_km is not None:
-            far = f", {self.near_km:,.0f} km from {self.near}"
-            near = far if self.near_km > _NEAR_KM else f", near {self.near}"
+            town = self.near.rpartition("/")[2].replace("_", " ")
+            far = f", {self.near_km:,.0f} km from {town}"
+            near = far if self.near_km > _NEAR_KM else f", near {town}"
         where = "Where: nothing can be told in degrees."
         if self.extent is not None and self.most is not None:
             where = f"Where: {self.extent}{near}."

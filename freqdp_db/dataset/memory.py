@@ -7,6 +7,7 @@ from freqdp_db.db.builds import (
     find_build,
     load_locations,
     load_offsets,
+    load_tf,
     load_trajectories,
 )
 from freqdp_db.db.connection import Database, DatabaseRef
@@ -31,7 +32,7 @@ def load_build(
             remedy="a withdrawn release can no longer be verified",
         )
     with progress.stage("read build", row.samples) as stage, database.begin(snapshot=True) as c:
-        locations = load_locations(c, database, row)
+        locations, tf = load_locations(c, database, row), load_tf(c, database, row)
         plane, source = (definition_of(c, srid, "SRID") for srid in (row.srid, row.source_srid))
         ranges = cut(load_offsets(c, database, row), engine.partitions(row.samples))
         read = engine.load(
@@ -49,6 +50,7 @@ def load_build(
         row.source_srid,
         get_dataset(database, row.dataset_id).mapping.timezone,
         (plane, source),
+        tf,
     )
 
 

@@ -124,11 +124,11 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         parse_time_unit(wanted.time_unit)
     if wanted.unit is not None:
         parse_unit(wanted.unit)
-    _require_position(wanted)
+    require_position(wanted)
     with database.begin() as connection:
         require_timezone(connection, wanted.timezone)
         relation = named_relation(connection, wanted.source)
-        mapping = _mapping(relation, wanted)
+        mapping = read_mapping(relation, wanted)
         samples = as_samples(relation, mapping, postgis_schema(connection))
         check_mapping(*samples, projected=wanted.x is not None)
         check_time_unit(*samples)
@@ -153,7 +153,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:
             find_relation(connection, *snap.relation, option="[[snap]] anchors:")
-        source_srid = _source_srid(connection, relation, mapping, wanted)
+        source_srid = find_srid(connection, relation, mapping, wanted)
         definition_of(connection, source_srid, "the SRID of the source")
     # the system of x and y is the source's: metres are counted in it only if it is in metres
     srid = wanted.srid if wanted.x is None else None
@@ -174,7 +174,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
     )
 
 
-def _require_position(wanted: Registration) -> None:
+def require_position(wanted: Registration) -> None:
     """One of the three ways to say where, and it whole."""
     ways = [
         [wanted.geom],
@@ -194,7 +194,9 @@ def _require_position(wanted: Registration) -> None:
         )
 
 
-def _mapping(relation: Relation, wanted: Registration) -> Mapping:
+def read_mapping(relation: Relation, wanted: Registration) -> Mapping:
+    """Which columns are meant."""
+
     def column(text: str | None) -> str | None:
         return None if text is None else read_columns(relation.columns, text)
 
@@ -217,7 +219,7 @@ def _mapping(relation: Relation, wanted: Registration) -> Mapping:
     )
 
 
-def _source_srid(
+def find_srid(
     connection: Connection,
     relation: Relation,
     mapping: Mapping,
@@ -237,7 +239,7 @@ def _source_srid(
     if counts.rows == 0:
         raise BadData(
             f"{relation.schema}.{relation.name} gives no rows",
-            remedy="check [[source]] and [[where]]",
+            remedy="check the name of the table, and [[where]]",
         )
     if not counts.usual_srid:
         raise BadData(

@@ -63,6 +63,12 @@ class Snap:
         return snap if meant == snap.relation else cls.parse(f"anchors:{format_relation(*meant)}")
 
 
+def grid_metres(text: str) -> float | None:
+    """The side of the cells that places are centres of, in metres; None: they are in no grid."""
+    snap = Snap.parse(text)
+    return snap.metres if snap.kind == "grid" else None
+
+
 @dataclass(frozen=True)
 class Snapped:
     """Locations along the Z-order curve, and the location of every row."""

@@ -34,10 +34,12 @@ from freqdp_db.db.statements import (
     column_list,
     one_value,
     private_name,
+    rows_as,
     select_own,
 )
 from freqdp_db.errors import Busy, NotFound
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of
+from freqdp_db.model.documents import Document
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 PARTS = ("trajectory", "location", "sample", "segment", "grid_cell")
@@ -87,6 +89,50 @@ def find_build(database: Database, build_id: int) -> BuildRow:
     if row is None:
         raise NotFound(f"there is no build {build_id}")
     return BuildRow(**row._mapping)
+
+
+@dataclass(frozen=True)
+class BuildSize(Document):
+    """A build that is kept, and what it takes."""
+
+    build_id: int
+    dataset: str
+    time_window: str | None
+    built_at: datetime
+    samples: int
+    bytes: int
+    """Of all its tables, with their indexes."""
+    current: bool
+    """Whether it is what the next release of its dataset is made from."""
+    releases: list[str]
+    """Those that are replayed on it: they have to be withdrawn before it can go."""
+
+
+_SIZES = sql.SQL(
+    """
+    SELECT b.build_id, d.name AS dataset, b.time_window, b.built_at, b.samples,
+        (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
+         WHERE c.relnamespace = %s::regnamespace
+             AND c.relname = ANY (
+                 SELECT part || '_' || b.build_id FROM unnest(%s::text[]) AS part)) AS bytes,
+        d.current_build IS NOT DISTINCT FROM b.build_id AND d.dropped_at IS NULL AS current,
+        ARRAY(SELECT r.name FROM {release} AS r
+              WHERE r.build_id = b.build_id AND r.state IN ('running', 'published') ORDER BY 1) AS releases
+    FROM {build} AS b JOIN {dataset} AS d USING (dataset_id)
+    WHERE b.dropped_at IS NULL
+    ORDER BY bytes DESC, b.build_id
+    """
+)
+
+
+def builds_by_size(database: Database) -> list[BuildSize]:
+    """All builds that are kept, the largest first."""
+    query = _SIZES.format(
+        **{name: private_name(database, name) for name in ("release", "build", "dataset")}
+    )
+    schema = sql.Identifier(database.settings.schema).as_string(None)
+    with database.begin() as connection:
+        return rows_as(BuildSize, connection, query, [schema, list(PARTS)])
 
 
 def grid_of(connection: sa.Connection, database: Database, build_id: int) -> dict[str, float]:
@@ -250,6 +296,18 @@ def load_trajectories(
     return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
 
 
+def load_object_keys(database: Database, build_id: int) -> list[str]:
+    """The object of each trajectory of a build, as the source names it: for curators."""
+    rows = table(database, "trajectory")
+    with database.begin() as connection:
+        found = connection.execute(
+            sa.select(rows.c.object_key)
+            .where(rows.c.build_id == build_id)
+            .order_by(rows.c.trajectory_id)
+        )
+        return list(found.scalars())
+
+
 def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
     """Where each trajectory's samples begin among all."""
     layout = Layout([("samples", "int4")])
@@ -259,12 +317,28 @@ def load_offsets(connection: sa.Connection, database: Database, build: BuildRow)
     return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
 
 
+def object_numbers(
+    connection: sa.Connection, database: Database, build: BuildRow
+) -> dict[str, int]:
+    """The trajectory of each object, by its key in the source."""
+    columns = ("object_key", "trajectory_id")
+    query = select_own(database, "trajectory", columns, build_id=build.build_id)
+    return dict(driver(connection).execute(query).fetchall())
+
+
 def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
     """The locations of a build in metres, and in the source's SRID."""
     layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
     query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
     rows = read_arrays(driver(connection), query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
+
+
+def load_tf(connection: sa.Connection, database: Database, build: BuildRow) -> Ids:
+    """How many trajectories visit each location: what the view `trajectory_frequency` shows."""
+    layout = Layout([("tf", "int4")])
+    query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
+    return read_arrays(driver(connection), query, layout)["tf"]
 
 
 def samples_by_place(

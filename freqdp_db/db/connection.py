@@ -302,16 +302,16 @@ class Database:
                     raw.cancel_safe(timeout=_CANCEL_SECONDS)
 
     @contextmanager
-    def side_by_side(self, threads: int) -> Iterator[Callable[..., Future[None]]]:
+    def side_by_side(self, threads: int) -> Iterator[Callable[..., Future[Any]]]:
         """Gives a function that starts work in a thread with a session of its own.
 
         The block ends when all of it is done. If one part fails, or the block is interrupted, the
         statements of the others are cancelled: Ctrl-C does not wait for an index.
         """
-        started: list[Future[None]] = []
+        started: list[Future[Any]] = []
         with ThreadPoolExecutor(threads) as pool:
 
-            def start(work: Callable[..., None], *arguments: Any) -> Future[None]:
+            def start(work: Callable[..., Any], *arguments: Any) -> Future[Any]:
                 started.append(pool.submit(work, *arguments))
                 return started[-1]
 

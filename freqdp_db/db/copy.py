@@ -391,10 +391,12 @@ Piece = tuple[NDArray[Any], Ints]
 
 def join_pieces(*pieces: Piece) -> NDArray[np.uint8]:
     """The bytes of rows that consist of these pieces: row 0 of each piece, then row 1, ..."""
-    number = _piece_numbers([counts * records.itemsize for records, counts in pieces])
-    joined = np.empty(len(number), np.uint8)
+    from freqdp_db.model.kernels import spread_bytes
+
+    sizes, begins = _places_of([counts * records.itemsize for records, counts in pieces])
+    joined = np.empty(sizes.sum(), np.uint8)
     for k, (records, _) in enumerate(pieces):
-        joined[number == k] = records.view(np.uint8)
+        spread_bytes(records.view(np.uint8), sizes[k], begins[k], joined)
     return joined
 
 
@@ -402,16 +404,21 @@ def split_pieces(
     data: NDArray[np.uint8], kinds: Sequence[tuple[np.dtype[Any], Ints]]
 ) -> list[NDArray[Any]]:
     """The records of each piece, of this type and so many in each row: undoes `join_pieces`."""
-    number = _piece_numbers([counts * dtype.itemsize for dtype, counts in kinds])
-    if len(number) != len(data):
+    from freqdp_db.model.kernels import gather_bytes
+
+    sizes, begins = _places_of([counts * dtype.itemsize for dtype, counts in kinds])
+    if sizes.sum() != len(data):
         raise BadData("the server sent rows of another width than declared")
-    return [data[number == k].view(dtype) for k, (dtype, _) in enumerate(kinds)]
+    return [
+        gather_bytes(data, sizes[k], begins[k]).view(dtype) for k, (dtype, _) in enumerate(kinds)
+    ]
 
 
-def _piece_numbers(sizes: list[Ints]) -> NDArray[np.uint8]:
-    """Of each byte: which piece of its row it is in."""
-    numbers = np.tile(np.arange(len(sizes), dtype=np.uint8), len(sizes[0]))
-    return np.repeat(numbers, np.column_stack(sizes).reshape(-1))
+def _places_of(sizes: list[Ints]) -> tuple[Ints, Ints]:
+    """[piece, row]: how many bytes it has, and where among those of all rows it begins."""
+    by_row = np.column_stack(sizes).astype(np.int64)
+    begins = np.cumsum(by_row).reshape(by_row.shape) - by_row
+    return np.ascontiguousarray(by_row.T), np.ascontiguousarray(begins.T)
 
 
 def encode_runs(runs: EditRuns, release_id: int, step: int) -> Iterator[NDArray[np.uint8]]:
@@ -538,7 +545,10 @@ def encode_columns(
         else:
             texts = [v.encode() if isinstance(v, str) else bytes(v) for v in columns[name]]
             sizes = np.fromiter(map(len, texts), np.int64, rows)
-            pieces += [(sizes.astype(">i4"), one), (np.frombuffer(b"".join(texts), "u1"), sizes)]
+            pieces += [
+                (sizes.astype(">i4"), one),
+                (np.frombuffer(bytearray().join(texts), "u1"), sizes),
+            ]
     if all(kind in WIRE for _, kind in kinds):
         return np.concatenate([p.view("u1").reshape(rows, -1) for p, _ in pieces], axis=1).ravel()
     return join_pieces(*pieces)

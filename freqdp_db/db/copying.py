@@ -21,7 +21,10 @@ from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import limit_waiting
 from freqdp_db.db.names import find_postgis
 from freqdp_db.db.published import (
+    IS_RELATION,
     LOCK_TIMEOUT,
+    OF_CLASS,
+    ask_of,
     columns_of,
     current_names,
     dependants,
@@ -34,51 +37,36 @@ from freqdp_db.db.published import (
     require_none,
     showing,
     srid_of,
+    stored_columns,
 )
 from freqdp_db.db.statements import column_list, comment_on
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
 
 _GONE = "Withdrawn with release ", ": to be dropped as soon as nothing is in the way."
 """The comment of a relation whose release is not in the catalogue any more: around its name."""
-_OF = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-_WHERE = "WHERE n.nspname = :schema AND c.relname = :relation "
-_COLUMNS = sa.text(
-    "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull "
-    + _OF
-    + "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-    + _WHERE
-    + "ORDER BY a.attnum"
-)
-_INDEXES = sa.text(
+_INDEXES = (
     "SELECT pg_get_indexdef(i.indexrelid) "
-    + _OF
+    + OF_CLASS
     + "JOIN pg_index i ON i.indrelid = c.oid AND NOT i.indisprimary "
-    + _WHERE
+    + IS_RELATION
     + "ORDER BY 1"
 )
-_BOUND = sa.text("SELECT pg_get_expr(c.relpartbound, c.oid) " + _OF + _WHERE)
-_PARENT = sa.text(
+_BOUND = "SELECT pg_get_expr(c.relpartbound, c.oid) " + OF_CLASS + IS_RELATION
+_PARENT = (
     "SELECT p.relname::text "
-    + _OF
+    + OF_CLASS
     + "JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_class p ON p.oid = i.inhparent "
-    + _WHERE
+    + IS_RELATION
 )
-_DEFINITION = sa.text("SELECT pg_get_viewdef(c.oid) " + _OF + _WHERE)
-_COMMENTS = sa.text(
-    "SELECT a.attname::text, col_description(c.oid, a.attnum) "
-    + _OF
-    + "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-    + _WHERE
-    + "UNION ALL SELECT NULL, obj_description(c.oid, 'pg_class') "
-    + _OF
-    + _WHERE
-)
-"""Of the columns of a relation, and without a name, of itself."""
-_READERS = sa.text(
-    "SELECT DISTINCT r.rolname::text " + _OF + "CROSS JOIN LATERAL ("
+_DEFINITION = "SELECT pg_get_viewdef(c.oid) " + OF_CLASS + IS_RELATION
+_COMMENT = "SELECT obj_description(c.oid, 'pg_class') " + OF_CLASS + IS_RELATION
+_READERS = (
+    "SELECT DISTINCT r.rolname::text " + OF_CLASS + "CROSS JOIN LATERAL ("
     "SELECT (aclexplode(c.relacl)).grantee UNION SELECT (aclexplode(t.attacl)).grantee "
     "FROM pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped"
-    ") AS a LEFT JOIN pg_roles r ON r.oid = a.grantee " + _WHERE + "AND a.grantee <> c.relowner"
+    ") AS a LEFT JOIN pg_roles r ON r.oid = a.grantee "
+    + IS_RELATION
+    + "AND a.grantee <> c.relowner"
 )
 """Whom a relation is granted to; no name: to everybody."""
 
@@ -259,7 +247,7 @@ def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> N
                     connection,
                     "CREATE VIEW {} AS {}",
                     sql.Identifier(schema, relation),
-                    _text(_asked(source, _DEFINITION, schema, relation).scalar_one()),
+                    _text(ask_of(source, _DEFINITION, (schema, relation)).scalar_one()),
                 )
             else:
                 _create_table(source, connection, schema, relation)
@@ -280,7 +268,7 @@ def _join_series(
     schema, series = target.settings.release_schema, table(target, "series", released=True)
     named = str(entry.row["series"])
     for relation in entry.relations:
-        bound = _asked(source, _BOUND, schema, relation).scalar()
+        bound = ask_of(source, _BOUND, (schema, relation)).scalar()
         if bound is None:
             continue
         parent = named + relation.removeprefix(entry.name)
@@ -314,7 +302,7 @@ def _join_series(
 def _leave_series(connection: Connection, target: Database, relation: str, *, detach: bool) -> None:
     """Detach a table from its series; or take the series from its readers until that can be done."""
     schema = target.settings.release_schema
-    parent = _asked(connection, _PARENT, schema, relation).scalar()
+    parent = ask_of(connection, _PARENT, (schema, relation)).scalar()
     if parent is None:
         return
     if not detach:
@@ -348,10 +336,6 @@ def _require_srid(connection: Connection, srid: int) -> None:
         )
 
 
-def _asked(connection: Connection, query: sa.TextClause, schema: str, relation: str) -> Any:
-    return connection.execute(query, {"schema": schema, "relation": relation})
-
-
 def _run(connection: Connection, statement: LiteralString, *values: sql.Composable) -> None:
     driver(connection).execute(sql.SQL(statement).format(*values))
 
@@ -364,9 +348,11 @@ def _text(written: str) -> sql.SQL:
 def _create_table(source: Connection, connection: Connection, schema: str, relation: str) -> None:
     columns = [
         sql.SQL("{} {}{}").format(
-            sql.Identifier(name), _text(kind), sql.SQL(" NOT NULL" if required else "")
+            sql.Identifier(column.name),
+            _text(column.kind),
+            sql.SQL(" NOT NULL" if column.required else ""),
         )
-        for name, kind, required in _asked(source, _COLUMNS, schema, relation)
+        for column in stored_columns(source, (schema, relation))
     ]
     _run(
         connection, "CREATE TABLE {} ({})", sql.Identifier(schema, relation),
@@ -379,7 +365,7 @@ def _index(source: Connection, connection: Connection, schema: str, relation: st
     made = sql.Identifier(schema, relation)
     key = key_of(source, (schema, relation))
     _run(connection, "ALTER TABLE {} ADD PRIMARY KEY ({})", made, column_list(key))
-    for definition in _asked(source, _INDEXES, schema, relation).scalars():
+    for definition in ask_of(source, _INDEXES, (schema, relation)).scalars():
         driver(connection).execute(_text(definition))
     _run(connection, "ANALYZE {}", made)
 
@@ -414,11 +400,13 @@ def _comment_as(
 
     origin: another relation, whose columns it has.
     """
-    for column, text in _asked(source, _COMMENTS, schema, origin or relation).all():
-        if text is not None and column is not None:
-            comment_on(connection, "COLUMN", sql.Identifier(schema, relation, column), text)
-        elif text is not None and origin is None:
-            _comment(connection, schema, relation, text)
+    for column in stored_columns(source, (schema, origin or relation)):
+        if column.comment is not None:
+            named = sql.Identifier(schema, relation, column.name)
+            comment_on(connection, "COLUMN", named, column.comment)
+    text = ask_of(source, _COMMENT, (schema, relation)).scalar() if origin is None else None
+    if text is not None:
+        _comment(connection, schema, relation, text)
 
 
 def _comment(connection: Connection, schema: str, relation: str, text: str) -> None:
@@ -459,7 +447,7 @@ def take_back(target: Database, entry: CatalogEntry) -> None:
 
 def _revoke(connection: Connection, schema: str, relation: str) -> None:
     """From everybody but its owner."""
-    for role in _asked(connection, _READERS, schema, relation).scalars().all():
+    for role in ask_of(connection, _READERS, (schema, relation)).scalars().all():
         _run(
             connection,
             "REVOKE ALL ON {} FROM {} CASCADE",
@@ -485,7 +473,7 @@ def finish(target: Database, datasets: Sequence[str]) -> list[str]:
         rows = connection.execute(
             sa.text(
                 "SELECT c.relname::text, obj_description(c.oid, 'pg_class') AS comment "
-                + _OF
+                + OF_CLASS
                 + "WHERE n.nspname = :schema AND starts_with(obj_description(c.oid, 'pg_class'), :gone) "
                 "ORDER BY 2, c.relkind = 'v' DESC, 1"
             ),

@@ -32,8 +32,12 @@ def store_metrics(
     values: Mapping[str, float],
     publishable: Collection[str],
     seed: int,
+    family: str | None = None,
 ) -> None:
-    """Write metrics; those of the same name are replaced, others stay."""
+    """Write metrics; those of the same name are replaced, others stay.
+
+    family: how their names begin; others that begin so go.
+    """
     metrics = table(database, "metric")
     rows = [
         {
@@ -47,6 +51,12 @@ def store_metrics(
     ]
     insert = pg.insert(metrics).values(rows)
     with database.begin() as connection:
+        if family is not None:
+            connection.execute(
+                sa.delete(metrics).where(
+                    metrics.c.release_id == release_id, metrics.c.name.startswith(family)
+                )
+            )
         connection.execute(
             insert.on_conflict_do_update(
                 index_elements=["release_id", "name"],

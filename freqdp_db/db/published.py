@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -30,7 +30,7 @@ from freqdp_db.db.copy import (
 )
 from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import limit_waiting
-from freqdp_db.db.names import format_relation, postgis_schema
+from freqdp_db.db.names import did_you_mean, format_relation, postgis_schema
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.source import definition_of
 from freqdp_db.db.statements import (
@@ -55,34 +55,25 @@ from freqdp_db.methods.relations import Relation
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 
-_OF_RELATION = (
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-)
-_IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
+OF_CLASS = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
+_COLUMNS = "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+
+
+def ask_of(connection: Connection, query: str, relation: tuple[str, str]) -> Any:
+    """Ask the server's catalogues for something of a relation; the query ends in `IS_RELATION`."""
+    return connection.execute(sa.text(query), {"schema": relation[0], "relation": relation[1]})
 
 
 def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
-    found = connection.execute(
-        sa.text(
-            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation"
-        ),
-        {"schema": schema, "relation": relation},
-    )
+    found = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION, (schema, relation))
     return found.scalar() is not None
 
 
 def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
     """Whether this login may; of a relation that is not there, that is for others to say."""
-    found = connection.execute(
-        sa.text(
-            "SELECT has_table_privilege(c.oid, 'SELECT') FROM pg_class c "
-            "JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation"
-        ),
-        {"schema": relation[0], "relation": relation[1]},
-    ).scalar()
+    query = "SELECT has_table_privilege(c.oid, 'SELECT') " + OF_CLASS + IS_RELATION
+    found = ask_of(connection, query, relation).scalar()
     return found is None or bool(found)
 
 
@@ -141,18 +132,34 @@ def missing_relations(connection: Connection, schema: str) -> list[str]:
     return [str(name) for (name,) in rows]
 
 
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column as the server has it."""
+
+    name: str
+    kind: str
+    required: bool
+    comment: str | None
+
+
+def stored_columns(connection: Connection, relation: tuple[str, str]) -> list[StoredColumn]:
+    """The columns of a relation, in order; none if there is no such relation."""
+    rows = ask_of(
+        connection,
+        "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, "
+        "col_description(c.oid, a.attnum) "
+        + OF_CLASS
+        + _COLUMNS
+        + IS_RELATION
+        + "ORDER BY a.attnum",
+        relation,
+    )
+    return [StoredColumn(*row) for row in rows]
+
+
 def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
     """Names and types, in order; nothing if there is no such relation."""
-    rows = connection.execute(
-        sa.text(
-            "SELECT a.attname, format_type(a.atttypid, a.atttypmod) "
-            + _OF_RELATION
-            + _IS_RELATION
-            + "ORDER BY a.attnum"
-        ),
-        {"schema": relation[0], "relation": relation[1]},
-    )
-    return {row.attname: row.format_type for row in rows}
+    return {column.name: column.kind for column in stored_columns(connection, relation)}
 
 
 def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
@@ -163,42 +170,23 @@ def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
 
 def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
     """Whether it is a table, not a view."""
-    found = connection.execute(
-        sa.text(
-            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind IN ('r', 'p')"
-        ),
-        {"schema": relation[0], "relation": relation[1]},
-    )
-    return found.scalar() is not None
+    query = "SELECT c.relkind IN ('r', 'p') " + OF_CLASS + IS_RELATION
+    return bool(ask_of(connection, query, relation).scalar())
 
 
 def key_of(connection: Connection, relation: tuple[str, str]) -> list[str]:
     """The columns of the primary key of a table, in order."""
-    rows = connection.execute(
-        sa.text(
-            "SELECT a.attname::text "
-            + _OF_RELATION
-            + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-            "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
-            "ON k.number = a.attnum " + _IS_RELATION + "ORDER BY k.place"
-        ),
-        {"schema": relation[0], "relation": relation[1]},
+    rows = ask_of(
+        connection,
+        "SELECT a.attname::text "
+        + OF_CLASS
+        + _COLUMNS
+        + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+        "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
+        "ON k.number = a.attnum " + IS_RELATION + "ORDER BY k.place",
+        relation,
     )
     return list(rows.scalars())
-
-
-def column_comments(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
-    """What its columns say of themselves."""
-    rows = connection.execute(
-        sa.text(
-            "SELECT a.attname::text, coalesce(col_description(c.oid, a.attnum), '') "
-            + _OF_RELATION
-            + _IS_RELATION
-        ),
-        {"schema": relation[0], "relation": relation[1]},
-    )
-    return {str(row[0]): str(row[1]) for row in rows}
 
 
 @dataclass(frozen=True)
@@ -259,16 +247,27 @@ def digest_of(
             sa.text("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         )
     counted: list[int] = []
-    found = digest_rows(copy_bytes(driver(connection), query, counted.append))
+    found = Hashed(copy_bytes(driver(connection), query, counted.append)).digest()
     return counted[0], found
 
 
-def digest_rows(blocks: Iterable[Any]) -> str:
-    """SHA-256 of rows as COPY has them."""
-    found = hashlib.sha256()
-    for block in blocks:
-        found.update(np.frombuffer(block, np.uint8).data)
-    return found.hexdigest()
+class Hashed:
+    """Blocks of rows as COPY has them, hashed as they are taken."""
+
+    def __init__(self, blocks: Iterable[Any]) -> None:
+        self._blocks = iter(blocks)
+        self._hash = hashlib.sha256()
+
+    def __iter__(self) -> Iterator[Any]:
+        for block in self._blocks:
+            self._hash.update(np.frombuffer(block, np.uint8).data)
+            yield block
+
+    def digest(self) -> str:
+        """SHA-256 of all of them, those included that nobody took."""
+        for _ in self:
+            pass
+        return self._hash.hexdigest()
 
 
 # A published release as `release export` reads it: from the release schema alone.
@@ -322,6 +321,50 @@ def read_catalog(database: Database) -> list[dict[str, Any]]:
         return [dict(row._mapping) for row in rows]
 
 
+def is_series(database: Database, name: str) -> bool:
+    """Whether a series is called so."""
+    series = table(database, "series", released=True)
+    with database.begin() as connection:
+        found = connection.execute(sa.select(series.c.name).where(series.c.name == name))
+        return found.first() is not None
+
+
+def catalog_row(connection: Connection, database: Database, name: str) -> dict[str, Any]:
+    """What the catalogue says of a release; of a series, what it says of its newest window and of all.
+
+    Its rows are those of all windows, and `time_window` is from the first to the last of them.
+    """
+    catalog = table(database, "catalog", released=True)
+    row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
+    if row is not None:
+        return dict(row._mapping)
+    windows = [
+        dict(row._mapping)
+        for row in connection.execute(
+            sa.select(catalog)
+            .where(catalog.c.series == name, catalog.c.granted)
+            .order_by(catalog.c.time_window)
+        )
+    ]
+    if not windows:
+        names = connection.execute(sa.select(catalog.c.name)).scalars()
+        raise NotFound(
+            f"the catalogue has no release {name!r}",
+            remedy=did_you_mean(name, list(names)) + "`freqdp release list` shows what there is",
+        )
+    series = table(database, "series", released=True)
+    relations = connection.execute(
+        sa.select(series.c.relations).where(series.c.name == name)
+    ).scalar_one()
+    return {
+        **windows[-1],
+        "name": name,
+        "relations": relations,
+        "rows": sum(window["rows"] for window in windows),
+        "time_window": f"{windows[0]['time_window']} to {windows[-1]['time_window']}",
+    }
+
+
 _ROWS = 10_000
 
 
@@ -337,20 +380,14 @@ class ReleaseReader:
         self._schema = schema
         self._points = sql.Identifier(schema, name)
         self._lines = sql.Identifier(schema, f"{name}_line")
-        catalog = table(database, "catalog", released=True)
-        row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
-        if row is None:
-            raise NotFound(
-                f"the catalogue has no release {name!r}",
-                remedy="`freqdp release list` shows what there is",
-            )
-        self.catalog: dict[str, Any] = dict(row._mapping)
+        self.catalog = catalog_row(connection, database, name)
         relations: list[str] = self.catalog["relations"]
         for relation in relations:
             require_there(connection, (schema, relation))
         self.tables = [r for r in relations if is_table(connection, (schema, r))]
         self.views = [r for r in relations if r not in self.tables]
-        self.has_trajectories = f"{name}_line" in relations
+        # of a series, an id is one window's
+        self.has_trajectories = f"{name}_line" in relations and self.catalog["series"] != name
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
         own = max(srid_of(connection, (schema, table)) for table in self.tables)
         self.srid = own if srid is None else srid
@@ -389,7 +426,8 @@ class ReleaseReader:
 
     def comments(self, table: str) -> dict[str, str]:
         """What the columns of one of its relations say of themselves."""
-        return column_comments(self._connection, (self._schema, table))
+        columns = stored_columns(self._connection, (self._schema, table))
+        return {column.name: column.comment or "" for column in columns}
 
     def rows(
         self, table: str, shown: Callable[[str], LiteralString]
@@ -444,20 +482,25 @@ class ReleaseReader:
         rows, x_min, y_min, x_max, y_max, whole = row
         return Extent(rows, (x_min, y_min, x_max, y_max) if rows else None, whole)
 
-    def samples(self) -> Generator[Samples, None, None]:
-        """All samples in order of (trajectory_id, seq), many rows at a time."""
+    def samples(self, *, by_place: bool = False) -> Generator[Samples, None, None]:
+        """All samples in order of (trajectory_id, seq), many rows at a time.
+
+        by_place: in order of the day (UTC) and along the Hilbert curve, by which PostGIS orders geometries.
+        """
         if not self.has_trajectories:
             raise BadInput(
                 f"release {self.catalog['name']!r} has no trajectories",
                 remedy="its tables: " + ", ".join(self.tables),
             )
         layout = AREAS if self.has_areas else POINTS
-        query = sql.SQL("SELECT {} FROM {} ORDER BY trajectory_id, seq").format(
+        first = "(at AT TIME ZONE 'UTC')::date, geom, " if by_place else ""
+        query = sql.SQL("SELECT {} FROM {r} AS r ORDER BY {}").format(
             sql.SQL(", ").join(
                 self._column(name) if name in ("geom", "area") else sql.Identifier(name)
                 for name in layout.names
             ),
-            self._points,
+            sql.SQL(f"{first}trajectory_id, seq"),
+            r=self._points,
         )
         for records in read_records(driver(self._connection), query, layout):
             x, y = point_coordinates(records["geom"])

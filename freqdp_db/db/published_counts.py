@@ -113,3 +113,19 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
         table("_visits", _VISITS),
         table("_flows", _FLOWS),
     )
+
+
+def small_counts(database: Database, name: str, least: int) -> tuple[int, int]:
+    """How many rows of visits and flows show a count from 1 to below `least`, and how many there are."""
+    schema, small, rows = database.settings.release_schema, 0, 0
+    with database.begin(snapshot=True) as connection:
+        for suffix in ("_visits", "_flows"):
+            if not relation_exists(connection, schema, name + suffix):
+                continue
+            query = sql.SQL(
+                "SELECT count(*) FILTER (WHERE value >= 1 AND value < {}), count(*) FROM {}"
+            ).format(sql.Literal(least), sql.Identifier(schema, name + suffix))
+            found = driver(connection).execute(query).fetchone()
+            assert found is not None
+            small, rows = small + found[0], rows + found[1]
+    return small, rows

@@ -98,7 +98,13 @@ def find_release(database: Database, name: str) -> ReleaseRow:
             )
         ).first()
     if row is None:
-        known = [release.name for release in list_releases(database)]
+        if windows := list_windows(database, name):
+            raise NotFound(
+                f"{name!r} is a series, and this is done with one window of it",
+                remedy=f"name the window, such as {windows[-1].name}; `freqdp release list` shows them",
+            )
+        rows = list_releases(database)
+        known = [release.name for release in rows] + [r.series for r in rows if r.series]
         raise NotFound(
             f"there is no release {name!r}",
             remedy=did_you_mean(name, known) + "`freqdp release list` shows what there is",
@@ -121,6 +127,22 @@ def list_releases(database: Database, state: str | None = None) -> list[ReleaseR
     wanted = sa.true() if state is None else releases.c.state == state
     with database.begin() as connection:
         rows = connection.execute(sa.select(releases).where(wanted).order_by(releases.c.release_id))
+        return [ReleaseRow(**row._mapping) for row in rows]
+
+
+def list_windows(database: Database, series: str) -> list[ReleaseRow]:
+    """The published windows of a series, also those that are held, oldest first."""
+    releases, builds = table(database, "release"), table(database, "build")
+    with database.begin() as connection:
+        rows = connection.execute(
+            sa.select(releases)
+            .join(builds, builds.c.build_id == releases.c.build_id)
+            .where(
+                releases.c.series == series,
+                releases.c.state == "published",
+            )
+            .order_by(builds.c.window_begin, releases.c.release_id)
+        )
         return [ReleaseRow(**row._mapping) for row in rows]
 
 

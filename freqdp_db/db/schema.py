@@ -274,6 +274,8 @@ ROLES_REMEDY = (
     "give the script of `freqdp init --sql --roles` to somebody with CREATEROLE, then run "
     "`freqdp init` again"
 )
+_HAS_SERIES = "0009"
+"""The revision that made the table `series`."""
 _BECOME_OWNER = """DO $owner$
 BEGIN
     EXECUTE pg_catalog.format('SET LOCAL ROLE %I', (
@@ -425,6 +427,7 @@ def upgrade(
         result.created = result.revision_before is None
         result.objects_changed = _changed_objects(connection, names, result)
         current = result.revision_before == result.revision and not result.objects_changed
+        _require_free_names(connection, names, result.revision_before)
         if not current:
             _upgrade_objects(connection, names, result)
         result.methods_changed = declare(connection, names)
@@ -432,6 +435,26 @@ def upgrade(
             for statement in grant_statements(names):
                 _run(connection, statement)
     return result
+
+
+def _require_free_names(connection: sa.Connection, names: Names, revision: str | None) -> None:
+    """Refuse to upgrade where a release is called as a table that earlier revisions did not have."""
+    if revision is None or revision >= _HAS_SERIES:
+        return
+    taken = connection.execute(
+        sa.text(
+            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relname = 'series'"
+        ),
+        {"schema": names.release_schema},
+    )
+    if taken.scalar() is not None:
+        raise errors.AlreadyExists(
+            f"{names.release_schema}.series is there, and this version keeps its own table of that name. "
+            "Nothing was changed",
+            remedy="if it is a release, withdraw it with the version of freqdp that made it (freqdp "
+            "release withdraw series); if it is a table of yours, rename it. Then run freqdp init again",
+        )
 
 
 def owner_of(connection: sa.Connection, schema: str) -> str | None:

@@ -376,3 +376,10 @@ def read_anchors(
     )
     places = read_arrays(driver(connection), query, Layout([("x", "float8"), ("y", "float8")]))
     return places["x"], places["y"], int(srids[0][0])
+
+
+def read_pairs(connection: sa.Connection, relation: Relation) -> list[tuple[str, str]]:
+    """The rows of a relation with two columns, as texts."""
+    columns = (sql.SQL("{}::text").format(sql.Identifier(name)) for name in relation.columns)
+    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), relation.identifier)
+    return driver(connection).execute(query).fetchall()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -38,14 +38,12 @@ class Staging:
         """The schema and the name of a staged table."""
         return self.database.settings.schema, f"staging_{self.release_id}{relation.suffix}"
 
-    def write(self, relation: Relation, blocks: Blocks, *, index: bool) -> None:
-        """Create a table and fill it. index: make its indexes, too; otherwise they follow."""
+    def write(self, relation: Relation, blocks: Blocks) -> None:
+        """Create a table and fill it; its indexes follow."""
         with self.database.begin() as connection:
             # created and filled in one transaction: a server with wal_level = minimal need not log it
             self._create(connection, relation)
             self._fill(driver(connection), relation, blocks, created_here=True)
-            if index:
-                self._index(connection, relation)
 
     def _create(self, connection: Connection, relation: Relation) -> None:
         arguments = (self.release_id, self.method, relation.suffix, self.srid)
@@ -55,27 +53,24 @@ class Staging:
         name = sql.Identifier(*self.name_of(relation))
         write_records(raw, name, relation.names, blocks, **how)
 
-    def _index(self, connection: Connection, relation: Relation) -> None:
-        for column in (None, *relation.indexes):
-            self._index_column(connection, relation, column)
-        call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
-
-    def _index_column(self, connection: Connection, relation: Relation, column: str | None) -> None:
-        """None: the key."""
-        arguments = (self.release_id, self.method, relation.suffix, column)
-        call(connection, self.database, "index_staging", *arguments)
-
     def index(self, relation: Relation, column: str | None) -> None:
         """Make one index of a table. column: None, the key."""
         with self.database.begin() as connection:
             # others are made meanwhile: without workers, which would take their processors
             driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
-            self._index_column(connection, relation, column)
+            arguments = (self.release_id, self.method, relation.suffix, column)
+            call(connection, self.database, "index_staging", *arguments)
 
     def finish_indexes(self, relation: Relation) -> None:
         """The unique index becomes the primary key."""
         with self.database.begin() as connection:
             call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
+
+    def index_whole(self, relation: Relation) -> None:
+        """Make all indexes of a table, one after the other."""
+        for column in (None, *relation.indexes):
+            self.index(relation, column)
+        self.finish_indexes(relation)
 
     def create_for_parts(self, relations: list[Relation]) -> int:
         """Empty tables that several sessions fill in parts; the number of the run that fills them."""
@@ -84,20 +79,13 @@ class Staging:
                 self._create(connection, relation)
             return create_notes(connection, self.database, "release", self.release_id)
 
-    def write_part(
-        self, run: int, part: int, tables: Mapping[Relation, Callable[[], Blocks]]
-    ) -> None:
+    def write_part(self, run: int, part: int, tables: Mapping[Relation, Blocks]) -> None:
         """Write a part of some tables, unless that was done before."""
         notes = private_name(self.database, f"staging_{self.release_id}_part")
         with writing_once(self.database, notes, run, part) as raw:
             if raw is not None:
                 for relation, blocks in tables.items():
-                    self._fill(raw, relation, blocks())
-
-    def index_parts(self, relation: Relation) -> None:
-        """Index a table that was filled in parts."""
-        with self.database.begin() as connection:
-            self._index(connection, relation)
+                    self._fill(raw, relation, blocks)
 
     def forget_parts(self) -> None:
         """All parts are written."""

@@ -19,6 +19,25 @@ def column(name: str, kind: Any, *, null: bool = False, **more: Any) -> sa.Colum
     return sa.Column(name, kind, nullable=null, **more)
 
 
+def key(name: str, kind: Any = sa.Integer, refers_to: str | None = None) -> sa.Column[object]:
+    """A column of the primary key. refers_to: `schema.table.column`."""
+    return sa.Column(name, kind, *_reference(refers_to), primary_key=True, autoincrement=False)
+
+
+def identity(name: str, kind: Any = sa.Integer) -> sa.Column[object]:
+    """A primary key that the server numbers."""
+    return sa.Column(name, kind, sa.Identity(always=True), primary_key=True)
+
+
+def references(name: str, refers_to: str, *, null: bool = False) -> sa.Column[object]:
+    """A whole number that is in another column: `schema.table.column`."""
+    return sa.Column(name, sa.Integer, *_reference(refers_to), nullable=null)
+
+
+def _reference(column: str | None) -> list[sa.ForeignKey]:
+    return [] if column is None else [sa.ForeignKey(column)]
+
+
 def geometry() -> Geometry:
     return Geometry(geometry_type=None, spatial_index=False)
 
@@ -33,27 +52,13 @@ AT = sa.DateTime(timezone=True)
 def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
     """`own`: the private schema; `released`: that of the releases."""
 
-    def of_release() -> sa.Column[object]:
-        return sa.Column(
-            "release_id",
-            sa.Integer,
-            sa.ForeignKey(f"{own}.release.release_id"),
-            primary_key=True,
-            autoincrement=False,
-        )
-
-    def key(name: str, kind: type = sa.Integer) -> sa.Column[object]:
-        return sa.Column(name, kind, primary_key=True, autoincrement=False)
-
     sa.Table(
         "release",
         meta,
-        sa.Column("release_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        identity("release_id"),
         column("name", sa.Text),
-        sa.Column(
-            "dataset_id", sa.Integer, sa.ForeignKey(f"{own}.dataset.dataset_id"), nullable=False
-        ),
-        sa.Column("build_id", sa.Integer, sa.ForeignKey(f"{own}.build.build_id"), nullable=False),
+        references("dataset_id", f"{own}.dataset.dataset_id"),
+        references("build_id", f"{own}.build.build_id"),
         column("method", sa.Text),
         column("kind", sa.Text),
         column("parameters", pg.JSONB),
@@ -87,7 +92,7 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
     sa.Table(
         "release_step",
         meta,
-        of_release(),
+        key("release_id", refers_to=f"{own}.release.release_id"),
         key("step", sa.SmallInteger),
         column("mechanism", sa.Text),
         column("drawn", sa.Integer),
@@ -149,14 +154,12 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
     sa.Table(
         "spend",
         meta,
-        sa.Column("spend_id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
-        sa.Column(
-            "account_id", sa.Integer, sa.ForeignKey(f"{own}.account.account_id"), nullable=False
-        ),
+        identity("spend_id", sa.BigInteger),
+        references("account_id", f"{own}.account.account_id"),
         column("entry", sa.Integer),
         column("kind", sa.Text),
         column("amount", sa.Numeric()),
-        sa.Column("release_id", sa.Integer, sa.ForeignKey(f"{own}.release.release_id")),
+        references("release_id", f"{own}.release.release_id", null=True),
         column("reason", sa.Text),
         column("actor", sa.Text),
         column("at", AT),
@@ -169,7 +172,7 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
     sa.Table(
         "metric",
         meta,
-        of_release(),
+        key("release_id", refers_to=f"{own}.release.release_id"),
         key("name", sa.Text),
         column("value", DOUBLE),
         column("publishable", sa.Boolean, server_default=sa.false()),
@@ -216,16 +219,11 @@ def release_tables(meta: sa.MetaData, own: str, released: str) -> None:
 def job_tables(meta: sa.MetaData, own: str) -> None:
     """`own`: the private schema."""
 
-    def references(name: str, column: str, *, null: bool = False) -> sa.Column[object]:
-        return sa.Column(
-            name, sa.Integer, sa.ForeignKey(f"{own}.{column}"), nullable=null, autoincrement=False
-        )
-
     sa.Table(
         "schedule",
         meta,
-        sa.Column("schedule_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        references("dataset_id", "dataset.dataset_id"),
+        identity("schedule_id"),
+        references("dataset_id", f"{own}.dataset.dataset_id"),
         column("request", pg.JSONB),
         column("cron", sa.Text),
         column("timezone", sa.Text),
@@ -246,9 +244,9 @@ def job_tables(meta: sa.MetaData, own: str) -> None:
     sa.Table(
         "job_queue",
         meta,
-        sa.Column("job_id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
-        references("dataset_id", "dataset.dataset_id"),
-        references("schedule_id", "schedule.schedule_id", null=True),
+        identity("job_id", sa.BigInteger),
+        references("dataset_id", f"{own}.dataset.dataset_id"),
+        references("schedule_id", f"{own}.schedule.schedule_id", null=True),
         column("request", pg.JSONB),
         column("state", sa.Text, server_default="waiting"),
         column("asked_at", AT, server_default=sa.func.clock_timestamp()),
@@ -260,8 +258,8 @@ def job_tables(meta: sa.MetaData, own: str) -> None:
         column("cancel_asked_by", sa.Text, null=True),
         column("started_at", AT, null=True),
         column("ended_at", AT, null=True),
-        references("build_id", "build.build_id", null=True),
-        references("release_id", "release.release_id", null=True),
+        references("build_id", f"{own}.build.build_id", null=True),
+        references("release_id", f"{own}.release.release_id", null=True),
         column("error", sa.Text, null=True),
         column("note", sa.Text, null=True),
         sa.Index(
@@ -274,13 +272,7 @@ def job_tables(meta: sa.MetaData, own: str) -> None:
     sa.Table(
         "job_progress",
         meta,
-        sa.Column(
-            "job_id",
-            sa.BigInteger,
-            sa.ForeignKey(f"{own}.job_queue.job_id"),
-            primary_key=True,
-            autoincrement=False,
-        ),
+        key("job_id", sa.BigInteger, f"{own}.job_queue.job_id"),
         column("phase", sa.Text),
         column("done", sa.BigInteger),
         column("total", sa.BigInteger, null=True),
@@ -291,7 +283,7 @@ def job_tables(meta: sa.MetaData, own: str) -> None:
     sa.Table(
         "worker",
         meta,
-        sa.Column("worker_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        identity("worker_id"),
         column("host", sa.Text),
         column("pid", sa.Integer),
         column("software", sa.Text),
@@ -324,13 +316,10 @@ def metadata_for(names: Names) -> sa.MetaData:
     meta = sa.MetaData(schema=names.schema)
     own = names.schema
 
-    def references(column: str) -> sa.ForeignKey:
-        return sa.ForeignKey(f"{own}.{column}")
-
     sa.Table(
         "sql_object",
         meta,
-        sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+        key("position"),
         column("path", sa.Text, unique=True),
         column("identity", sa.Text),
         column("kind", sa.Text),
@@ -339,40 +328,36 @@ def metadata_for(names: Names) -> sa.MetaData:
     sa.Table(
         "method",
         meta,
-        sa.Column("name", sa.Text, primary_key=True),
+        key("name", sa.Text),
         column("position", sa.Integer),
         column("declaration", pg.JSONB),
     )
     sa.Table(
         "population",
         meta,
-        sa.Column("population_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        identity("population_id"),
         column("name", sa.Text, null=True, unique=True),
         column("created_at", AT, server_default=sa.func.now()),
-        sa.Column("merged_into", sa.Integer, references("population.population_id")),
+        references("merged_into", f"{own}.population.population_id", null=True),
         column("unit", sa.Text, server_default="person"),
         column("timezone", sa.Text, server_default="UTC"),
     )
     sa.Table(
         "population_source",
         meta,
-        sa.Column(
-            "population_id", sa.Integer, references("population.population_id"), primary_key=True
-        ),
-        sa.Column("database_key", sa.Text, primary_key=True),
-        sa.Column("relation_oid", sa.BigInteger, primary_key=True, autoincrement=False),
-        sa.Column("source_schema", sa.Text, primary_key=True),
-        sa.Column("source_relation", sa.Text, primary_key=True),
-        sa.Column("object_column", sa.Text, primary_key=True),
+        key("population_id", refers_to=f"{own}.population.population_id"),
+        key("database_key", sa.Text),
+        key("relation_oid", sa.BigInteger),
+        key("source_schema", sa.Text),
+        key("source_relation", sa.Text),
+        key("object_column", sa.Text),
         column("met_at", AT, server_default=sa.func.now()),
     )
     sa.Table(
         "account",
         meta,
-        sa.Column("account_id", sa.Integer, sa.Identity(always=True), primary_key=True),
-        sa.Column(
-            "population_id", sa.Integer, references("population.population_id"), nullable=False
-        ),
+        identity("account_id"),
+        references("population_id", f"{own}.population.population_id"),
         column("source_schema", sa.Text),
         column("source_relation", sa.Text),
         column("object_column", sa.Text),
@@ -383,9 +368,9 @@ def metadata_for(names: Names) -> sa.MetaData:
     sa.Table(
         "dataset",
         meta,
-        sa.Column("dataset_id", sa.Integer, sa.Identity(always=True), primary_key=True),
+        identity("dataset_id"),
         column("name", sa.Text),
-        sa.Column("account_id", sa.Integer, references("account.account_id"), nullable=False),
+        references("account_id", f"{own}.account.account_id"),
         column("source_schema", sa.Text),
         column("source_relation", sa.Text),
         column("object_column", sa.Text),
@@ -423,8 +408,8 @@ def metadata_for(names: Names) -> sa.MetaData:
     sa.Table(
         "build",
         meta,
-        sa.Column("build_id", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("dataset_id", sa.Integer, references("dataset.dataset_id"), nullable=False),
+        key("build_id"),
+        references("dataset_id", f"{own}.dataset.dataset_id"),
         column("snapshot_at", AT),
         column("built_at", AT, server_default=sa.func.now()),
         column("rows", sa.BigInteger),
@@ -450,17 +435,17 @@ def metadata_for(names: Names) -> sa.MetaData:
     sa.Table(
         "build_source",
         meta,
-        sa.Column("build_id", sa.Integer, references("build.build_id"), primary_key=True),
-        sa.Column("database_key", sa.Text, primary_key=True),
-        sa.Column("relation_oid", sa.BigInteger, primary_key=True, autoincrement=False),
+        key("build_id", refers_to=f"{own}.build.build_id"),
+        key("database_key", sa.Text),
+        key("relation_oid", sa.BigInteger),
         column("source_schema", sa.Text),
         column("source_relation", sa.Text),
     )
     sa.Table(
         "lock",
         meta,
-        sa.Column("kind", sa.Text, primary_key=True),
-        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        key("kind", sa.Text),
+        key("number"),
     )
     _data_tables(meta)
     release_tables(meta, names.schema, names.release_schema)
@@ -468,18 +453,12 @@ def metadata_for(names: Names) -> sa.MetaData:
     return meta
 
 
-def _build_key(*others: str) -> list[sa.Column[object]]:
-    return [
-        sa.Column(name, sa.Integer, primary_key=True, autoincrement=False)
-        for name in ("build_id", *others)
-    ]
-
-
 def _data_tables(meta: sa.MetaData) -> None:
     sa.Table(
         "trajectory",
         meta,
-        *_build_key("trajectory_id"),
+        key("build_id"),
+        key("trajectory_id"),
         column("object_key", sa.Text),
         column("samples", sa.Integer),
         column("places", sa.Integer),
@@ -488,7 +467,8 @@ def _data_tables(meta: sa.MetaData) -> None:
     sa.Table(
         "location",
         meta,
-        *_build_key("location_id"),
+        key("build_id"),
+        key("location_id"),
         column("x_m", DOUBLE),
         column("y_m", DOUBLE),
         column("tf", sa.Integer),
@@ -498,7 +478,9 @@ def _data_tables(meta: sa.MetaData) -> None:
     sa.Table(
         "sample",
         meta,
-        *_build_key("trajectory_id", "seq"),
+        key("build_id"),
+        key("trajectory_id"),
+        key("seq"),
         column("location_id", sa.Integer),
         column("at", AT),
         **_PARTITIONED,
@@ -523,8 +505,8 @@ def _data_tables(meta: sa.MetaData) -> None:
     sa.Table(
         "grid_cell",
         meta,
-        *_build_key(),
-        sa.Column("cell_id", sa.BigInteger, primary_key=True, autoincrement=False),
+        key("build_id"),
+        key("cell_id", sa.BigInteger),
         column("level", sa.SmallInteger),
         column("parent_id", sa.BigInteger, null=True),
         *(column(name, DOUBLE) for name in bounds),

@@ -15,7 +15,7 @@ from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions, contributions_of
 from freqdp_db.methods.counts.family import public_inputs
 from freqdp_db.methods.counts.measuring import (
-    capped_by,
+    bounded_by,
     first_numbers,
     measured,
     totals,
@@ -25,10 +25,11 @@ from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import Shape, first_round, plan_of, second_round
 from freqdp_db.methods.counts.tables import made_of
 from freqdp_db.model.arrays import Ints, Metres
-from freqdp_db.model.kernels import SEED_WORDS
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.privacy.noise import RandomSource
 
+CANDIDATES = 100
+"""So many objects are looked at to find one that costs much."""
 FEW = 50
 """Releases are made of so many objects: among few, one shows most."""
 
@@ -38,19 +39,26 @@ def noisy_scores(
 ) -> list[Metres]:
     """Of each vector that is measured, and of all together, a score in both worlds: rows without, with.
 
-    The object is the one with the most visits and trips.
+    The object is the one that costs most, of some with few and with many contributions.
     """
     zones, bins = public_inputs(world, options)
     budget, tables = options.parameters, options.tables
     whole = _found(world, options, world.build.trajectories)
-    one = int(np.argmax(whole.visits.counts + whole.trips.counts))
     shape = Shape.of(zones, bins)
-    exact = first_numbers(whole, zones, len(bins), tables)
+    exact = first_numbers(whole, zones, len(bins), tables, pure=budget.pure)
     plan = second_round(shape, tables, budget, exact, options.threshold)
-    alone = _found(world, options, world.build.trajectories.take(np.array([one])))
-    vectors = first_numbers(alone, zones, len(bins), tables)
-    vectors |= totals(capped_by(alone, plan, zones), plan, zones)
-    known = {m.name: m for m in (*first_round(tables), *plan.measurements.values())}
+    first = first_round(tables, pure=budget.pure)
+    known = {m.name: m for m in (*first, *plan.measurements.values())}
+    order = np.argsort(whole.visits.counts + whole.trips.counts, kind="stable")
+    vectors: dict[str, Ints] = {}
+    most = 0.0
+    for one in np.unique(order[np.linspace(0, len(order) - 1, CANDIDATES).astype(np.int64)]):
+        alone = _found(world, options, world.build.trajectories.take(np.array([one])))
+        own = first_numbers(alone, zones, len(bins), tables, pure=budget.pure)
+        own |= totals(bounded_by(alone, plan, zones, pure=budget.pure), plan, zones)
+        cost = sum(float((v**2).sum()) / known[n].variance(budget) for n, v in own.items())
+        if cost > most:
+            most, vectors = cost, own
     scores, every = [], np.zeros((2, runs))
     for name, vector in vectors.items():
         own = vector[vector != 0]
@@ -85,8 +93,7 @@ def released_bounds(
     for side, chosen in enumerate((busiest, busiest[1:])):
         found = _found(world, options, trajectories.take(chosen))
         for run in range(runs):
-            seed = source.uniform_words(SEED_WORDS) & 0xFFFFFFFF
-            drawn = measured(found, seed, zones, bins, tables, budget, options.threshold, source)
+            drawn = measured(found, zones, bins, tables, budget, options.threshold, source)
             plan = plan_of(drawn, Shape.of(zones, bins), tables, budget, options.threshold)
             made = made_of(drawn, plan, zones, bins, budget)
             for name in names:
@@ -110,6 +117,4 @@ def released_bounds(
 
 def _found(world: StepContext, options: CountsOptions, trajectories: Trajectories) -> Contributions:
     facts = world.public_facts(options.region, options.period)
-    return contributions_of(
-        trajectories, world.locations, *facts, *public_inputs(world, options), np.uint64(0)
-    )
+    return contributions_of(trajectories, world.locations, *facts, *public_inputs(world, options))

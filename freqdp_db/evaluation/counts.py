@@ -21,14 +21,15 @@ from freqdp_db.evaluation.attacks.aggregates import (
     crowd_of,
     membership_in_counts,
     scores,
+    scores_of,
     told_apart,
 )
 from freqdp_db.evaluation.attacks.exposure import HEADLINE
 from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_members
 from freqdp_db.methods.contract import StepContext, options_of
+from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.family import public_inputs
 from freqdp_db.methods.counts.zones import Bins, Zones
-from freqdp_db.model.kernels import key
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
@@ -44,18 +45,30 @@ Numbers = NDArray[Any]
 
 @dataclass(frozen=True)
 class _Items:
-    """Contributions of objects to one table: with caps, and without."""
+    """Contributions of objects to one table: within the bounds, and all."""
 
     counted: Any
     all: Any
 
 
-def measure_counts(
-    database: Database, release: ReleaseRow, progress: Progress, seed: int
-) -> dict[str, float]:
-    """What a published release keeps, and what an attacker learns from it."""
+@dataclass(frozen=True)
+class _Counted:
+    """A published release, and what was counted for it."""
+
+    made: Any
+    tables: Any
+    """Which it has."""
+    zones: Zones
+    bins: Bins
+    kept: Any
+    """Contributions of objects, with caps."""
+    all: Any
+
+
+def _count(database: Database, release: ReleaseRow, progress: Progress) -> _Counted:
+    """Read a release, and count its originals again."""
     from freqdp_db.methods.counts.contributions import contributions_of
-    from freqdp_db.methods.counts.measuring import capped_by
+    from freqdp_db.methods.counts.measuring import bounded_by
     from freqdp_db.methods.counts.plan import Draw, Shape, plan_of
 
     require_published(release, "measured")
@@ -72,21 +85,29 @@ def measure_counts(
             drawn, Shape.of(zones, bins), options.tables, options.parameters, options.threshold
         )
         facts = world.public_facts(options.region, options.period)
-        all_ = contributions_of(
-            build.trajectories, build.locations, *facts, zones, bins, key(drawn.seed, "caps")
-        )
-        kept = capped_by(all_, plan, zones)
+        all_ = contributions_of(build.trajectories, build.locations, *facts, zones, bins)
+        kept = bounded_by(all_, plan, zones, pure=options.parameters.pure)
+    return _Counted(made, options.tables, zones, bins, kept, all_)
+
+
+def measure_counts(
+    database: Database, release: ReleaseRow, progress: Progress, seed: int
+) -> dict[str, float]:
+    """What a published release keeps, and what an attacker learns from it."""
+    read = _count(database, release, progress)
+    made, zones, bins = read.made, read.zones, read.bins
     found: dict[str, float] = {}
     with progress.stage("compare"):
         for table in ("visits", "stays"):
-            if table in options.tables:
-                both = _Items(getattr(kept, table), getattr(all_, table))
+            if table in read.tables:
+                both = _Items(getattr(read.kept, table), getattr(read.all, table))
                 found |= _areas(table, made.table(table), both, zones, bins)
-        if "flows" in options.tables:
-            found |= _flows(made.table("flows"), _Items(kept.trips, all_.trips), zones, bins)
-    if "visits" in options.tables:
+        if "flows" in read.tables:
+            both = _Items(read.kept.trips, read.all.trips)
+            found |= _flows(made.table("flows"), both, zones, bins)
+    if "visits" in read.tables:
         with progress.stage("membership"):
-            found |= _membership(made.table("visits"), kept.visits, zones, bins, seed)
+            found |= _membership(made.table("visits"), read.kept.visits, zones, bins, seed)
     return found
 
 
@@ -114,13 +135,13 @@ def _areas(
     def true(of: Any) -> Numbers:
         counts = np.zeros((zones.city_id + 1, len(bins) + 1))
         for area in _upwards(zones):
-            np.add.at(counts, (area[of.zone], of.bin + 1), 1.0)
+            np.add.at(counts, (area[of.zone], of.bin + 1), of.parts / WHOLE)
         counts[:, 0] = counts[:, 1:].sum(axis=1)
         return counts
 
-    capped, whole = true(items.counted), true(items.all)
+    bounded, whole = true(items.counted), true(items.all)
     at = rows["zone"], rows["bin"]
-    off = np.abs(rows["value"] - capped[at])
+    off = np.abs(rows["value"] - bounded[at])
     found = {
         f"counts.coverage.{name}.{level}": _share(
             off <= rows["margin"], _within(rows["zone"], *ends)
@@ -129,7 +150,7 @@ def _areas(
     }
     busy = np.flatnonzero(_within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0))
     found |= _errors(name, rows, busy, whole[at])
-    return found | {f"counts.lost.{name}": 1 - capped[1:, 1:].sum() / max(whole[1:, 1:].sum(), 1)}
+    return found | {f"counts.lost.{name}": 1 - bounded[1:, 1:].sum() / max(whole[1:, 1:].sum(), 1)}
 
 
 def _flows(rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins) -> dict[str, float]:
@@ -146,15 +167,16 @@ def _flows(rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins) ->
             for b in _upwards(zones)
             for when in (of.bin + 1, np.zeros_like(of.bin))
         ]
-        known, counts = np.unique(np.concatenate(codes), return_counts=True)
+        known, number = np.unique(np.concatenate(codes), return_inverse=True)
+        counts = np.bincount(number, np.tile(of.parts / WHOLE, len(codes)), minlength=len(known))
         wanted = code(rows["origin"], rows["destination"], rows["bin"])
         if not len(known):
             return np.zeros(len(wanted))
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[place] == wanted, counts[place], 0).astype(np.float64)
+        return np.where(known[place] == wanted, counts[place], 0.0)
 
-    capped, whole = true(items.counted), true(items.all)
-    off = np.abs(rows["value"] - capped)
+    bounded, whole = true(items.counted), true(items.all)
+    off = np.abs(rows["value"] - bounded)
     found = {}
     for level, origin, destination in (
         ("zone", "zone", "zone"), ("district", "district", "district"), ("departures", "zone", "city"),
@@ -170,7 +192,8 @@ def _flows(rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins) ->
         _within(rows["origin"], *ends["zone"]) & _within(rows["destination"], *ends["zone"])
     )
     found |= _errors("flows.zone", rows, pairs, whole)
-    return found | {"counts.lost.trips": 1 - len(items.counted) / max(len(items.all), 1)}
+    lost = 1 - float(items.counted.parts.sum()) / WHOLE / max(len(items.all), 1)
+    return found | {"counts.lost.trips": lost}
 
 
 def _errors(
@@ -185,10 +208,10 @@ def _errors(
     return {f"counts.error.{name}": float(np.median(off))}
 
 
-def _membership(
-    rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins, seed: int
-) -> dict[str, float]:
-    """The attack on the released visits, and on the same counts without noise: to show its power."""
+def _attacked_tables(
+    rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins
+) -> tuple[Counted, Counted]:
+    """The released visits, and the same counts without noise: to show the power of an attack."""
     table = {
         column: rows[column].astype(np.float64).reshape(zones.city_id, len(bins) + 1)
         for column in ("value", "margin", "estimate")
@@ -204,11 +227,24 @@ def _membership(
     by_district = np.zeros((zones.districts, len(bins)))
     np.add.at(by_district, zones.district, exact)
     unprotected = Counted(exact, 0.0, crowd_of(exact.sum(axis=1), by_district, zones.district))
+    return released, unprotected
+
+
+def _membership(
+    rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins, seed: int
+) -> dict[str, float]:
+    """The attack on the released visits, and on the same counts without noise."""
     known = counted.offsets, counted.zone, counted.bin
     attacked, plain = (
-        membership_in_counts(table, *known, np.random.default_rng([seed, 7]))
-        for table in (released, unprotected)
+        membership_in_counts(table, *known, np.random.default_rng([seed, 7]), part)
+        for table, part in zip(
+            _attacked_tables(rows, counted, zones, bins), (counted.part / WHOLE, None), strict=True
+        )
     )
+    return _as_metrics(attacked, plain)
+
+
+def _as_metrics(attacked: dict[str, float], plain: dict[str, float]) -> dict[str, float]:
     return {
         "membership.auc": attacked["auc"],
         "membership.tpr1": attacked["tpr1"],
@@ -217,6 +253,35 @@ def _membership(
         **_exposure(attacked),
         HEADLINE: _exposure(attacked)[MEMBERS],
     }
+
+
+def window_scores(
+    database: Database, release: ReleaseRow, progress: Progress, persons: Numbers
+) -> Numbers | None:
+    """What the visits of one window say of these objects: a row each; None: it has no visits.
+
+    Logarithms of ratios that add up over windows: of the released counts with and without the object, and
+    of the same without noise.
+    """
+    read = _count(database, release, progress)
+    if "visits" not in read.tables:
+        return None
+    counted = read.kept.visits
+    tables = _attacked_tables(read.made.table("visits"), counted, read.zones, read.bins)
+    parts = (counted.part / WHOLE, np.ones(len(counted.part)))
+    return np.column_stack(
+        [
+            scores_of(table, counted.offsets, counted.zone, counted.bin, persons, part, gone=gone)
+            for table, part in zip(tables, parts, strict=True)
+            for gone in (False, True)
+        ]
+    )
+
+
+def membership_over_windows(scores: Numbers) -> dict[str, float]:
+    """The attack with what several windows say, added up for each object."""
+    there, gone, plain_there, plain_gone = scores.T
+    return _as_metrics(told_apart(there, gone), told_apart(plain_there, plain_gone))
 
 
 MEMBERS = "exposure.members"
@@ -251,8 +316,7 @@ def measure_trial(
     zones, bins = public_inputs(world, options)
     facts = world.public_facts(options.region, options.period)
     sides = [
-        contributions_of(side, world.locations, *facts, zones, bins, np.uint64(seed))
-        for side in (members, others)
+        contributions_of(side, world.locations, *facts, zones, bins) for side in (members, others)
     ]
     found: dict[str, float] = {}
     shape = len(zones), len(bins)
@@ -275,7 +339,9 @@ def measure_trial(
     deviation = float(rows["margin"][mine][0]) / _DEVIATIONS
     counted = Counted(value, deviation, crowd_of(estimate.sum(axis=1), by_district, zones.district))
     rng = np.random.default_rng([seed, 7])
-    attacked = told_apart(*(scores(counted, i.offsets, i.zone, i.bin, rng) for i in items))
+    attacked = told_apart(
+        *(scores(counted, i.offsets, i.zone, i.bin, rng, np.ones(len(i.part))) for i in items)
+    )
     found |= {"membership.auc": attacked["auc"], "membership.tpr1": attacked["tpr1"]}
     return found | _exposure(attacked) | {HEADLINE: _exposure(attacked)[MEMBERS]}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
@@ -14,10 +13,10 @@ from freqdp_db.db.metrics import load_metrics, store_metrics
 from freqdp_db.db.releases import ReleaseRow, get_release
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.counts import measure_counts
 from freqdp_db.evaluation.dealing import deal_out
+from freqdp_db.evaluation.loading import load_case, require_measurable
 from freqdp_db.evaluation.metrics import (
     EXPOSED,
     PUBLISHABLE,
@@ -26,12 +25,11 @@ from freqdp_db.evaluation.metrics import (
     with_headlines,
 )
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.methods.registry import find_method
+from freqdp_db.evaluation.series import HALF, half_exposed, measure_series, windows_around
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import Exposure, approve, require_held
-from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import Replayed, released_state, require_published
+from freqdp_db.release.verification import Replayed
 from freqdp_db.roads.network import Network
 
 DEFAULT_SEED = 1
@@ -122,16 +120,6 @@ def _measure(read: _Read, piece: str, progress: Progress) -> dict[str, float]:
     return recovery_attack(pair, read.network, progress)
 
 
-def require_measurable(release: ReleaseRow) -> None:
-    """Refuse what is not published, or has no trajectories."""
-    require_published(release, "measured")
-    if find_method(release.method).publishes:
-        raise BadInput(
-            f"release {release.name!r} has no trajectories: there is nothing to measure them by",
-            remedy="evaluate a release by another method",
-        )
-
-
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise BadInput(
@@ -140,26 +128,12 @@ def check_seed(seed: int) -> None:
         )
 
 
-def load_case(database: Database, release: ReleaseRow, progress: Progress) -> Case:
-    """D as built, and D* as it stands in the released table, which is what was verified."""
-    require_measurable(release)
-    build = load_build(database, release.build_id, progress)
-    request = Request.of(release)
-    world = make_world(database, build, request.method, request.values, release=release.name)
-    state = released_state(database, release, world, progress)
-    return Case.of(build, state, request.values)
-
-
 # What stands between a release that is held and analysts: how much it was found to expose.
 
 
 def exposure_in(values: Mapping[str, float]) -> Exposure | None:
     """Of what was measured of a release; None: that was not measured."""
-    if EXPOSED not in values:
-        return None
-    half = (value for name, value in values.items()
-            if name.endswith(".half") and is_exposure(name.removesuffix(".half")))  # fmt: skip
-    return Exposure(values[EXPOSED], max(half, default=0.0))
+    return Exposure(values[EXPOSED], half_exposed(values)) if EXPOSED in values else None
 
 
 def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | None:
@@ -177,13 +151,33 @@ def approve_within_limit(
 ) -> tuple[ReleaseRow, Exposure | None]:
     """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
 
+    A window is measured together with the others of its series, too: both have to be within the limit.
     replaces: releases that the caller withdraws as soon as this one is granted. replayed: what was verified
     of it just now, if it was made here.
     """
     require_held(release)
     measured = measured_exposure(database, release)
-    if measured is None and get_dataset(database, release.dataset_id).max_exposure is not None:
-        measured = exposure_in(
-            evaluate(database, release, progress, engine=engine, replayed=replayed)
-        )
+    if get_dataset(database, release.dataset_id).max_exposure is not None:
+        if measured is None:
+            measured = exposure_in(
+                evaluate(database, release, progress, engine=engine, replayed=replayed)
+            )
+        if measured is not None and release.series is not None:
+            measured = _worse(measured, _exposure_of_series(database, release, progress))
     return approve(database, release, measured, replaces), measured
+
+
+def _exposure_of_series(
+    database: Database, release: ReleaseRow, progress: Progress
+) -> Exposure | None:
+    """Of a window together with those of its series that analysts have; None: there are none."""
+    windows = windows_around(database, release)
+    number = len(windows)
+    if number == 1:
+        return None
+    values = measure_series(database, release, windows, progress, DEFAULT_SEED, [number])[number]
+    return Exposure(values[EXPOSED], values[HALF], number)
+
+
+def _worse(one: Exposure, other: Exposure | None) -> Exposure:
+    return one if other is None or one.largest >= other.largest else other

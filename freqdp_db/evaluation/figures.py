@@ -207,6 +207,9 @@ class Share:
     value: float
     mark: float | None = None
     worst: bool = False
+    """It is bold."""
+    alarming: bool = False
+    """It is red."""
 
 
 _PANEL, _ROW, _BAR, _FOOT = 300, 40, 12, 20
@@ -226,7 +229,7 @@ def share_panel(shares: Sequence[Share]) -> Figure:
     axes.spines[:].set_visible(False)
     axes.grid(axis="x")
     for n, bar in enumerate(shares):
-        colour, weight = (ACCENT, "bold") if bar.worst else (INK, "normal")
+        colour, weight = ACCENT if bar.alarming else INK, "bold" if bar.worst else "normal"
         words, middle = n * _ROW + 14, n * _ROW + 20 + _BAR / 2
         axes.text(0, words, bar.name, weight=weight)
         axes.text(1, words, f"{bar.value:.1%}", weight=weight, ha="right")

@@ -24,6 +24,9 @@ from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.model.trajectories import Areas, Build, Locations, Trajectories
 
+WIDEST_M = 500.0
+"""An area that is no wider tells where somebody was."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -113,6 +116,16 @@ def on_odd_days(at: Ints, timezone: str) -> Flags:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """The windows of a series. No trajectory is in two of them."""
+
+    begin: Ints
+    """When each begins, in order of time."""
+    moved_to: Ints
+    """Where dates were left out: when the week or day begins that its times were moved into."""
+
+
+@dataclass(frozen=True)
 class ReleaseSeen:
     """A release as its readers have it, and whose each sample is, for who judges the attacks."""
 
@@ -143,6 +156,8 @@ class ReleaseSeen:
     """Whether trajectories are trips of which only the ends are shown."""
     quiet_us: int = 0
     """What is left out at least between two pieces: public."""
+    windows: Windows | None = None
+    """Where it is a series: all its windows."""
 
     @cached_property
     def trajectory(self) -> Ids:
@@ -174,11 +189,26 @@ class ReleaseSeen:
 
     def coarse(self, at: Ints) -> Ints:
         """Times as the release shows them."""
-        if self.clock_us:
-            at = nearest_tick(at, self.clock_us)
+        shown = nearest_tick(at, self.clock_us) if self.clock_us else at
         if self.undated is not None:
-            at = fold(at, self.timezone, self.undated.begin_us, self.undated.span_us)
-        return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
+            moved_to: int | Ints = self.undated.begin_us
+            if self.windows is not None:
+                window = np.searchsorted(self.windows.begin, at, side="right") - 1
+                moved_to = self.windows.moved_to[np.maximum(window, 0)]
+            shown = fold(shown, self.timezone, moved_to, self.undated.span_us)
+        step = self.time_step_us
+        return shown if step is None else shown // step * step
+
+    def quiet_after(self, at: Ints) -> Ints:
+        """How long nothing follows what ends at these times: `quiet_us`, or up to the next window."""
+        quiet = np.full(len(at), self.quiet_us, np.int64)
+        if self.windows is None or self.undated is not None:
+            return quiet
+        following = np.searchsorted(self.windows.begin, at, side="right")
+        there = following < len(self.windows.begin)
+        border = self.windows.begin[following[there]]
+        quiet[there] = np.minimum(quiet[there], border - at[there])
+        return quiet
 
     @property
     def true_at(self) -> Ints:
@@ -222,6 +252,26 @@ class Case:
     def y(self) -> Metres:
         """Of each original sample."""
         return self.places.y[self.original.location]
+
+    @cached_property
+    def _judged(self) -> tuple[Metres, Metres]:
+        grain = self.release.grain_m
+        if grain is None or grain > WIDEST_M:
+            return self.x, self.y
+        return self.release.shown(self.x, self.y)
+
+    @property
+    def judged_x(self) -> Metres:
+        """Where claims have to find each original sample.
+
+        That is its place; where the release shows centres of cells that are small enough to tell where
+        somebody was, the centre of its cell.
+        """
+        return self._judged[0]
+
+    @property
+    def judged_y(self) -> Metres:
+        return self._judged[1]
 
     @property
     def made_up(self) -> bool:

@@ -9,16 +9,21 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from freqdp_db.db import schedules
+from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, get_dataset
+from freqdp_db.db.jobs import kept_releases
 from freqdp_db.db.ledger import budget_of
+from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.db.windows import EVERY, find_window
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.methods.contract import WITHOUT_SAMPLES
+from freqdp_db.methods.unlinking.family import accepted_beside
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.release.conflicts import refuse_conflicting_releases
 from freqdp_db.release.request import check_series
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
@@ -188,6 +193,7 @@ def add_schedule(
 ) -> Planned:
     """Ask for a new release whenever `at` says. since: the first window; None: the one that is on."""
     cron, zone = Cron.parse(at), find_zone(timezone)
+    require_servable(database, dataset, asked)
     next_at = cron.next_after(schedules.server_time(database), zone)
     first = _first_window(database, dataset, asked, since)
     number = schedules.insert_schedule(
@@ -202,6 +208,43 @@ def add_schedule(
         left = int(free // request.spend)
     return Planned(
         number, cron.text, timezone, next_at, left, renews(dataset, asked), asked.series, first
+    )
+
+
+def require_servable(database: Database, dataset: DatasetRow, asked: JobRequest) -> None:
+    """Refuse now what would be refused every night: a conflict with a release that stays published.
+
+    A dataset without a build is not known well enough.
+    """
+    if dataset.current_build is None or asked.window is not None:
+        return
+    build = find_build(database, dataset.current_build)
+    replaces = () if asked.hold else replaced_releases(database, dataset.dataset_id, asked)
+    with database.begin() as connection:
+        refuse_conflicting_releases(
+            connection, database, dataset, asked.request, asked.hold, build=build, replaces=replaces
+        )
+
+
+def replaced_releases(database: Database, dataset_id: int, asked: JobRequest) -> list[str]:
+    """Releases that analysts read now and that are withdrawn once there is one more.
+
+    None in a series: its windows are apart.
+    """
+    if asked.keep is None or asked.series is not None:
+        return []
+    granted = kept_releases(database, dataset_id, None, held=False)
+    return [get_release(database, number).name for number in granted[asked.keep - 1 :]]
+
+
+def note_of(asked: JobRequest) -> str | None:
+    """What will end in refusals from the second release on, unless the source holds other times then."""
+    unlinked = asked.request.method.kind == "unlinked" and asked.window is None and not asked.hold
+    if not unlinked or asked.keep == 1 or accepted_beside(asked.request.values):
+        return None
+    return (
+        "a release of it is refused while an earlier one of overlapping data is out: keep = 1 withdraws "
+        "that one each time"
     )
 
 

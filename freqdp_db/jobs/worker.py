@@ -37,7 +37,7 @@ from freqdp_db.errors import (
 )
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.jobs.log import LOG, place_of
-from freqdp_db.jobs.schedule import fire_due, renews
+from freqdp_db.jobs.schedule import fire_due, renews, replaced_releases
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.approving import finish_late, withdraw
 from freqdp_db.release.inputs import require_readable
@@ -215,7 +215,7 @@ def perform(
     release = made.release
     try:
         if release.held and not asked.hold:
-            replaced = _replaced(database, release.dataset_id, asked)
+            replaced = replaced_releases(database, release.dataset_id, asked)
             gate(database, release, progress, replaced, engine, made.replayed)
     except TooExposed:
         _retire(database, release.dataset_id, asked)
@@ -261,7 +261,7 @@ def _begin(
         new_draw=asked.new_draw,
         hold_back=asked.hold,
         recorded=recorded,
-        replaces=() if asked.hold else _replaced(database, dataset.dataset_id, asked),
+        replaces=() if asked.hold else replaced_releases(database, dataset.dataset_id, asked),
         engine=engine,
         build_id=build_id,
         series=asked.series,
@@ -298,17 +298,6 @@ def _dataset(database: Database, dataset_id: int) -> DatasetRow:
             remedy="register it again, and ask again",
         )
     return dataset
-
-
-def _replaced(database: Database, dataset_id: int, asked: JobRequest) -> list[str]:
-    """Releases that analysts read now and that `_retire` withdraws once there is one more.
-
-    None in a series: its windows are apart.
-    """
-    if asked.keep is None or asked.series is not None:
-        return []
-    granted = jobs.kept_releases(database, dataset_id, None, held=False)
-    return [get_release(database, number).name for number in granted[asked.keep - 1 :]]
 
 
 def _retire(database: Database, dataset_id: int, asked: JobRequest) -> str | None:

@@ -100,6 +100,14 @@ class StepContext:
         assert self.facts is not None, "the request was let through without public facts"
         return self.facts(region, period)
 
+    def tf_of(self, state: WorkingSet) -> Ids:
+        """TF that is drawn from: of the build as SQL shows it, of what steps have changed as counted.
+
+        `verify` counts both.
+        """
+        stored = self.build.tf if state.trajectories is self.build.trajectories else None
+        return state.tf if stored is None else stored
+
     @property
     def locations(self) -> Locations:
         return self.build.locations
@@ -377,7 +385,7 @@ def count_decreasing_times(t: Trajectories) -> int:
     """How many times of a trajectory go backwards."""
     begins = np.zeros(t.samples + 1, np.bool_)
     begins[t.offsets] = True
-    return int(((np.diff(t.at) < 0) & ~begins[1 : t.samples]).sum())
+    return int(((t.at[1:] < t.at[:-1]) & ~begins[1 : t.samples]).sum())
 
 
 def require_none_falling(falling: int) -> None:

@@ -19,31 +19,32 @@ from freqdp_db.privacy.noise import RandomSource, released_ids
 from freqdp_db.progress import Progress, Stage
 
 
+@dataclass(frozen=True)
+class Turn:
+    """One step of a run: which it is, from 1 on, and its part of the request."""
+
+    number: int
+    step: AnyStep
+    options: Any
+
+
 class Journal(Protocol):
     """What is known of a run before it begins, and what is kept of it."""
 
     def key(self) -> Ints | None:
         """The released ids, if they are drawn already."""
 
-    def drawn(
-        self, number: int, step: AnyStep, world: StepContext, state: WorkingSet
-    ) -> Any | None:
+    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
         """The draw of a step, if it was made before; refuses one that was made from other data."""
 
     def source(self, number: int) -> RandomSource:
         """A stream of its own for each step: a resumed run draws what it would have drawn."""
 
-    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
         """Keep a draw, before anything is done with it; with the first one, the released ids."""
 
     def carry_out(
-        self,
-        number: int,
-        step: AnyStep,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: Any,
-        options: Any,
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
         """The state after a step."""
 
@@ -61,21 +62,21 @@ def run_steps(
     key = journal.key()
     state = WorkingSet(trajectories, world.locations, np.zeros(0, np.int64) if key is None else key)
     for number, step in enumerate(method.steps, start=1):
-        options = options_of(step, values)
+        turn = Turn(number, step, options_of(step, values))
         with progress.stage(f"{step.name} draw", state.samples) as stage:
-            drawn = journal.drawn(number, step, world, state)
+            drawn = journal.drawn(turn, world, state)
             if drawn is None:
                 source = journal.source(number)
                 fresh = number == 1
                 if fresh:
                     state = replace(state, key=released_ids(source, len(trajectories)))
-                drawn = step.draw(world, state, options, source)
-                journal.commit(number, step, drawn, state.key if fresh else None)
+                drawn = step.draw(world, state, turn.options, source)
+                journal.commit(turn, drawn, state.key if fresh else None)
             stage.advance(state.samples)
         with progress.stage(f"{step.name} work", state.samples) as stage:
             shown = _Shown(stage, state.samples)
             told = replace(world, told=shown.tell)
-            state = journal.carry_out(number, step, told, state, drawn, options)
+            state = journal.carry_out(turn, told, state, drawn)
             shown.tell(1.0)
     time_step = values.get("time_step")
     if time_step is None:
@@ -132,26 +133,19 @@ class Trial:
     def key(self) -> Ints | None:
         return None
 
-    def drawn(
-        self, number: int, step: AnyStep, world: StepContext, state: WorkingSet
-    ) -> Any | None:
+    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
         return None
 
     def source(self, number: int) -> RandomSource:
         return self.sources(number)
 
-    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
         return None
 
     def carry_out(
-        self,
-        number: int,
-        step: AnyStep,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: Any,
-        options: Any,
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
+        step, options = turn.step, turn.options
         logged, after = step.carry_out(world, state, drawn, options)
         if self.counted:
             self.taken.append(

@@ -106,7 +106,9 @@ TRAJECTORIES = (
         (
             _OWN_ID,
             _SEQ,
-            Column("at", "timestamptz", "Time of the sample."),
+            Column(
+                "at", "timestamptz", "Time of the sample; days and hours are those of {timezone}."
+            ),
             Column("geom", "geometry(Point)", "The location's point, in the SRID of the source."),
         ),
         "See catalog for the full guarantee.",
@@ -168,5 +170,17 @@ AREAS = (
         indexes=("geom", "at", "area", "during"),
     ),
     _LINES,
+    Relation(
+        "_area",
+        (
+            _ID,
+            _SEQ,
+            Column("begin_at", "timestamptz", "Begin of the interval."),
+            Column("end_at", "timestamptz", "Its end, not in it."),
+            Column("geom", "geometry(Polygon)", "The area, in the SRID of the source."),
+        ),
+        "Areas as the only geometry, and intervals as two times, for programs that know no ranges.",
+        view="create_area_view",
+    ),
 )
 """The same where a sample is somewhere in an area: its point is only the middle, and no way leads there."""

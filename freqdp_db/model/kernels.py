@@ -107,3 +107,25 @@ def find(keys, lo, hi, key):  # type: ignore[no-untyped-def]
     """Position of key in the ascending keys[lo:hi], or -1."""
     at = lo + np.searchsorted(keys[lo:hi], key)
     return at if at < hi and keys[at] == key else -1
+
+
+@njit(nogil=True, cache=True)
+def spread_bytes(data, sizes, begins, out):  # type: ignore[no-untyped-def]
+    """Copy each row's bytes to where they begin in `out`."""
+    k = 0
+    for row in range(len(sizes)):
+        for i in range(sizes[row]):
+            out[begins[row] + i] = data[k + i]
+        k += sizes[row]
+
+
+@njit(nogil=True, cache=True)
+def gather_bytes(data, sizes, begins):  # type: ignore[no-untyped-def]
+    """The bytes of all rows, one after the other, from where each row's begin."""
+    out = np.empty(sizes.sum(), np.uint8)
+    k = 0
+    for row in range(len(sizes)):
+        for i in range(sizes[row]):
+            out[k + i] = data[begins[row] + i]
+        k += sizes[row]
+    return out

@@ -1,16 +1,19 @@
-"""`freqdp bench counts`: how far counts are off, beside a plain noisy histogram and a `strict` release.
+"""`freqdp bench counts`: how far counts are off, beside a noisy histogram by OpenDP and a `strict` release.
 
-All at the same unit and epsilon, over the same zones and bins, several times. The plain histogram has one
-level, exact discrete noise, the same caps, and the whole share of its table; coarser numbers are sums of
-its cells. Trips of a `strict` release have no persons: its visits are scaled to the true total, in its
-favour. Reads the originals; nothing is published or spent.
+All at the same unit and epsilon, over the same zones and bins, several times. The histogram by OpenDP has
+one level, discrete Gaussian noise, the same bounds, the whole share of its table, and the same correction
+for what the bounds leave out; coarser numbers are sums of its cells. Trips of a `strict` release have no
+persons: its visits are scaled to the true total, in its favour. Reads the originals; nothing is published
+or spent.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -21,10 +24,10 @@ from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.methods.contract import StepContext, options_of
-from freqdp_db.methods.counts.contributions import Contributions, contributions_of
+from freqdp_db.methods.counts.contributions import WHOLE, Contributions, Items, contributions_of
 from freqdp_db.methods.counts.estimation import sums
 from freqdp_db.methods.counts.family import public_inputs
-from freqdp_db.methods.counts.measuring import capped_by, flow_cells, measured
+from freqdp_db.methods.counts.measuring import bounded_by, flow_cells, measured
 from freqdp_db.methods.counts.options import Budget, CountsOptions
 from freqdp_db.methods.counts.plan import Plan, Shape, plan_of
 from freqdp_db.methods.counts.tables import Made, made_of
@@ -32,7 +35,6 @@ from freqdp_db.methods.counts.zones import Bins, Zones
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.arrays import Ints
-from freqdp_db.model.kernels import SEED_WORDS, key
 from freqdp_db.privacy.accounting import sigma2_for
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
@@ -48,6 +50,10 @@ COLUMNS = (
     "flows", "flows between districts", "visits", "departures by district", "unions, visits",
     "unions, departures",
 )  # fmt: skip
+
+OPENDP = find_spec("opendp") is not None
+"""It is installed for development only; without it, noise of the same law is drawn."""
+PLAIN = "OpenDP histogram" if OPENDP else "histogram"
 
 Numbers = NDArray[np.float64]
 """A row for each part, a column for each bin."""
@@ -75,11 +81,9 @@ class CountsBench:
     districts: int
     bins: int
     errors: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
-    noise: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
-    """The same against what is left after the caps: the error of noise alone."""
     coverage: dict[str, dict[str, float]] = field(default_factory=dict)
     lost: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By epsilon: what part the caps leave out, by the first round."""
+    """By epsilon: what part the bounds leave out, by the first round."""
 
     def document(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -114,11 +118,10 @@ class _Bench:
         self.found = CountsBench(len(zones), zones.districts, len(bins))
         self.unions = self._unions(seed)
 
-    def contributions(self, world: StepContext, seed: Ints) -> Contributions:
+    def contributions(self, world: StepContext) -> Contributions:
         build = world.build
         return contributions_of(
-            build.trajectories, build.locations, *self.facts, self.zones, self.bins,
-            key(seed, "caps"),
+            build.trajectories, build.locations, *self.facts, self.zones, self.bins
         )  # fmt: skip
 
     def measure(self, epsilon: str, seeds: int, first: int) -> None:
@@ -126,34 +129,31 @@ class _Bench:
             Fraction(epsilon), Fraction(self.options.delta), self.options.accounting == "pure"
         )
         errors: dict[str, list[dict[str, float]]] = {}
-        noise: dict[str, list[dict[str, float]]] = {}
         inside: dict[str, list[NDArray[np.bool_]]] = {}
+        found = self.contributions(self.world)
+        full = self.exact(found)
         for seed in range(first, first + seeds):
             source = SeededSource(seed)
-            words = source.uniform_words(SEED_WORDS) & 0xFFFFFFFF
-            found = self.contributions(self.world, words)
             drawn = measured(
-                found, words, self.zones, self.bins, self.options.tables, budget,
+                found, self.zones, self.bins, self.options.tables, budget,
                 self.options.threshold, source,
             )  # fmt: skip
             plan = plan_of(drawn, self.shape, self.options.tables, budget, self.options.threshold)
             made = made_of(drawn, plan, self.zones, self.bins, budget)
-            capped = capped_by(found, plan, self.zones)
-            full, true = self.exact(found), self.exact(capped)
+            bounded = bounded_by(found, plan, self.zones, pure=budget.pure)
+            true = self.exact(bounded)
             ways = {
                 "counts, estimate": self.published(made, "estimate"),
                 "counts, value": self.published(made, "value"),
-                "plain histogram": self.plain(true, plan, budget, source),
+                PLAIN: self.plain(true, _largest(full.flows), plan, budget, source),
             }
             if seed - first < _STRICT_SEEDS:
                 ways["strict"] = self.strict(epsilon, seed, full)
             for name, tables in ways.items():
                 errors.setdefault(name, []).append(self.compare(tables, full))
-                noise.setdefault(name, []).append(self.compare(tables, true))
             for level, hits in self.covered(made, true).items():
                 inside.setdefault(level, []).append(hits)
         self.found.errors[epsilon] = _medians(errors)
-        self.found.noise[epsilon] = _medians(noise)
         self.found.coverage[epsilon] = {
             level: float(np.concatenate(hits).mean()) for level, hits in inside.items()
         }
@@ -168,18 +168,18 @@ class _Bench:
         visits, trips = found.visits, found.trips
         of = self.district
 
-        def table(part: Ints, bin: Ints, parts: int) -> Numbers:
-            counts = np.bincount(part * bins + bin, minlength=parts * bins)
-            return counts.reshape(-1, bins).astype(np.float64)
+        def table(items: Items, part: Ints, parts: int) -> Numbers:
+            counts = np.bincount(part * bins + items.bin, items.parts, minlength=parts * bins)
+            return counts.reshape(-1, bins) / WHOLE
 
-        departures = table(trips.zone, trips.bin, len(self.zones))
+        departures = table(trips, trips.zone, len(self.zones))
         cells, counts = flow_cells(trips, self.shape)
         return Tables(
-            table(visits.zone, visits.bin, len(self.zones)),
+            table(visits, visits.zone, len(self.zones)),
             departures,
             sums(of, departures, count),
-            table(of[trips.zone] * count + of[trips.to], trips.bin, count * count),
-            dict(zip(cells.tolist(), counts.tolist(), strict=True)),
+            table(trips, of[trips.zone] * count + of[trips.to], count * count),
+            dict(zip(cells.tolist(), (counts / WHOLE).tolist(), strict=True)),
         )
 
     def published(self, made: Made, column: str) -> Tables:
@@ -203,8 +203,10 @@ class _Bench:
             dict(zip(cells[between].tolist(), number[between].tolist(), strict=True)),
         )
 
-    def plain(self, true: Tables, plan: Plan, budget: Budget, source: SeededSource) -> Tables:
-        """One histogram a table, at its finest level, with the same caps and the table's whole share."""
+    def plain(
+        self, true: Tables, largest: list[int], plan: Plan, budget: Budget, source: SeededSource
+    ) -> Tables:
+        """One histogram a table, at its finest level, with the same bounds and the table's whole share."""
 
         def share(*names: str) -> Fraction:
             return sum(
@@ -212,30 +214,32 @@ class _Bench:
                 Fraction(0),
             )
 
+        def noise(like: str, part: Fraction, size: int) -> Numbers:
+            spread = sigma2_for(plan[like].bound, budget.whole * part)
+            if OPENDP:
+                return _drawn_by_opendp(spread, size) / WHOLE
+            return source.discrete_gaussian(spread, size) / WHOLE
+
         def noisy(exact: Numbers, like: str, part: Fraction) -> Numbers:
-            spread = sigma2_for(plan[like].squares, budget.whole * part)
-            return exact + source.discrete_gaussian(spread, exact.size).reshape(exact.shape)
+            return exact + noise(like, part, exact.size).reshape(exact.shape)
 
         flows = share("flows", "picked")
         visits = noisy(true.visits, "visits_zone", share("visits"))
         departures = noisy(true.departures, "flows_from", flows)
         # of the cells between districts, each is the sum of all cells between their zones
         inside = np.bincount(self.district, minlength=self.zones.districts)
-        spread = float(sigma2_for(plan["flows_zones"].squares, budget.whole * flows))
-        pairs = np.sqrt(spread * np.outer(inside, inside).ravel())[:, None]
-        one = source.discrete_gaussian(Fraction(10**6), true.districts.size) / 1000
-        largest = _largest(true.flows)
-        values = np.array([true.flows[cell] for cell in largest], np.float64)
+        spread = np.sqrt(np.outer(inside, inside)).ravel()[:, None]
+        one = noise("flows_zones", flows, true.districts.size).reshape(true.districts.shape)
+        values = np.array([true.flows.get(cell, 0.0) for cell in largest])
+        between = noisy(values, "flows_zones", flows) * plan.trips.correction
+        departures *= plan.trips.correction
         return Tables(
-            visits,
+            visits * plan.visits.correction,
             departures,
             sums(self.district, departures, self.zones.districts),
-            true.districts + pairs * one.reshape(true.districts.shape),
-            _Dense(
-                dict(zip(largest, noisy(values, "flows_zones", flows).tolist(), strict=True)),
-                true.flows, source, sigma2_for(plan["flows_zones"].squares, budget.whole * flows),
-            ),
-        )  # fmt: skip
+            (true.districts + spread * one) * plan.trips.correction,
+            dict(zip(largest, between.tolist(), strict=True)),
+        )
 
     def strict(self, epsilon: str, seed: int, full: Tables) -> Tables:
         method = find_method("strict")
@@ -245,7 +249,11 @@ class _Bench:
         trial = Trial(lambda number: SeededSource(seed, number))
         made = run_steps(method, values, self.world, trial, Progress())
         found = contributions_of(
-            made.trajectories, made.places, *self.facts, self.zones, self.bins, np.uint64(seed)
+            made.trajectories,
+            made.places,
+            *self.facts,
+            self.zones,
+            self.bins,
         )
         tables = self.exact(found)
         scaled = tables.visits * (full.visits.sum() / max(tables.visits.sum(), 1.0))
@@ -267,7 +275,7 @@ class _Bench:
         return dict(zip(COLUMNS, found, strict=True))
 
     def covered(self, made: Made, true: Tables) -> dict[str, NDArray[np.bool_]]:
-        """Whether each interval holds the capped count, by level."""
+        """Whether each interval holds the bounded count, by level."""
         value, margin = (self.published(made, column) for column in ("value", "margin"))
         hits = {
             name: np.abs(getattr(value, of) - getattr(true, of)).ravel()
@@ -315,24 +323,13 @@ class _Bench:
         return rows
 
 
-class _Dense(dict[int, float]):
-    """Noisy numbers of all cells, drawn when they are asked for."""
+def _drawn_by_opendp(spread: Fraction, size: int) -> Numbers:
+    import opendp.prelude as opendp
 
-    def __init__(
-        self,
-        known: dict[int, float],
-        true: Mapping[int, float],
-        source: SeededSource,
-        spread: Fraction,
-    ) -> None:
-        super().__init__(known)
-        self._true, self._source, self._spread = true, source, spread
-
-    def get(self, cell: int, default: Any = None) -> Any:
-        if cell not in self:
-            noise = int(self._source.discrete_gaussian(self._spread, 1)[0])
-            self[cell] = self._true.get(cell, 0.0) + noise
-        return self[cell]
+    opendp.enable_features("contrib")
+    space = opendp.vector_domain(opendp.atom_domain(T=int)), opendp.l2_distance(T=float)
+    gaussian = opendp.m.make_gaussian(*space, scale=math.sqrt(float(spread)))
+    return np.asarray(gaussian([0] * size), np.float64)
 
 
 def _largest(flows: Mapping[int, float]) -> list[int]:

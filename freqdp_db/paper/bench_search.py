@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,22 +20,14 @@ from freqdp_db.db.connection import Database
 from freqdp_db.engines.ranges import one_core
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
-from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
+from freqdp_db.methods.frequency.deletion import delete_globally
 from freqdp_db.methods.frequency.insertion import Search, growing_places
 from freqdp_db.methods.frequency.partition import partitions_of
-from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
+from freqdp_db.methods.frequency.perturbation import perturb_tf
 from freqdp_db.model.arrays import Ints, offsets_from, rows_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper.grid_searches import SegmentRows, distinct_rows, search_linear
-from freqdp_db.paper.local_searches import NearestSegments, SegmentQueries
-from freqdp_db.paper.strategies import (
-    DEFAULT,
-    LOCAL_STRATEGIES,
-    STRATEGIES,
-    LocalStrategy,
-    Strategy,
-    index_bytes,
-)
+from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, Strategy, index_bytes
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.paging import DEFAULT_MEMORY
@@ -85,7 +76,7 @@ class Answers:
     """What a strategy found, and for which of the queries."""
 
     queries: Ints
-    found: Nearest | NearestSegments
+    found: Nearest
 
 
 @dataclass(frozen=True)
@@ -98,8 +89,6 @@ class SearchRun:
     queries: int
     answers_equal: bool
     strategies: list[Measured]
-    local_answers_equal: bool
-    local: list[Measured]
     stored: list[StoredSearch]
     """Only of all trajectories: the build has no grid of a part of them."""
 
@@ -119,21 +108,6 @@ class Workload:
     trajectories: Trajectories
     queries: Queries
     rank: Ints
-
-    @property
-    def built_from(self) -> tuple[Ints, ...]:
-        """What `Strategy.build` takes besides trajectories and locations."""
-        return (self.rank,)
-
-
-@dataclass(frozen=True)
-class LocalWorkload:
-    """Queries for the nearest segments of a trajectory."""
-
-    trajectories: Trajectories
-    queries: SegmentQueries
-
-    built_from: ClassVar[tuple[Ints, ...]] = ()
 
 
 def parse_names(text: str | None) -> list[str]:
@@ -166,7 +140,6 @@ def bench_search(
     """
     with progress.stage(f"queries of {len(trajectories):,} trajectories"):
         work = _global_workload(trajectories, locations, request, queries, seed)
-        local_work = _local_workload(trajectories, locations, request, queries, seed)
         rows = distinct_rows(work.trajectories, locations)
     measured, answers = [], []
     for strategy in (STRATEGIES[name] for name in names if name != GIST):
@@ -190,20 +163,12 @@ def bench_search(
                 took, found = _measure_stored(search, memory, work, locations)
             stored.append(took)
             answers.append(found)
-    local_measured, local_answers = [], []
-    for local in LOCAL_STRATEGIES.values():
-        with progress.stage(f"local search {local.name}"):
-            result, near = _measure(local, local_work, locations)
-        local_measured.append(result)
-        local_answers.append(near)
     return SearchRun(
         len(trajectories),
         len(rows.owner),
         len(work.queries),
         _agree(answers),
         measured,
-        _agree(local_answers),
-        local_measured,
         stored,
     )
 
@@ -234,44 +199,22 @@ def _global_workload(
     return Workload(left.trajectories, asked.take(_sample(len(asked), queries, seed)), rank)
 
 
-def _local_workload(
-    trajectories: Trajectories, locations: Locations, request: Request, queries: int, seed: int
-) -> LocalWorkload:
-    frequencies = count_frequencies(trajectories, len(locations))
-    signatures = rank_places(frequencies, request.values["signature"])
-    epsilon = Fraction(request.values["epsilon_local"])
-    targets = perturb_pf(frequencies, signatures, epsilon, SeededSource(seed, 2))
-    (thinned,) = delete_locally(partitions_of(trajectories, locations), targets)
-    growing = np.flatnonzero(targets.target > targets.pf)
-    chosen = growing[_sample(len(growing), queries, seed)]
-    place = targets.location[chosen]
-    wanted = (targets.target[chosen] - targets.pf[chosen]).astype(np.int64)
-    return LocalWorkload(
-        thinned.partition.trajectories,
-        SegmentQueries(targets.trajectory[chosen], locations.x[place], locations.y[place], wanted),
-    )
-
-
-def _measure(
-    strategy: Strategy | LocalStrategy, work: Workload | LocalWorkload, locations: Locations
-) -> tuple[Measured, Answers]:
+def _measure(strategy: Strategy, work: Workload, locations: Locations) -> tuple[Measured, Answers]:
     """Build the index, then ask the queries again and again until they took long enough."""
-    # mypy cannot see that a strategy gets queries of its own kind
-    query: Callable[[Any, Any], Nearest | NearestSegments] = strategy.query
     with one_core():
         # compiles; not measured
-        strategy.build(part_of(work.trajectories, 1, 0), locations, *work.built_from)
+        strategy.build(part_of(work.trajectories, 1, 0), locations, work.rank)
         start = time.perf_counter()
-        index = strategy.build(work.trajectories, locations, *work.built_from)
+        index = strategy.build(work.trajectories, locations, work.rank)
         build_s = time.perf_counter() - start
         chosen = _affordable(
-            len(work.queries), lambda few: query(index, work.queries.take(few)).distances
+            len(work.queries), lambda few: strategy.query(index, work.queries.take(few)).distances
         )
         queries = work.queries.take(chosen)
         took: list[float] = []
         while not took or (sum(took) < _ENOUGH_S and len(took) < _MOST_ROUNDS):
             start = time.perf_counter()
-            found = query(index, queries)
+            found = strategy.query(index, queries)
             took.append(time.perf_counter() - start)
     each = max(len(chosen), 1)
     return (
@@ -366,9 +309,6 @@ def _agree(answers: list[Answers]) -> bool:
 
 
 def _same(all_: Answers, some: Answers) -> bool:
-    columns = ["trajectory", "position", "loss_mm"]
-    if isinstance(some.found, NearestSegments):
-        columns.remove("trajectory")
     common = np.isin(some.queries, all_.queries, assume_unique=True)
     rows_one, one = rows_of(some.found.offsets, np.flatnonzero(common))
     rows_other, other = rows_of(
@@ -376,7 +316,7 @@ def _same(all_: Answers, some: Answers) -> bool:
     )
     return np.array_equal(one, other) and all(
         np.array_equal(getattr(some.found, c)[rows_one], getattr(all_.found, c)[rows_other])
-        for c in columns
+        for c in ("trajectory", "position", "loss_mm")
     )
 
 

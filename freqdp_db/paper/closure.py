@@ -56,7 +56,8 @@ class ClosureStep(EditingStep[ClosureOptions, PfTargets]):
     ) -> PfTargets:
         from freqdp_db.methods.frequency.ranking import closed_of, rank_signatures
 
-        targets = rank_signatures(state, options.signature).map(closed_of, options.radius_m)
+        ranked = rank_signatures(state, world.tf_of(state), options.signature)
+        targets = ranked.map(closed_of, options.radius_m)
         columns = joined([[getattr(t, f.name) for f in fields(PfTargets)] for t in targets])
         return PfTargets(*columns)
 

@@ -202,8 +202,7 @@ TOP_DOWN, BOTTOM_UP, BOTTOM_UP_DOWN = 0, 1, 2
 _STACK = 8 * FINEST
 
 
-@dataclass(frozen=True)
-class GridBox:
+class GridBox(NamedTuple):
     """What a grid of fixed size covers."""
 
     x: float
@@ -261,7 +260,7 @@ def file_best_fit(trajectories: Trajectories, locations: Locations) -> BestFitGr
 
 def best_fit_cells(box: GridBox, ax: Metres, ay: Metres, bx: Metres, by: Metres) -> Ints:
     """The best-fit cell of each segment."""
-    parts = map_each(_best_fit, len(ax), ax, ay, bx, by, box.x, box.y, box.width, box.height)
+    parts = map_each(_best_fit, len(ax), ax, ay, bx, by, *box)
     (cell,) = joined(parts)
     return cell
 
@@ -327,8 +326,7 @@ def min_distance2(px, py, cell, box_x, box_y, width, height):  # type: ignore[no
 
 def search_best_fit(grid: BestFitGrid, way: int, queries: Queries, rank: Ints) -> Nearest:
     """Answer all queries, top-down, bottom-up or bottom-up-down."""
-    box = (grid.box.x, grid.box.y, grid.box.width, grid.box.height)
-    index = (way, box, tuple(grid.rows), tuple(grid.small), grid.offsets, grid.occupied)
+    index = (way, tuple(grid.box), tuple(grid.rows), tuple(grid.small), grid.offsets, grid.occupied)
     return search(_best_fit_range, index, queries, rank)
 
 
@@ -449,7 +447,7 @@ class UniformGrid:
 def file_uniformly(trajectories: Trajectories, locations: Locations) -> UniformGrid:
     """List every distinct segment in the cells that it passes."""
     box = central_box(trajectories, locations)
-    frame = (box.x, box.y, box.width, box.height)
+    frame = tuple(box)
     rows = distinct_rows(trajectories, locations)
     count, start = joined(map_each(_cells_passed, len(rows.ax), tuple(rows), frame))
     start[count > _MOST_CELLS] = -1
@@ -518,8 +516,7 @@ def _cells_listed(first, last, rows, frame, room):  # type: ignore[no-untyped-de
 
 def search_uniform(grid: UniformGrid, queries: Queries, rank: Ints) -> Nearest:
     """Answer all queries, ring by ring."""
-    frame = (grid.box.x, grid.box.y, grid.box.width, grid.box.height)
-    index = (frame, tuple(grid.rows), grid.always, grid.offsets, grid.listed)
+    index = (tuple(grid.box), tuple(grid.rows), grid.always, grid.offsets, grid.listed)
     return search(_ring_range, index, queries, rank)
 
 

@@ -25,13 +25,6 @@ from freqdp_db.paper.grid_searches import (
     search_linear,
     search_uniform,
 )
-from freqdp_db.paper.local_searches import (
-    NearestSegments,
-    SegmentQueries,
-    file_locally,
-    scan_locally,
-    search_locally,
-)
 from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
 
@@ -46,16 +39,6 @@ class Strategy:
     build: Callable[[Trajectories, Locations, Ints], Any]
     """build(trajectories, locations, rank): the index, whatever it is."""
     query: Callable[[Any, Queries], Nearest]
-    """query(index, queries): the answers."""
-
-
-@dataclass(frozen=True)
-class LocalStrategy:
-    """A way to the K nearest segments of one trajectory."""
-
-    name: str
-    build: Callable[[Trajectories, Locations], Any]
-    query: Callable[[Any, SegmentQueries], NearestSegments]
     """query(index, queries): the answers."""
 
 
@@ -85,14 +68,6 @@ STRATEGIES = {
         _best_fit("hg-bottom-up", BOTTOM_UP),
         _best_fit("hg-bottom-up-down", BOTTOM_UP_DOWN),
         Strategy(DEFAULT, index_segments, nearest_trajectories),
-    )
-}
-
-LOCAL_STRATEGIES = {
-    strategy.name: strategy
-    for strategy in (
-        LocalStrategy("linear", lambda *world: world, scan_locally),
-        LocalStrategy("hg-bottom-up-down", file_locally, search_locally),
     )
 }
 

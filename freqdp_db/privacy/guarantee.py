@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -194,6 +195,22 @@ def stands_for(document: Mapping[str, Any]) -> int | None:
     """At least so many objects that each released trajectory stands for; None: it is not several's."""
     k: int | None = document["artefacts"].get("trajectories", {}).get("k")
     return k
+
+
+_NOT_PRIVATE = {
+    "edited": "samples that were not edited are published as they are.",
+    "unlinked": "what attackers learn of a person is measured, and nothing about it is proved.",
+    "generalised": "what is proved is that several objects share each released trajectory.",
+}
+
+
+def in_short(document: Mapping[str, Any]) -> str:
+    """A guarantee in one sentence: that it is differentially private, for whom; or that it is not."""
+    kind = document["kind"]
+    if kind in _NOT_PRIVATE and not document["seeded"]:
+        return f"Not differentially private: {_NOT_PRIVATE[kind]}"
+    first: str = re.split(r"(?<=\.)\s(?=[A-Z])", document["plain"], maxsplit=1)[0]
+    return first
 
 
 def _once(first: Sequence[str], second: Sequence[str]) -> list[str]:

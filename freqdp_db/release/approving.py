@@ -30,14 +30,22 @@ class Exposure:
     """Of a person's samples on average, by the best of all attackers."""
     half: float
     """Share of persons of whom an attacker learns more than half."""
+    windows: int = 1
+    """Of so many windows of its series together, where they expose more than the release alone."""
+
+    @property
+    def largest(self) -> float:
+        return max(self.learnt, self.half)
 
     def require_within(self, release: str, limit: float, dataset: str) -> None:
         """Refuse a release that was found to expose more than its dataset allows."""
-        found = max(self.learnt, self.half)
+        found = self.largest
         if found > limit:
             named = shlex.quote(dataset)
+            beside = self.windows - 1
+            together = f" together with {beside} more of its series" if beside else ""
             raise TooExposed(
-                f"release {release!r} exposes more than the dataset allows "
+                f"release {release!r}{together} exposes more than the dataset allows "
                 f"({in_percent(limit)} of a person): an attacker learns {self.learnt:.1%} of a "
                 f"person's samples on average, and of {self.half:.1%} of the persons more than half. "
                 "It stays held: analysts cannot read it",

@@ -9,10 +9,10 @@ from typing import Any
 
 from freqdp_db.db import releases as erasure
 from freqdp_db.db.connection import Database
-from freqdp_db.db.names import did_you_mean, format_name, format_relation
-from freqdp_db.db.published import may_read, read_catalog
+from freqdp_db.db.names import format_name, format_relation
+from freqdp_db.db.published import catalog_row, may_read, read_catalog
 from freqdp_db.db.releases import ObjectRow
-from freqdp_db.errors import NotFound, PermissionMissing
+from freqdp_db.errors import PermissionMissing
 from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, Kind
 from freqdp_db.methods.registry import find_method
@@ -41,6 +41,15 @@ class Published(Document):
     """The table that it is a part of."""
     schema: str = not_in_json()
 
+    @property
+    def is_series(self) -> bool:
+        """Whether this is a series, told as one release: what is said is its newest window's."""
+        return self.series == self.name
+
+    @property
+    def _version(self) -> str:
+        return "a series" if self.is_series else f"version {self.version}"
+
     def lines(self) -> list[str]:
         """In words."""
         table = format_relation(self.schema, self.relations[0])
@@ -51,13 +60,14 @@ class Published(Document):
             for name, value in self.parameters.items()
         )
         return [
-            f"{table}, version {self.version}: {self.rows:,} rows of dataset {self.dataset}"
+            f"{table}, {self._version}: {self.rows:,} rows of dataset {self.dataset}"
             f"{f' in {self.time_window}' if self.time_window else ''}, "
-            f"published {self.published_at:%Y-%m-%d %H:%M}.",
+            f"{'newest ' if self.is_series else ''}published {self.published_at:%Y-%m-%d %H:%M}.",
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
             f"What it is: {method.for_analysts}",
+            *(f"Note: {text}" for text in self.guarantee.get("notes", [])),
             *(f"Errors: {text}" for text in self.guarantee.get("errors", [])),
-            f"Guarantee: {self.guarantee['plain']}",
+            f"Guarantee{' of each window' if self.is_series else ''}: {self.guarantee['plain']}",
             "Tables and views: "
             + ", ".join(format_relation(self.schema, relation) for relation in self.relations)
             + ".",
@@ -76,15 +86,10 @@ def published(database: Database) -> list[Published]:
 
 
 def find_published(database: Database, name: str) -> Published:
-    rows = published(database)
-    for row in rows:
-        if row.name == name:
-            return row
-    raise NotFound(
-        f"the catalogue has no release {name!r}",
-        remedy=did_you_mean(name, [row.name for row in rows])
-        + "`freqdp release list` shows what there is",
-    )
+    """A row of the catalogue, or a series as one; raises NotFound."""
+    with database.begin() as connection:
+        row = catalog_row(connection, database, name)
+    return Published(**row, schema=database.settings.release_schema)
 
 
 def may_be_granted(guarantee: dict[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from freqdp_db.errors import ResumeRefused, VerificationFailed
 from freqdp_db.methods.contract import AnyStep, Counts, StepContext, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.frequency.steps import log_of
+from freqdp_db.methods.loop import Turn
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.edits import EditLog, Edits
 from freqdp_db.privacy.noise import RandomSource, SecureSource, SeededSource
@@ -57,9 +58,8 @@ class StoredJournal:
     def key(self) -> Ints | None:
         return self._key
 
-    def drawn(
-        self, number: int, step: AnyStep, world: StepContext, state: WorkingSet
-    ) -> Any | None:
+    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
+        number, step = turn.number, turn.step
         known = self._committed.get(number)
         if known is None:
             return None
@@ -81,26 +81,21 @@ class StoredJournal:
         require_booked(self.database, self.release.release_id)
         return SecureSource() if self.seed is None else SeededSource(self.seed, number)
 
-    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
         releases.commit_draw(
             self.database,
             self.release.release_id,
-            number,
-            step.name,
+            turn.number,
+            turn.step.name,
             drawn,
             freqdp_db.__version__,
             key,
         )
 
     def carry_out(
-        self,
-        number: int,
-        step: AnyStep,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: Any,
-        options: Any,
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
+        number, step, options = turn.number, turn.step, turn.options
         costs = step.user_level(state, drawn, options)
         if costs:
             self.user_level[step.name] = costs
@@ -166,7 +161,8 @@ class ReplayJournal:
             raise VerificationFailed("the key does not give every trajectory an id of its own")
         return key
 
-    def drawn(self, number: int, step: AnyStep, world: StepContext, state: WorkingSet) -> Any:
+    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any:
+        number, step = turn.number, turn.step
         if number == 1 and len(state.key) != len(state.trajectories):
             raise VerificationFailed("the key does not give every trajectory an id of its own")
         if number not in self._steps:
@@ -183,18 +179,13 @@ class ReplayJournal:
     def source(self, number: int) -> RandomSource:
         raise AssertionError("a replay draws nothing")
 
-    def commit(self, number: int, step: AnyStep, drawn: Any, key: Ints | None) -> None:
+    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
         raise AssertionError("a replay draws nothing")
 
     def carry_out(
-        self,
-        number: int,
-        step: AnyStep,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: Any,
-        options: Any,
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
+        number, step, options = turn.number, turn.step, turn.options
         logged = self._log(number, step, state)
         recorded = self._steps[number]
         try:

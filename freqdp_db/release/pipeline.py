@@ -41,14 +41,16 @@ from freqdp_db.release.inputs import (
     require_public_inputs,
 )
 from freqdp_db.release.journal import StoredJournal
+from freqdp_db.release.notes import notes_for
 from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.request import Request, check_release_name
-from freqdp_db.release.table import AnyRows, Stored, rows_to_release, tables_of
+from freqdp_db.release.table import Hashes, ReleaseRows, Stored, TablePart, tables_of
 from freqdp_db.release.verification import (
     Compared,
     Replayed,
     Verified,
     replay_steps,
+    require_same_state,
 )
 
 _WINDOW_START = {"window_start": "First day of the window: what its series is partitioned by."}
@@ -271,75 +273,95 @@ def _carry_out(
             database, release, request.seed, progress, lambda *work: logs.append(start(*work))
         )
         state = run_steps(request.method, request.values, world, journal, progress)
-        rows = rows_to_release(request.method, state, world)
+        rows = ReleaseRows.of(request.method, state, world)
         tables = tables_of(request)
         staged = staging.Staging(
             database, release.release_id, request.method.name, build.source_srid
         )
-        written = start(_write_first, staged, tables, rows, progress)
+        # workers write their part of all tables at once
+        largest = tables[:1] if rows.in_order else tables
+        written = [start(_write, staged, largest, rows, progress)]
+        if others := tables[len(largest) :]:
+            written.append(start(_write_and_index, staged, others, rows, progress))
         for log in logs:
             log.result()
         replayed = replay_steps(database, release, world, progress)
-        written.result()
-        compared = _index_and_compare(staged, tables, rows, replayed, progress, start)
+        require_same_state(replayed, state)
+        compared = _index_and_compare(staged, tables, rows, written, progress, start)
+        found = Compared.of(replayed, rows.shown, compared)
     with progress.stage("publish"):
         releases.update_release(
             database,
             release.release_id,
             user_level=journal.user_level,
             timings=progress.seconds,
-            digests=compared.digests,
+            digests=found.digests,
         )
         try:
-            _publish(database, release, request, compared.verified.rows, build.timezone)
+            _publish(database, release, request, found.verified.rows, build.timezone)
         except SchemaInUse as error:
             raise SchemaInUse(
                 f"release {release.name!r} is made, but not published: {error.text}",
                 remedy=f"it is not lost: {error.remedy_text}; then go on with it, which spends nothing: "
                 f"freqdp release resume {shlex.quote(release.name)}",
             ) from None
-    return compared.verified, replayed
+    return found.verified, replayed
 
 
-def _write_first(
-    staged: staging.Staging, tables: list[Relation], rows: AnyRows, progress: Progress
-) -> None:
+def _write(
+    staged: staging.Staging, tables: list[Relation], rows: ReleaseRows, progress: Progress
+) -> Hashes:
     with progress.stage("write release", rows.rows) as stage:
-        rows.write_first(staged, tables, stage)
+        return rows.write(staged, tables, stage)
+
+
+def _write_and_index(
+    staged: staging.Staging, tables: list[Relation], rows: ReleaseRows, progress: Progress
+) -> Hashes:
+    """The tables besides the first one."""
+    with progress.stage("write other tables") as stage:
+        hashes = rows.write(staged, tables, stage)
+        for relation in tables:
+            staged.index_whole(relation)
+    return hashes
 
 
 def _index_and_compare(
     staged: staging.Staging,
     tables: list[Relation],
-    rows: AnyRows,
-    replayed: Replayed,
+    rows: ReleaseRows,
+    written: list[Future[Hashes]],
     progress: Progress,
-    start: Callable[..., Future[None]],
-) -> Compared:
-    """Compare what was written with what was replayed, and index it meanwhile."""
+    start: Callable[..., Future[Any]],
+) -> dict[str, list[TablePart]]:
+    """Compare what was written with what was to be written, and index the first table meanwhile."""
     first, *others = tables
-    stored = {r: Stored(*staged.name_of(r), in_order=rows.in_order) for r in tables}
+    hashes = written[0].result()
     indexes = [start(staged.index, first, column) for column in first.indexes[:1]]
     if not rows.in_order:
         with progress.stage("index the key"):
-            start(staged.index, first, None).result()
+            keys = [start(staged.index, first, None)]
+            for made in keys + [start(staged.index_whole, relation) for relation in others]:
+                made.result()
+    found = {}
     with progress.stage("compare rows", rows.rows) as stage:
-        # at first beside one index alone: it takes longest, and more would hold it up
-        found = {first.suffix: replayed.rows.compare(staged.database, first, stored[first], stage)}
-        written = {relation: start(rows.write_other, staged, relation) for relation in others}
-        columns = first.indexes[1:] if not rows.in_order else (None, *first.indexes[1:])
-        indexes += [start(staged.index, first, column) for column in columns]
-        for relation in others:
-            written[relation].result()
-            found[relation.suffix] = replayed.rows.compare(
-                staged.database, relation, stored[relation], stage
+        for relation in tables:
+            stored = Stored(*staged.name_of(relation), in_order=rows.in_order)
+            expected = hashes[relation.suffix]
+            found[relation.suffix] = rows.compare(
+                staged.database, relation, stored, expected, stage
             )
-    compared = Compared.of(replayed, found)
+            if relation is first:
+                # only now: the first index takes longest, and more would hold it up
+                columns = (None, *first.indexes[1:]) if rows.in_order else first.indexes[1:]
+                indexes += [start(staged.index, first, column) for column in columns]
+                for more in written[1:]:
+                    hashes |= more.result()
     with progress.stage("finish indexes"):
         for index in indexes:
             index.result()
         staged.finish_indexes(first)
-    return compared
+    return found
 
 
 def _publish(
@@ -349,7 +371,9 @@ def _publish(
     with database.begin() as connection:
         steps = releases.list_steps(connection, database, release.release_id)
     errors = request.remarks([step.counts for step in steps]).errors
-    for_analysts = " ".join([request.method.for_analysts, *errors])
+    snap = find_build(database, release.build_id).snap
+    notes = notes_for(request.method.kind, request.values, timezone, snap)
+    for_analysts = " ".join([request.method.for_analysts, *notes, *errors])
     said = said_of(release.name, release.guarantee, for_analysts)
     relations, columns = request.relations, request.column_comments()
     staging.publish(
@@ -368,7 +392,9 @@ def _publish(
             "method": release.method,
             "kind": release.kind,
             "parameters": request.published(),
-            "guarantee": release.guarantee | ({"errors": errors} if errors else {}),
+            "guarantee": release.guarantee
+            | {"notes": notes}
+            | ({"errors": errors} if errors else {}),
             "granted": release.granted,
             "rows": rows,
             "ledger_head": origin.ledger_head,

@@ -17,7 +17,7 @@ from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, published_bes
 from freqdp_db.methods.contract import EXPOSES, Method
 from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up
-from freqdp_db.privacy.guarantee import ProtectedUnit
+from freqdp_db.privacy.guarantee import ProtectedUnit, in_short
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import said_of_others
 from freqdp_db.release.pipeline import Outcome
@@ -89,18 +89,10 @@ class Release(ReleaseRow, Document):
 
     def lines(self) -> list[str]:
         """What it is, what was edited, what it guarantees."""
-        table = format_relation(self.schema, [*self.relation_names, self.name][0])
         request = Request.of(self)
-        head = f"{table}: {self.state}"
-        if self.state == "published":
-            verb = (
-                "Published" if self.granted else "Held" if self.held else "Published for curators"
-            )
-            head = f"{verb} {table}, version {self.version}: {self._shown()}"
         parameters = ", ".join(f"{name} {value}" for name, value in request.shown())
         lines = [
-            head + f" (from {self.build.samples:,} samples of {self.build.trajectories:,} objects"
-            f"{f' in {self.window}' if self.window else ''}, build {self.build_id}).",
+            self._head(),
             *self._in_series(),
             f"Method {self.method}" + (f": {parameters}." if parameters else "."),
         ]
@@ -126,6 +118,21 @@ class Release(ReleaseRow, Document):
                 f"For a whole user the {mechanism} mechanism costs {whole_user(cost)} (curator only)."
             )
         return lines
+
+    def _head(self) -> str:
+        """Its table, in which state, with how many rows, from what."""
+        table = format_relation(self.schema, [*self.relation_names, self.name][0])
+        head = f"{table}: {self.state}"
+        if self.state == "published":
+            verb = (
+                "Published" if self.granted else "Held" if self.held else "Published for curators"
+            )
+            head = f"{verb} {table}, version {self.version}: {self._shown()}"
+        window = f" in {self.window}" if self.window else ""
+        return (
+            f"{head} (from {self.build.samples:,} samples of {self.build.trajectories:,} objects"
+            f"{window}, build {self.build_id})."
+        )
 
     def _shown(self) -> str:
         return f"{self.rows:,} rows"
@@ -187,15 +194,20 @@ class Anonymized(Release):
                 *not_protected_lines(self.not_covered),
                 *self._next(),
             ]
-        lines = [*super().lines(), *self._unused()]
+        request = Request.of(self)
+        remarks = request.remarks([recorded.counts for recorded in self.steps])
+        lines = [self._head(), *self._in_series(), *self._unused()]
+        lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
+        lines += odd_size(request.method, self.build.samples, self.rows or 0)
+        lines += self._gone(request.method)
         if self.verified is not None:
-            checked = self.verified.words(Request.of(self))
-            lines.append(f"Verified: {', '.join(checked)}, {self.verified.rows:,} rows equal.")
-        first, *others = (format_relation(self.schema, name) for name in self.relation_names)
-        also = f"  (as lines: {others[0]})" if "_line" in (self.relations or ()) else ""
-        lines.append(f"Look at it: SELECT * FROM {first} LIMIT 10;{also}")
+            lines.append(f"Verified: {self.verified.rows:,} rows are what the stored draws give.")
+        lines.append(f"Guarantee: {in_short(self.guarantee)}")
         lines += not_protected_lines(self.not_covered)
-        return [*lines, *way_out(Request.of(self).method, self.dataset), *self._next()]
+        lines += way_out(request.method, self.dataset)
+        lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;")
+        lines.append(f"All about it: freqdp release show {shlex.quote(self.name)}")
+        return [*lines, *self._next()]
 
     def _unused(self) -> list[str]:
         if self.name_not_used is None:
@@ -212,20 +224,26 @@ class Anonymized(Release):
         )
         return f"{self.rows:,} rows{of}"
 
-    def _left(self, method: Method) -> list[str]:
-        objects, lines = self.build.trajectories, super()._left(method)
+    def _gone(self, method: Method) -> list[str]:
+        """How many objects have nothing left, where trajectories are the objects'."""
+        objects = self.build.trajectories
         gone = 0 if self.verified is None else objects - self.verified.trajectories
         if method.kind != "edited" or not gone:
-            return lines
+            return []
         have = "has" if gone == 1 else "have"
-        return [*lines, f"{gone:,} of the {objects:,} objects {have} no sample left."]
+        return [f"Warning: {gone:,} of the {objects:,} objects {have} no sample left."]
 
     def _next(self) -> list[str]:
-        """What a release that is held waits for."""
-        if not self.held or self.state != "published":
+        """What to do now."""
+        if self.state != "published":
             return []
         name = shlex.quote(self.name)
-        return [f"Held: analysts cannot read it. Next: freqdp release approve {name}"]
+        if not self.held:
+            return [f"Next: freqdp evaluate {name}"]
+        return [
+            "Held: analysts cannot read it. "
+            f"Next: freqdp evaluate {name}, then freqdp release approve {name}"
+        ]
 
 
 def _readers(release: ReleaseRow) -> str:

@@ -1,17 +1,16 @@
 """The rows of a release: what they are, in which order they are written, and how they are compared.
 
-Where workers keep the trajectories, they write the tables and compare them in parts. A part is a range of
-released ids, not of objects: the physical order of a table must say nothing but the ids. So the workers
-exchange trajectories first.
+Rows are written in pieces: here all of them are one; where workers keep the trajectories, each worker has
+a range of released ids, not of objects: the physical order of a table must say nothing but the ids. So the
+workers exchange trajectories first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,24 +27,27 @@ from freqdp_db.db.copy import (
     point_bytes,
     range_bytes,
 )
-from freqdp_db.db.published import digest_of, digest_rows
+from freqdp_db.db.published import Hashed, digest_of
 from freqdp_db.db.staging import Staging
-from freqdp_db.engines.partitions import Partitions, PerPartition, Range
+from freqdp_db.engines.partitions import LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Method, StepContext, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition
-from freqdp_db.methods.relations import TRAJECTORIES, Blocks, Relation
+from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.days import local_days
-from freqdp_db.model.trajectories import Areas, Locations, Trajectories
-from freqdp_db.progress import Progress, Stage
+from freqdp_db.model.trajectories import Areas, Trajectories
+from freqdp_db.progress import Stage
 from freqdp_db.release.request import Request
 
 Ids: TypeAlias = tuple[int | None, int | None]
 """Released ids from one on, and before another; None: no limit."""
 TablePart: TypeAlias = tuple[int | None, int, str]
 """Of rows that were compared: the first id (None: no limit), how many they are, and a hash of them."""
+Hashes: TypeAlias = dict[str, list[str]]
+"""Of each table, by its suffix: a hash of each piece of its rows."""
+_ALL: Ids = (None, None)
 
 
 @dataclass(frozen=True)
@@ -73,30 +75,12 @@ class OwnRows:
 
     state: WorkingSet
     world: StepContext
-    in_order: ClassVar[bool] = True
-    shown: ClassVar[int] = 0
-
-    @property
-    def rows(self) -> int:
-        """What there is to do, for who waits."""
-        return 0 if self.state.made is None else len(self.state.made)
 
     def blocks(self, relation: Relation) -> Blocks:
         assert relation.rows is not None, "a method makes the rows of its relations"
         kinds = [(column.name, column.kind) for column in relation.columns]
         for columns in relation.rows(self.state, self.world):
             yield encode_columns(kinds, columns)
-
-    def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
-        staging.write(tables[0], self.blocks(tables[0]), index=False)
-
-    def write_other(self, staging: Staging, relation: Relation) -> None:
-        staging.write(relation, self.blocks(relation), index=True)
-
-    def compare(
-        self, database: Database, relation: Relation, stored: Stored, stage: Stage
-    ) -> list[TablePart]:
-        return [compare_table(database, relation, stored, self.blocks(relation))]
 
 
 @dataclass(frozen=True)
@@ -115,14 +99,10 @@ class ReleasedTable:
     srid: int
     timezone: str
     """Of the days that lines are cut into."""
-    in_order: ClassVar[bool] = True
-    """Whether rows can be compared as they were written, before there is an index."""
 
     @classmethod
-    def of(cls, state: WorkingSet, world: StepContext) -> ReleasedTable:
+    def of(cls, state: WorkingSet, world: StepContext, order: Ints) -> ReleasedTable:
         build = world.build
-        order = np.argsort(state.key)
-        order = order[state.trajectories.lengths[order] > 0]
         if state.places.source_x is not None:
             x, y = state.places.in_source()
         else:
@@ -133,42 +113,12 @@ class ReleasedTable:
         )
 
     @property
-    def rows(self) -> int:
-        return self.trajectories.samples
-
-    @property
-    def shown(self) -> int:
-        """How many trajectories it has."""
-        return len(self.order)
-
-    @property
     def layout(self) -> Layout:
         return POINTS if self.areas is None else AREAS
 
     def blocks(self, relation: Relation) -> Blocks:
         """The rows of a table: of lines, or of samples."""
         return self.lines() if relation.suffix == "_line" else self.points()
-
-    def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
-        """Write the first table; its indexes follow."""
-        staging.write(tables[0], _counted(self.points(), stage), index=False)
-
-    def write_other(self, staging: Staging, relation: Relation) -> None:
-        """Write another table, and index it."""
-        staging.write(relation, self.blocks(relation), index=True)
-
-    def compare(
-        self,
-        database: Database,
-        relation: Relation,
-        stored: Stored,
-        stage: Stage,
-        ids: Ids = (None, None),
-    ) -> list[TablePart]:
-        """Compare with a stored table; raises VerificationFailed."""
-        samples = relation.suffix == ""
-        blocks = _counted(self.points(), stage) if samples else self.blocks(relation)
-        return [compare_table(database, relation, stored, blocks, ids)]
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -229,90 +179,134 @@ class ReleasedTable:
         return batch[owner], days[first], source[first], np.diff(first, append=len(days))
 
 
-def _counted(chunks: Iterator[NDArray[Any]], stage: Stage) -> Iterator[NDArray[Any]]:
-    for chunk in chunks:
-        yield chunk
-        stage.advance(len(chunk))
+Rows: TypeAlias = ReleasedTable | OwnRows
+_Piece: TypeAlias = tuple[Ints, Trajectories]
+"""Some trajectories after their released ids, which are in order."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some trajectories and their released ids, which are in order."""
+class ReleaseRows:
+    """The rows of all tables of a release, in pieces: here one with everything, or one with each worker."""
 
-    key: Ints
-    trajectories: Trajectories
-
-    @property
-    def rows(self) -> int:
-        return self.trajectories.samples
-
-
-@dataclass(frozen=True)
-class DistributedTable:
-    """A released table whose rows are with the workers."""
-
-    pieces: Partitions[Piece]
+    pieces: Partitions[Rows]
     ids: list[Ids]
     """The released ids of each piece. The first and the last have no limit: a row too many shows."""
-    places: Partitions[Locations]
-    """The build's, as workers have them: the same for every piece."""
-    srid: int
-    timezone: str
     rows: int
+    """Of the first table; of a method's own, what there is to do for who waits."""
     shown: int
-    """How many trajectories it has."""
-    in_order: ClassVar[bool] = False
-    """Pages of several writers are mixed: rows are compared by their index."""
+    """How many trajectories there are."""
 
     @classmethod
-    def of(cls, state: WorkingSet, world: StepContext) -> DistributedTable:
-        partitions, lengths = state.partitions, state.trajectories.lengths
+    def of(cls, method: Method, state: WorkingSet, world: StepContext) -> ReleaseRows:
+        """The rows that a state is released as."""
+        if method.publishes:
+            rows = 0 if state.made is None else len(state.made)
+            return cls(LocalPartitions([(0, 1)], [OwnRows(state, world)]), [_ALL], rows, 0)
+        lengths = state.trajectories.lengths
         order = np.argsort(state.key)
         order = order[lengths[order] > 0]
-        ranges = cut(offsets_from(lengths[order]), len(partitions.ranges))
-        wanted = [
-            [_of_range(order[begin:end], own, state.key) for own in partitions.ranges]
-            for begin, end in ranges
-        ]
-        limits = [None, *(int(state.key[order[begin]]) for begin, _ in ranges[1:]), None]
-        return cls(
-            partitions.shuffle(_take, wanted, _join, ranges),
-            list(pairwise(limits)),
-            partitions.map(_places_of),
-            world.build.source_srid,
-            world.build.timezone,
-            state.samples,
-            len(order),
-        )
+        if state.partitions.remote:
+            pieces, ids = _exchange(state, world, order)
+        else:
+            table = ReleasedTable.of(state, world, order)
+            pieces, ids = LocalPartitions([(0, len(order))], [table]), [_ALL]
+        return cls(pieces, ids, state.samples, len(order))
 
-    def write_first(self, staging: Staging, tables: list[Relation], stage: Stage) -> None:
-        """Each worker writes its pieces of all tables."""
-        run = staging.create_for_parts(tables)
-        numbers = PerPartition(range(len(self.ids)))
-        reach, about = DatabaseRef.of(staging.database), (staging.release_id, staging.method)
-        written = self.pieces.map(
-            _write, self.places, self.srid, self.timezone, reach, about, run, numbers
-        )
-        for rows in written:
-            stage.advance(rows)
+    @property
+    def in_order(self) -> bool:
+        """Whether rows lie as they were written. Pages of several writers are mixed."""
+        return not self.pieces.remote
+
+    def write(self, staging: Staging, tables: list[Relation], stage: Stage) -> Hashes:
+        """Create and fill staged tables; their indexes follow."""
+        if self.in_order:
+            (here,) = self.pieces
+            return {r.suffix: [_write_whole(here, staging, r, stage)] for r in tables}
+        run, numbers = staging.create_for_parts(tables), PerPartition(range(len(self.ids)))
+        about = (DatabaseRef.of(staging.database), staging.release_id, staging.method, staging.srid)
+        written = list(self.pieces.map(_write_part, about, run, numbers, tables))
         staging.forget_parts()
+        stage.advance(self.rows)
+        return {r.suffix: [hashes[r.suffix] for hashes in written] for r in tables}
 
-    def write_other(self, staging: Staging, relation: Relation) -> None:
-        """It is written; index it."""
-        staging.index_parts(relation)
+    def hashes(self, relation: Relation) -> list[str]:
+        """A hash of each piece of a table."""
+        return list(self.pieces.map(_hash, relation))
 
     def compare(
-        self, database: Database, relation: Relation, stored: Stored, stage: Stage
+        self,
+        database: Database,
+        relation: Relation,
+        stored: Stored,
+        hashes: list[str],
+        stage: Stage,
     ) -> list[TablePart]:
-        """Each worker compares its pieces with the stored table."""
-        reach, ids = DatabaseRef.of(database), PerPartition(self.ids)
-        found = []
-        for compared in self.pieces.map(
-            _compare, self.places, self.srid, self.timezone, reach, relation.suffix, stored, ids
-        ):
-            found += compared
-            stage.advance(0 if relation.suffix else compared[0][1])
+        """Compare a stored table with the hash of each piece; raises VerificationFailed."""
+        reach, found = DatabaseRef.of(database), []
+        read = self.pieces.map(_digest_stored, reach, relation, stored, PerPartition(self.ids))
+        for (first, _), (rows, digest), expected in zip(self.ids, read, hashes, strict=True):
+            if digest != expected:
+                raise VerificationFailed(
+                    f"{stored.schema}.{stored.name} does not hold the rows that its edit log gives",
+                    remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+                )
+            found.append((first, rows, digest))
+            stage.advance(0 if relation.suffix else rows)
         return found
+
+
+def _write_whole(rows: Rows, staging: Staging, relation: Relation, stage: Stage) -> str:
+    blocks = Hashed(_counted(rows.blocks(relation), stage))
+    staging.write(relation, blocks)
+    return blocks.digest()
+
+
+def _counted(blocks: Blocks, stage: Stage) -> Iterator[Any]:
+    for block in blocks:
+        yield block
+        # of records, each is a row
+        stage.advance(len(block) if block.dtype.names else 0)
+
+
+def _write_part(
+    rows: Rows,
+    about: tuple[DatabaseRef, int, str, int],
+    run: int,
+    number: int,
+    tables: list[Relation],
+) -> dict[str, str]:
+    """For a worker: write its part of the staged tables, unless that was done before; their hashes."""
+    reach, release_id, method, srid = about
+    blocks = {relation: Hashed(rows.blocks(relation)) for relation in tables}
+    Staging(reach.database(), release_id, method, srid).write_part(run, number, blocks)
+    return {relation.suffix: hashed.digest() for relation, hashed in blocks.items()}
+
+
+def _hash(rows: Rows, relation: Relation) -> str:
+    return Hashed(rows.blocks(relation)).digest()
+
+
+def _digest_stored(
+    _: Rows, reach: DatabaseRef, relation: Relation, stored: Stored, ids: Ids
+) -> tuple[int, str]:
+    return digest_table(reach.database(), relation, stored, ids)
+
+
+def _exchange(
+    state: WorkingSet, world: StepContext, order: Ints
+) -> tuple[Partitions[Rows], list[Ids]]:
+    """A table for each worker, of a range of released ids; order: the trajectories, by these ids."""
+    partitions, lengths = state.partitions, state.trajectories.lengths
+    ranges = cut(offsets_from(lengths[order]), len(partitions.ranges))
+    wanted = [
+        [_of_range(order[begin:end], own, state.key) for own in partitions.ranges]
+        for begin, end in ranges
+    ]
+    limits = [None, *(int(state.key[order[begin]]) for begin, _ in ranges[1:]), None]
+    pieces = partitions.shuffle(_take, wanted, _join, ranges)
+    places = partitions.map(_places_of)
+    srid, timezone = world.build.source_srid, world.build.timezone
+    return pieces.map(_as_table, places, srid, timezone), list(pairwise(limits))
 
 
 def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
@@ -321,102 +315,41 @@ def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
     return mine - own[0], key[mine]
 
 
-def _places_of(partition: Partition) -> Locations:
-    return partition.places
+def _places_of(partition: Partition) -> tuple[Metres, Metres]:
+    return partition.places.in_source()
 
 
-def _take(partition: Partition, wanted: tuple[Ints, Ints]) -> Piece:
+def _take(partition: Partition, wanted: tuple[Ints, Ints]) -> _Piece:
     chosen, key = wanted
-    return Piece(key, partition.trajectories.take(chosen))
+    return key, partition.trajectories.take(chosen)
 
 
-def _join(pieces: list[Piece]) -> Piece:
-    key = np.concatenate([p.key for p in pieces])
-    lengths = np.concatenate([p.trajectories.lengths for p in pieces])
+def _join(pieces: list[_Piece]) -> _Piece:
+    """The trajectories of all pieces, in the order of their released ids."""
+    key = np.concatenate([key for key, _ in pieces])
+    lengths = np.concatenate([own.lengths for _, own in pieces])
     whole = Trajectories(
         offsets_from(lengths),
         *(
-            np.concatenate([getattr(p.trajectories, column) for p in pieces])
+            np.concatenate([getattr(own, column) for _, own in pieces])
             for column in ("location", "at", "start")
         ),
     )
     order = np.argsort(key)
-    return Piece(key[order], whole.take(order))
+    return key[order], whole.take(order)
 
 
-def _table(piece: Piece, places: Locations, srid: int, timezone: str) -> ReleasedTable:
-    order = np.arange(len(piece.key))
-    x, y = places.in_source()
-    return ReleasedTable(piece.trajectories, order, piece.key, x, y, None, srid, timezone)
-
-
-def _write(
-    piece: Piece,
-    places: Locations,
-    srid: int,
-    timezone: str,
-    reach: DatabaseRef,
-    about: tuple[int, str],
-    run: int,
-    number: int,
-) -> int:
-    """For a worker: its part of the staged tables. about: the release's number and method."""
-    table = _table(piece, places, srid, timezone)
-    staging = Staging(reach.database(), *about, srid)
-    tables = [relation for relation in TRAJECTORIES if relation.view is None]
-    staging.write_part(run, number, {r: partial(table.blocks, r) for r in tables})
-    return piece.rows
-
-
-def _compare(
-    piece: Piece,
-    places: Locations,
-    srid: int,
-    timezone: str,
-    reach: DatabaseRef,
-    suffix: str,
-    stored: Stored,
-    ids: Ids,
-) -> list[TablePart]:
-    """For a worker: its part of a stored table."""
-    table = _table(piece, places, srid, timezone)
-    relation = next(relation for relation in TRAJECTORIES if relation.suffix == suffix)
-    with Progress().stage("compare") as stage:
-        return table.compare(reach.database(), relation, stored, stage, ids)
-
-
-AnyRows: TypeAlias = ReleasedTable | DistributedTable | OwnRows
-
-
-def rows_to_release(method: Method, state: WorkingSet, world: StepContext) -> AnyRows:
-    """The rows that a state is released as."""
-    if method.publishes:
-        return OwnRows(state, world)
-    of = DistributedTable.of if state.partitions.remote else ReleasedTable.of
-    return of(state, world)
+def _as_table(
+    piece: _Piece, places: tuple[Metres, Metres], srid: int, timezone: str
+) -> ReleasedTable:
+    key, trajectories = piece
+    return ReleasedTable(trajectories, np.arange(len(key)), key, *places, None, srid, timezone)
 
 
 def digest_table(
-    database: Database, relation: Relation, stored: Stored, ids: Ids = (None, None)
+    database: Database, relation: Relation, stored: Stored, ids: Ids = _ALL
 ) -> tuple[int, str]:
     """How many rows a stored table has, or has of these ids, and a hash of them."""
     order = [] if stored.in_order else list(relation.key)
     with database.begin(snapshot=True) as connection:
         return digest_of(connection, (stored.schema, stored.name), relation.names, order, ids)
-
-
-def compare_table(
-    database: Database,
-    relation: Relation,
-    stored: Stored,
-    expected: Blocks,
-    ids: Ids = (None, None),
-) -> TablePart:
-    """Compare a stored table, or its rows of these ids, with the expected rows."""
-    rows, found = digest_table(database, relation, stored, ids)
-    if found != digest_rows(expected):
-        raise VerificationFailed(
-            f"{stored.schema}.{stored.name} does not hold the rows that its edit log gives",
-            remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
-        )
-    return ids[0], rows, found

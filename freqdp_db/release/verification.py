@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 import freqdp_db
 from freqdp_db.db.connection import Database
@@ -25,14 +27,7 @@ from freqdp_db.model.trajectories import Build
 from freqdp_db.progress import Progress, Within
 from freqdp_db.release.journal import ReplayJournal, digest
 from freqdp_db.release.request import Request
-from freqdp_db.release.table import (
-    AnyRows,
-    Stored,
-    TablePart,
-    digest_table,
-    rows_to_release,
-    tables_of,
-)
+from freqdp_db.release.table import ReleaseRows, Stored, TablePart, digest_table, tables_of
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,11 @@ class Replayed:
 
     build: Build
     state: WorkingSet
-    rows: AnyRows
     checked: dict[str, int]
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.state)
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,11 @@ class Compared:
     """What is kept of it in `release.digests`."""
 
     @classmethod
-    def of(cls, replayed: Replayed, tables: dict[str, list[TablePart]]) -> Compared:
-        """tables: what was compared of each, the first one first."""
+    def of(cls, replayed: Replayed, shown: int, tables: dict[str, list[TablePart]]) -> Compared:
+        """shown: how many trajectories. tables: what was compared of each, the first one first."""
         rows = sum(rows for _, rows, _ in next(iter(tables.values())))
         return cls(
-            Verified(rows, replayed.rows.shown, replayed.checked),
+            Verified(rows, shown, replayed.checked),
             {
                 "tables": tables,
                 "state": _state_digest(replayed),
@@ -103,8 +101,7 @@ def _verify(
 ) -> tuple[Verified, WorkingSet]:
     _require_replayable(database, release)
     replayed = replay_steps(database, release, world, progress)
-    tables = _published_tables(database, release)
-    compared = compare_rows(database, replayed, tables, progress)
+    compared = compare_rows(database, release, world, replayed, progress)
     with progress.stage("check by SQL"):
         require_checked(database, release)
     update_release(database, release.release_id, digests=compared.digests)
@@ -154,7 +151,7 @@ def _state_digest(replayed: Replayed) -> str:
     """Of the originals, of what was made of them, and of the released ids."""
     build, made = replayed.build, replayed.state
     originals = WorkingSet(build.trajectories, build.locations, made.key)
-    found = hashlib.sha256((digest(originals) + digest(made)).encode())
+    found = hashlib.sha256((digest(originals) + replayed.digest).encode())
     found.update(made.key.tobytes())
     return found.hexdigest()
 
@@ -196,21 +193,31 @@ def replay_steps(
         journal = ReplayJournal(connection, database, release.release_id, checks)
         shown = Within(stage, samples, 2 * len(request.method.steps))
         state = run_steps(request.method, request.values, world, journal, shown)
-    rows = rows_to_release(request.method, state, world)
-    return Replayed(world.build, state, rows, journal.checked)
+    return Replayed(world.build, state, journal.checked)
 
 
 def compare_rows(
-    database: Database, replayed: Replayed, tables: Mapping[Relation, Stored], progress: Progress
+    database: Database,
+    release: ReleaseRow,
+    world: StepContext,
+    replayed: Replayed,
+    progress: Progress,
 ) -> Compared:
-    """Compare the tables with the rows of the last state."""
-    rows = replayed.rows
+    """Compare the published tables with the rows of the last state."""
+    rows = ReleaseRows.of(Request.of(release).method, replayed.state, world)
     with progress.stage("compare rows", rows.rows) as stage:
         found = {
-            relation.suffix: rows.compare(database, relation, stored, stage)
-            for relation, stored in tables.items()
+            table.suffix: rows.compare(database, table, stored, rows.hashes(table), stage)
+            for table, stored in _published_tables(database, release).items()
         }
-    return Compared.of(replayed, found)
+    return Compared.of(replayed, rows.shown, found)
+
+
+def require_same_state(replayed: Replayed, written: WorkingSet) -> None:
+    """What was written is what the stored draws and logs give: its rows are theirs."""
+    same_ids = np.array_equal(replayed.state.key, written.key)
+    if not same_ids or replayed.digest != digest(written):
+        raise VerificationFailed("what was written is not what its draws and logs give")
 
 
 def require_checked(database: Database, release: ReleaseRow) -> None:

@@ -16,6 +16,7 @@ DECLARE
     built record;
     wanted_window record;
     relation text;
+    edited text;
     job bigint;
 BEGIN
     SELECT * INTO known FROM ${private}.dataset AS d
@@ -73,6 +74,22 @@ BEGIN
     ) THEN
         RAISE EXCEPTION 'there is a release % already', quote_literal(coalesce(asked ->> 'as', concat(asked ->> 'series', '_', replace(asked ->> 'window', '-', '_'))))
         USING ERRCODE = 'QF010', HINT = 'choose another name';
+    END IF;
+    -- True samples join an edited release with an unlinked one. A worker, which knows what `keep` withdraws, looks at
+    -- all other pairs.
+    IF declared ->> 'kind' = 'unlinked' AND wanted ->> 'beside' IS NULL AND asked ->> 'keep' IS NULL
+        AND NOT asked ? 'window' AND NOT coalesce((asked ->> 'hold')::boolean, false)
+    THEN
+        SELECT r.name INTO edited
+        FROM ${private}.release AS r JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
+        WHERE d.account_id = known.account_id AND r.kind = 'edited' AND r.state = 'published'
+            AND r.grantable AND NOT r.held
+        ORDER BY r.release_id DESC LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION '% is a published release of the same source in which a trajectory is one object''s: whoever has it undoes the unlinking', edited
+            USING ERRCODE = 'QF001',
+            HINT = format('withdraw it (freqdp release withdraw %1$s), accept that with {"beside": "%1$s"}, or keep this one for curators with {"hold": true}', edited);
+        END IF;
     END IF;
     -- An equal request on equal data draws nothing and costs nothing. Whether a rebuild gives equal
     -- data is not known yet: it needs a budget that could pay.

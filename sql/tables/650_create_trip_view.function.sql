@@ -9,8 +9,8 @@ BEGIN
     -- metres, so that a condition on the trajectory reaches the table. `near`: from sample number i on, all up to
     -- number j lie within the radius of it; where they last long enough they are a stay, and the next is looked for
     -- after it. `sample`: who moves, and of stays the arrival and the departure. `numbered`: a trip begins with a
-    -- departure and after a gap. All arguments of PostGIS's functions are given: a shorter list could be meant for a
-    -- function of somebody else's.
+    -- departure and after a gap. OFFSET 0: what is used twice is computed once. All arguments of PostGIS's functions
+    -- are given: a shorter list could be meant for a function of somebody else's.
     EXECUTE format($view$
 CREATE VIEW %1$I.%2$I AS
 SELECT whole.trajectory_id, trip.trip, trip.start_at, trip.end_at,
@@ -19,10 +19,10 @@ SELECT whole.trajectory_id, trip.trip, trip.start_at, trip.end_at,
     %4$I.st_endpoint(trip.geom)::%4$I.geometry(Point, %5$L) AS end_geom,
     trip.geom::%4$I.geometry(LineString, %5$L) AS geom
 FROM (
-    SELECT trajectory_id, count(*)::int AS samples, array_agg(at ORDER BY seq) AS at, array_agg(geom ORDER BY seq) AS geom,
-        array_agg(%4$I.st_x(%4$I.st_transform(geom, %6$L::int)) ORDER BY seq) AS x,
-        array_agg(%4$I.st_y(%4$I.st_transform(geom, %6$L::int)) ORDER BY seq) AS y
+    SELECT trajectory_id, count(*)::int AS samples, array_agg(at ORDER BY seq) AS at, array_agg(%3$I.geom ORDER BY seq) AS geom,
+        array_agg(%4$I.st_x(metric.geom) ORDER BY seq) AS x, array_agg(%4$I.st_y(metric.geom) ORDER BY seq) AS y
     FROM %1$I.%3$I
+    CROSS JOIN LATERAL (SELECT %4$I.st_transform(%3$I.geom, %6$L::int) AS geom OFFSET 0) AS metric
     GROUP BY trajectory_id
 ) AS whole
 CROSS JOIN LATERAL (
@@ -38,6 +38,7 @@ CROSS JOIN LATERAL (
                 WHERE (x[k] - x[next.i]) * (x[k] - x[next.i]) + (y[k] - y[next.i]) * (y[k] - y[next.i]) > 150.0 * 150.0
                 LIMIT 1
             ), samples) AS j
+            OFFSET 0
         ) AS run
         WHERE next.i <= samples
     ), sample AS (

@@ -148,7 +148,7 @@ def test_session_of_the_readme(empty_database_url: str, terminal: Path) -> None:
 
 
 def test_session_of_the_pages(empty_database_url: str, terminal: Path) -> None:
-    assert len(_run(empty_database_url, QUICKSTART, NIGHTLY, QUERY)) >= 16
+    assert len(_run(empty_database_url, QUICKSTART, QUERY, NIGHTLY)) >= 16
     assert (terminal / "vans_1.parquet").is_file()
 
 

@@ -256,7 +256,8 @@ def _ask(url: str, statement: str) -> list[tuple[Any, ...]]:
 def test_queries_work_in_any_system(vans: str) -> None:
     hours = dict(_ask(vans, HOURS))
     within = """
-        SELECT date_trunc('hour', at), count(DISTINCT trajectory_id) FROM freqdp_release.vans_1
+        SELECT date_trunc('hour', at AT TIME ZONE 'Europe/Brussels'), count(DISTINCT trajectory_id)
+        FROM freqdp_release.vans_1
         WHERE ST_Distance(ST_Transform(geom, 4326)::geography,
                           ST_SetSRID(ST_MakePoint(4.35, 50.85), 4326)::geography) < {}
         GROUP BY 1"""

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 ROOT = Path(__file__).parents[2]
-_SECONDS = 60.0
+_SECONDS = 120.0
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float = _SECONDS) -> None:

@@ -112,7 +112,7 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
             night(url, START.astimezone(UTC) + timedelta(days=n + 1, hours=3))
             began = time.monotonic()
             if n in killed:
-                phases[struck(url, draw, log, 0.7)] += 1
+                phases[struck(url, draw, log, _median(took, 0.7))] += 1
                 time.sleep(1.1)  # the lease
             if n in raced:
                 race(url, log)
@@ -124,10 +124,14 @@ def nights(count: int, kills: int, method: str, seed: int, objects: int = 30) ->
         return {
             "nights": count, "method": method, "seed": seed, "kills": dict(phases), "raced": len(raced),
             "missed and caught up": len(missed), "minutes": round((time.monotonic() - start) / 60, 1),
-            "median seconds of a night": round(sorted(took)[len(took) // 2], 2),
+            "median seconds of a night": round(_median(took, 0.0), 2),
             "first and last ten": [round(sum(t) / len(t), 2) for t in (took[:10], took[-10:])],
             **found,
         }  # fmt: skip
+
+
+def _median(seconds: list[float], default: float) -> float:
+    return sorted(seconds)[len(seconds) // 2] if seconds else default
 
 
 def _checked(url: str, count: int) -> dict[str, Any]:

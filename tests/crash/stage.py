@@ -106,7 +106,7 @@ def reckon(url: str) -> dict[str, Any]:
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
         "AND relkind = 'r' AND relname NOT IN ('catalog', 'series') "
         "AND NOT EXISTS (SELECT FROM freqdp_release.catalog "
-        "WHERE relname IN (name, name || '_line'))",
+        "WHERE relname = ANY(relations))",
     )
     assert not orphans, f"orphan tables: {orphans}"
     verified = 0

@@ -110,6 +110,11 @@ def test_release_interrupted_at_work(city: str, driver: Driver, number: int, mom
 
 def test_a_process_of_its_own(city: str) -> None:
     """The same without the driver: `freqdp` as it is installed."""
+
+    def hear_interrupts() -> None:
+        """Whoever runs the tests in the background has it ignore them."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
     with gate(city, "^CREATE INDEX .*staging_1 USING gist", "end") as writing:
         process = subprocess.Popen(
             [sys.executable, "-m", "freqdp_db", *ANONYMIZE],
@@ -118,6 +123,7 @@ def test_a_process_of_its_own(city: str) -> None:
             text=True,
             cwd=ROOT,
             env={**os.environ, "DATABASE_URL": city},
+            preexec_fn=hear_interrupts,
         )
         wait_until(lambda: bool(writing.waiting()), "the index")
         process.send_signal(signal.SIGINT)

@@ -144,7 +144,7 @@ def test_comments_say_what_a_point_is(url: str) -> None:
     assert comment("week", "geom").startswith("The middle of the area")
     assert comment("week", "area").startswith("Where samples of the group lie, of some or all of")
     assert comment("week", "during").startswith("When: the times of samples in the area lie in")
-    assert comment("moved", "at") == "Time of the sample."
+    assert comment("moved", "at") == "Time of the sample; days and hours are those of UTC."
     ((whole,),) = query(url, "SELECT obj_description('freqdp_release.moved'::regclass)")
     assert "not k-anonymous" in whole
 
@@ -186,10 +186,21 @@ def test_exported(url: str, name: str, tmp_path: Path) -> None:
             assert file.execute("SELECT count(*) FROM areas").fetchone() == (len(expected),)
             assert file.execute("SELECT rtreecheck('rtree_areas_geom')").fetchone() == ("ok",)
     if areas:
-        assert table["during_end"].to_pylist() == [row[-1] for row in expected]
+        ends = {(row[0], row[1]): row[-1] for row in expected}
+        keys = zip(table["trajectory_id"].to_pylist(), table["seq"].to_pylist(), strict=True)
+        assert table["during_end"].to_pylist() == [ends[key] for key in keys]
         box = (expected[0][2], expected[0][3], expected[0][4], expected[0][5])
         hit = pyogrio.raw.read(tmp_path / f"{name}.gpkg", layer="areas", bbox=box)
         assert len(hit[2]) >= 1
+
+
+def test_areas_with_two_plain_times(url: str) -> None:
+    assert query(url, "TABLE freqdp_release.week_area ORDER BY 1, 2") == query(
+        url,
+        "SELECT trajectory_id, seq, lower(during), upper(during), area FROM freqdp_release.week "
+        "ORDER BY 1, 2",
+    )
+    freqdp(url, "release", "export", "week", "--format", "mfjson").refused("has areas")
 
 
 def test_what_cannot_be_is_refused_and_nothing_written(url: str) -> None:

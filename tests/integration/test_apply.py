@@ -181,3 +181,22 @@ def test_populations_are_named_once(city: str, tmp_path: Path) -> None:
     shown = freqdp(city, "dataset", "show", "town").succeeded()["budget"]
     assert (shown["population"], shown["granted"]) == ("citizens", "4")
     _apply(city, tmp_path, CITY + 'persons = "a/b"\n').refused("--persons")
+
+
+def test_a_schedule_that_would_be_refused_every_night(city: str, tmp_path: Path) -> None:
+    """`--plan` says it now: an edited release of the same source stays out beside unlinked ones."""
+    freqdp(city, "anonymize", "city", "--method", "lg", "--as", "out").succeeded()
+    nightly = NIGHTLY.replace("'lg'", "'cut'")
+    before = written(city)
+    for plan in (["--plan"], []):
+        _apply(city, tmp_path, CITY + nightly, *plan).refused("out is a published release")
+    freqdp(city, "schedule", "add", "city", "--method", "cut", "--at", "@daily").refused(
+        "out is a published release"
+    )
+    assert written(city) == before
+    # and what will be from the second night on
+    freqdp(city, "release", "withdraw", "out").succeeded()
+    (change,) = _apply(city, tmp_path, CITY + nightly, "--plan").succeeded()["changes"]
+    assert "keep = 1" in change["note"]
+    (change,) = _apply(city, tmp_path, CITY + nightly + "keep = 1\n").succeeded()["changes"]
+    assert change["note"] is None

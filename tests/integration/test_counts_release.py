@@ -12,9 +12,10 @@ import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import freqdp, query, value
+from world import freqdp, query, try_only, value, written
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
+from freqdp_db.evaluation.recommendation import grid
 from freqdp_db.jobs.worker import Worker
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "counts.md"
@@ -57,11 +58,45 @@ def test_queries_of_the_page(made: str) -> None:
 def test_what_analysts_are_told(made: str) -> None:
     shown = freqdp(made, "release", "show", "vans_1", in_words=True).out
     assert "freqdp_release.vans_1_visits, version 1" in shown
-    assert "freqdp_release.vans_1_flows_line" in shown and "At most" in shown and "margin" in shown
+    assert "freqdp_release.vans_1_flows_line" in shown and "margin" in shown
+    assert "counts for less than 1" in shown
     (comment,) = query(made, "SELECT obj_description('freqdp_release.vans_1_visits'::regclass)")[0]
     assert "epsilon 2" in comment and "not counted because of" in comment
     bins = query(made, "SELECT col_description('freqdp_release.vans_1_bin'::regclass, 2)")
     assert "Europe/Brussels" in bins[0][0]
+
+
+def test_layers_that_a_map_finds(made: str) -> None:
+    """What QGIS lists: the kind of geometry and the SRID of each."""
+    layers = query(
+        made,
+        "SELECT f_table_name, type, srid FROM geometry_columns "
+        "WHERE f_table_name LIKE 'vans\\_1%' ORDER BY 1",
+    )
+    assert layers == [
+        ("vans_1_flows_line", "LINESTRING", 4326),
+        ("vans_1_visits_map", "MULTIPOLYGON", 4326),
+        ("vans_1_zone", "MULTIPOLYGON", 4326),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zones", "said"),
+    [
+        ("demo.city", "reads the rows of"),
+        ("public.of_the_source", "reads the rows of"),
+        ("public.nowhere", "there is no table or view"),
+    ],
+)
+def test_zones_that_are_refused(made: str, zones: str, said: str) -> None:
+    query(
+        made,
+        "CREATE OR REPLACE VIEW of_the_source AS SELECT row_number() OVER ()::int AS id, "
+        "ST_MakeEnvelope(4.3, 50.8, 4.4, 50.9, 4326) AS geom FROM demo.city LIMIT 1",
+    )
+    before = written(made)
+    freqdp(made, *_COUNTS[:4], "--zones", zones, "--zone", "id").refused(said)
+    assert written(made) == before
 
 
 def test_one_geopackage(made: str, tmp_path: Path) -> None:
@@ -73,6 +108,9 @@ def test_one_geopackage(made: str, tmp_path: Path) -> None:
     for layer in layers:
         rows = value(made, f"SELECT count(*) FROM freqdp_release.{layer}")
         assert pyogrio.read_info(out, layer=layer)["features"] == rows
+    for layer in ("vans_1_visits_map", "vans_1_flows_line"):
+        fields = set(pyogrio.read_info(out, layer=layer)["fields"])
+        assert {"value", "margin", "estimate", "bin_name", "level"} <= fields
 
 
 def test_margins_and_membership(made: str) -> None:
@@ -80,9 +118,12 @@ def test_margins_and_membership(made: str) -> None:
     found = measured.get("metrics", measured)
     for name in ("visits.zone", "visits.district", "flows.zone", "flows.district", "stays.zone"):
         assert 0.92 <= found[f"counts.coverage.{name}"] <= 0.98, name
-    assert found["membership.auc.unprotected"] > 0.75
+    # nothing random is in it
+    assert found["membership.auc.unprotected"] > 0.7
     assert found["membership.auc"] < 0.65
-    assert 0 <= found["counts.lost.visits"] < 0.5
+    # one in ten is a taxi and has very many visits: too few for the first round to see
+    assert 0.1 < found["counts.lost.visits"] < 0.75
+    assert 0 <= found["counts.lost.stays"] < 0.6
 
 
 def test_reports(made: str, tmp_path: Path) -> None:
@@ -117,9 +158,13 @@ def test_dask_is_refused(made: str) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["density", "flows"])
-def test_recommend_tries_counts(made: str, purpose: str, tmp_path: Path) -> None:
+def test_recommend_tries_counts(
+    made: str, purpose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [m.label for m in grid.GRID if m.label.startswith("counts")]
+    try_only(monkeypatch, *wanted, "cut")
     found = freqdp(
-        made, "recommend", "vans", "--risk", "20%", "--for", purpose, "--minutes", "1", "--objects",
+        made, "recommend", "vans", "--risk", "20%", "--for", purpose, "--minutes", "30", "--objects",
         "200", "--out", str(tmp_path / purpose),
     ).succeeded()  # fmt: skip
     (counts,) = (c for c in found["candidates"] if c["method"] == "counts")

@@ -205,11 +205,11 @@ def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
     drop_staging(db, 7)
     second = staged.create_for_parts([samples])
     with pytest.raises(FreqdpError):
-        staged.write_part(first, 0, {samples: list})
-    staged.write_part(second, 0, {samples: list})
-    staged.write_part(second, 0, {samples: _never})
+        staged.write_part(first, 0, {samples: []})
+    staged.write_part(second, 0, {samples: []})
+    staged.write_part(second, 0, {samples: _never()})
     with pytest.raises(AssertionError, match="written twice"):
-        staged.write_part(second, 1, {samples: _never})
+        staged.write_part(second, 1, {samples: _never()})
 
 
 def _never() -> Iterator[bytes]:

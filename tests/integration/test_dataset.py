@@ -801,3 +801,15 @@ def test_projected_columns(database_url: str, srid: int) -> None:
     assert (built["locations"], built["samples"]) == (same["locations"], same["samples"])
     made = freqdp(database_url, "anonymize", "d", "--method", "swap").succeeded()
     assert value(database_url, f"SELECT ST_SRID(geom) FROM {made['table']} LIMIT 1") == srid
+
+
+def test_builds_by_size(city: str) -> None:
+    (build,) = freqdp(city, "dataset", "builds").succeeded()
+    assert (build["dataset"], build["current"], build["releases"]) == ("city", True, [])
+    assert build["bytes"] == value(
+        city,
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c WHERE relkind = 'r' AND relname ~ "
+        "'^(trajectory|location|sample|segment|grid_cell)_1$'",
+    )
+    assert build["bytes"] > 100_000
+    assert "kept for" in freqdp(city, "dataset", "builds", in_words=True).out

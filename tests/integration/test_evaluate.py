@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.draws import load_columns, load_edits
 from freqdp_db.db.releases import find_release
 from freqdp_db.evaluation import audit
-from freqdp_db.evaluation.evaluate import load_case
+from freqdp_db.evaluation.loading import load_case
 from freqdp_db.evaluation.metrics import PUBLISHABLE
 from freqdp_db.evaluation.report.words import meaning_of
 from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
@@ -102,9 +103,10 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     assert lines[4].split() == ["what", "an", "attacker", "learns", "value", "metric"]
     assert not any(line.endswith(" ") for line in lines)
     assert any(line.startswith("May be published: plausibility.fast, ") for line in lines)
-    assert any(
-        line.endswith("more numbers stand beside these: --json has them all.") for line in lines
-    )
+    assert any(re.fullmatch(r"\d+ more numbers: freqdp evaluate \w+ --json", x) for x in lines)
+    # one line for each sort of attacker
+    attackers = [line.split()[-1] for line in lines if line.startswith("learnt by one ")]
+    assert len(attackers) == len({name.split(".")[1] for name in attackers}) < 10
     # no attacker leaves who waits without a line
     waited = (line.split() for line in shown.err.splitlines() if " attackers " in line)
     assert {name: int(count) for name, count, *_ in waited} == {

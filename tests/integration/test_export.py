@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as Xml
 
 import numpy as np
 import psycopg
@@ -166,7 +167,7 @@ def _export(
     database: Database, name: str, format_name: str, out: Path, **options: Any
 ) -> tuple[Path, ...]:
     exported = export_release(database, name, format_name, out, Notes(), **options)
-    assert [f.exists() for f in exported.files] == [True] * 3
+    assert all(f.exists() for f in exported.files)
     return exported.files
 
 
@@ -201,12 +202,25 @@ def test_geoparquet_has_the_rows(database: Database, url: str, name: str, tmp_pa
     assert file.schema_arrow.field("at").type == pa.timestamp("us", tz="UTC")
     columns = [file.read()[c].to_pylist() for c in ("trajectory_id", "seq", "at", "geometry")]
     rows = [(i, s, at, *_point(wkb)) for i, s, at, wkb in zip(*columns, strict=True)]
-    assert rows == table.rows
+    assert sorted(rows) == table.rows
+    boxes = file.read()["bbox"].to_pylist()
+    assert [(b["xmin"], b["ymin"], b["xmax"], b["ymax"]) for b in boxes] == [
+        (x, y, x, y) for *_, x, y in rows
+    ]
+    (ordered,) = query(
+        url,
+        "SELECT array_agg((trajectory_id, seq)::text ORDER BY (at AT TIME ZONE 'UTC')::date, geom, "
+        f'trajectory_id, seq) FROM freqdp_release."{name.replace(chr(34), chr(34) * 2)}"',
+    )
+    assert [f"({i},{s})" for i, s, *_ in rows] == ordered[0], "by day, then along the Hilbert curve"
     geo = json.loads(file.schema_arrow.metadata[b"geo"])
     column = geo["columns"]["geometry"]
     assert (geo["version"], geo["primary_column"]) == ("1.1.0", "geometry")
     assert (column["encoding"], column["geometry_types"]) == ("WKB", ["Point"])
     assert column["bbox"] == _box(table)
+    assert column["covering"] == {
+        "bbox": {side: ["bbox", side] for side in ("xmin", "ymin", "xmax", "ymax")}
+    }
     crs = pyproj.CRS.from_json_dict(column["crs"])
     assert crs.to_epsg() == (None if table.srid == OWN_SRID else table.srid)
     assert json.loads(file.schema_arrow.metadata[b"freqdp"])["name"] == name
@@ -298,7 +312,9 @@ def test_gpkg_as_gdal_reads_it(database: Database, url: str, name: str, tmp_path
 def test_guarantee_stands_beside_the_file(
     database: Database, url: str, format_name: str, tmp_path: Path
 ) -> None:
-    data, guarantee, notice = _export(database, "degrees", format_name, tmp_path / "a.file")
+    data, guarantee, notice, dcat, *more = _export(
+        database, "degrees", format_name, tmp_path / "a.file"
+    )
     assert guarantee == tmp_path / "a.file.guarantee.json"
     assert notice == tmp_path / "a.file.README.txt"
     document = json.loads(guarantee.read_text("utf-8"))
@@ -321,6 +337,49 @@ def test_guarantee_stands_beside_the_file(
     assert "Rights in these data stay with the owner" in words
     assert all(f"- {thing}" in words for thing in document["guarantee"]["not_protected"])
     assert "NOT FOR HANDING OUT" not in words
+    assert "centres of a grid of 50 m" in words and "time zone UTC" in words
+    described = json.loads(dcat.read_text("utf-8"))
+    assert described["@type"] == "dcat:Dataset" and described["dct:identifier"] == "degrees"
+    distribution = described["dcat:distribution"]
+    assert distribution["dcat:byteSize"] == file["bytes"]
+    assert distribution["spdx:checksum"]["spdx:checksumValue"] == file["sha256"]
+    assert described["dct:spatial"]["dcat:bbox"]["@value"].startswith("POLYGON((4.")
+    assert [f.name for f in more] == (["a.file.qgs"] if format_name == "gpkg" else [])
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_moving_features_have_the_rows(
+    database: Database, url: str, name: str, tmp_path: Path
+) -> None:
+    path, *_ = _export(database, name, "mfjson", tmp_path / "out.mfjson")
+    document = json.loads(path.read_text("utf-8"))
+    rows = []
+    for feature in document["features"]:
+        moving, number = feature["temporalGeometry"], feature["properties"]["trajectory_id"]
+        times = [datetime.fromisoformat(t) for t in moving["datetimes"]]
+        assert times == sorted(set(times)), "they increase"
+        rows += [(number, at, *xy) for at, xy in zip(times, moving["coordinates"], strict=True)]
+        drawn = feature["geometry"]["coordinates"]
+        assert (drawn if len(times) > 1 else [drawn]) == moving["coordinates"]
+    expected = [(i, at, x, y) for i, _, at, x, y in _table(url, name).rows]
+    first = {(i, at): (i, at, x, y) for i, at, x, y in reversed(expected)}
+    assert rows == sorted(first.values(), key=lambda row: row[:2])
+    srid = _table(url, name).srid
+    shown = document["crs"]["properties"]["name"]
+    assert ("CRS84" in shown) == (srid == 4326)
+
+
+def test_a_project_for_qgis(database: Database, tmp_path: Path) -> None:
+    *_, project = _export(database, "degrees", "gpkg", tmp_path / "out.gpkg")
+    root = Xml.fromstring(project.read_text("utf-8").partition("\n")[2])
+    layers = root.findall("projectlayers/maplayer")
+    assert [layer.findtext("datasource") for layer in layers] == [
+        "./out.gpkg|layername=lines",
+        "./out.gpkg|layername=samples",
+    ]
+    ids = [node.get("id") for node in root.findall("layer-tree-group/layer-tree-layer")]
+    assert ids == [layer.findtext("id") for layer in layers]
+    assert root.findtext("projectCrs/spatialrefsys/authid") == "EPSG:4326"
 
 
 def test_seeded_release_is_marked(database: Database, tmp_path: Path) -> None:
@@ -338,7 +397,7 @@ def test_default_name(database: Database, tmp_path: Path, monkeypatch: pytest.Mo
     for name, chosen in FORMATS.items():
         export_release(database, row, name, None, Progress())
         assert (tmp_path / f'odd "name" é{chosen.suffix}').is_file()
-    assert len(list(tmp_path.iterdir())) == 3 * len(FORMATS)
+    assert len(list(tmp_path.iterdir())) == 4 * len(FORMATS) + 1, "a project beside the GeoPackage"
 
 
 def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
@@ -438,8 +497,8 @@ def test_failure_leaves_nothing(
     out.write_text("the last export")
     whole = ReleaseReader.samples
 
-    def broken(self: ReleaseReader) -> Iterator[Any]:
-        yield next(whole(self))
+    def broken(self: ReleaseReader, **asked: bool) -> Iterator[Any]:
+        yield next(whole(self, **asked))
         raise fault
 
     with monkeypatch.context() as patch:
@@ -486,6 +545,7 @@ def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:
         _export(database, "empty", format_name, tmp_path / format_name)
     assert (tmp_path / "csv").read_text() == "trajectory_id,seq,at,x,y\n"
     assert pq.read_table(tmp_path / "geoparquet").num_rows == 0
+    assert json.loads((tmp_path / "mfjson").read_text())["features"] == []
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -534,13 +594,13 @@ def test_command(run_cli_on: Any, tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", ["csv", "geoparquet", "gpkg"])
 def test_another_reference_system(
     database: Database, url: str, tmp_path: Path, format_name: str
 ) -> None:
     """--srid: the same rows, where PostGIS has them, and a file that says so."""
     release(database, "metres", "moved", signature=3, spread="450")
-    path, guarantee, _ = _export(database, "moved", format_name, tmp_path / "out", srid=4326)
+    path, guarantee, *_ = _export(database, "moved", format_name, tmp_path / "out", srid=4326)
     assert json.loads(guarantee.read_text())["file"]["srid"] == 4326
     with psycopg.connect(url) as connection:
         rows = connection.execute(
@@ -552,7 +612,7 @@ def test_another_reference_system(
         assert header == "trajectory_id,seq,at,lon,lat"
         found = [tuple(map(float, line.split(",")[3:])) for line in lines]
     elif format_name == "geoparquet":
-        table = pq.read_table(path)
+        table = pq.read_table(path).sort_by([("trajectory_id", "ascending"), ("seq", "ascending")])
         found = [_point(wkb) for wkb in table["geometry"].to_pylist()]
         box = json.loads(table.schema.metadata[b"geo"])["columns"]["geometry"]["bbox"]
         assert box == [min(x for x, _ in rows), min(y for _, y in rows),

@@ -13,7 +13,7 @@ import pytest
 from library import load_city, opened
 from servers import SharedServer, cloned
 from synthetic_world import rough_fits
-from world import freqdp, query, value
+from world import freqdp, query, try_only, value
 
 import freqdp_db
 from freqdp_db.db import releases as requests
@@ -541,14 +541,32 @@ def test_trips_on_roads(url: str, tmp_path: Path) -> None:
     assert changed.code == 3 and "roads are not those" in changed.err
 
 
-def test_recommended_on_roads(url: str, tmp_path: Path) -> None:
+def test_ends_of_trips_are_trimmed_by_the_map(url: str) -> None:
+    ask = ("anonymize", "city", "--method", "cut", "--pieces", "30min")
+    freqdp(url, *ask, "--roads", "demo.nothing").refused("demo.nothing")
+    made = freqdp(url, *ask, "--roads", "demo.roads").succeeded()
+    name = made["name"]
+    assert "650 m by road" in value(
+        url, f"SELECT guarantee->>'plain' FROM freqdp_release.catalog WHERE name = '{name}'"
+    )
+    freqdp(url, "release", "verify", name).succeeded()
+    kept = value(url, f"SELECT count(*) FROM freqdp_release.{name}")
+    freqdp(url, "release", "withdraw", name).succeeded()
+    plain = freqdp(url, *ask).succeeded()["name"]
+    assert 0 < kept < value(url, f"SELECT count(*) FROM freqdp_release.{plain}")
+    freqdp(url, "release", "withdraw", plain).succeeded()
+
+
+def test_recommended_on_roads(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try_only(monkeypatch, "strict, epsilon 2", "lg+swap")
     freqdp(url, "dataset", "set", "city", "--region", "4.26,50.79,4.44,50.91").succeeded()
-    ask = ("recommend", "city", "--minutes", "3", "--out", str(tmp_path / "r"), "--roads")
+    ask = ("recommend", "city", "--minutes", "30", "--out", str(tmp_path / "r"), "--roads")
     freqdp(url, *ask, "demo.nothing").refused("demo.nothing")
     assert not (tmp_path / "r").exists()
     found = freqdp(url, *ask, "demo.roads").succeeded()
     commands = {c["label"]: c["command"] for c in found["candidates"]}
     assert "--roads demo.roads" in commands["strict, epsilon 2"]
+    assert "--roads demo.roads" in commands["cut, short pieces, ends trimmed by the map"]
     assert "--roads" not in commands["lg+swap"]
 
 

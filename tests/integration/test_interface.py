@@ -29,6 +29,7 @@ from freqdp_db.release import pipeline
 VERBS = [name for name in vars(freqdp_db.Freqdp) if not name.startswith("_") and name != "close"]
 SAME: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "datasets": ((), ("dataset", "list")),
+    "builds": ((), ("dataset", "builds")),
     "dataset": (("city",), ("dataset", "show", "city")),
     "releases": ((), ("release", "list")),
     "release": (("city_1",), ("release", "show", "city_1")),
@@ -114,7 +115,8 @@ def test_releases(url: str, db: freqdp_db.Freqdp, empty_database_url: str, tmp_p
     written = db.export("city_1", "csv", tmp_path / "city.csv")
     assert written.files[0].read_text().count("\n") == written.rows + 1
     handed = db.publish(all=True, to=empty_database_url)
-    assert (handed.copied, handed.removed, handed.waiting) == (["city_1"], [], [])
+    # others of this file may have released more, in whatever order the tests run
+    assert "city_1" in handed.copied and (handed.removed, handed.waiting) == ([], [])
     with freqdp_db.connect(empty_database_url) as elsewhere:
         assert [r.name for r in elsewhere.releases()] == ["city_1"]
     page = db.report("city_1", public=True, out=tmp_path / "city.html")
@@ -122,12 +124,20 @@ def test_releases(url: str, db: freqdp_db.Freqdp, empty_database_url: str, tmp_p
     analyst = make_conninfo(url, options="-c role=freqdp_analyst")
     with freqdp_db.connect(analyst) as theirs:
         published = theirs.releases()[0]
-    assert (published.name, published.guarantee) == ("city_1", again.guarantee)
+    assert published.name == "city_1"
+    assert published.guarantee == again.guarantee | {"notes": published.guarantee["notes"]}
 
 
 def test_measures(db: freqdp_db.Freqdp, tmp_path: Path) -> None:
     found = db.evaluate("city_1")
     assert set(found.publishable) < set(found.metrics) and found.verdicts
+    judged = db.evaluate_table(
+        "freqdp_release.city_1", "city", trajectory="trajectory_id", time="at", geom="geom"
+    )
+    # whether all are found to be somebody's depends on the noise
+    assert judged.kind in ("edited", "unlinked") and judged.key == "matched"
+    assert judged.time_step_us == 60_000_000, "what the release was coarsened to"
+    assert abs(judged.metrics["exposure"] - found.metrics["exposure"]) < 0.02
     tried = db.experiment("city", method=["pure-g"], seeds=1, out=tmp_path / "tried")
     assert tried.runs == 1 and all(file.is_file() for file in tried.files)
     advice = db.recommend(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,13 +17,14 @@ from world import city_template, fingerprint, freqdp, query, same_rows, value
 
 import freqdp_db
 from freqdp_db.db import published as granting
+from freqdp_db.db import staging
 from freqdp_db.db.releases import find_release
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.evaluate import load_case
+from freqdp_db.evaluation.loading import load_case
 from freqdp_db.methods.frequency.steps import LocalStep
 from freqdp_db.progress import Progress
-from freqdp_db.release import paging, verification
-from freqdp_db.release.table import ReleasedTable
+from freqdp_db.release import paging, pipeline, verification
+from freqdp_db.release.table import ReleaseRows
 from freqdp_db.search import stored
 
 CATALOG = [
@@ -335,7 +337,7 @@ def test_the_server_sees_tampering(released: str, tampering: str, failing: str) 
 def test_verify_asks_the_server(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only SQL sees fails, too: here the comparison in Python sees nothing."""
     query(released, "UPDATE freqdp_release.r SET geom = ST_Translate(geom, 1e-9, 0) WHERE seq = 3")
-    monkeypatch.setattr(ReleasedTable, "compare", lambda *arguments: [(None, 0, "")])
+    monkeypatch.setattr(ReleaseRows, "compare", lambda *arguments: [(None, 0, "")])
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "check_release" in answer.err
 
@@ -384,6 +386,48 @@ def test_what_has_changed_is_verified_again(released: str, tampering: str) -> No
     query(released, tampering.format(r="freqdp_release.r", p="freqdp"))
     with pytest.raises(VerificationFailed):
         _released_case(released)
+
+
+def _nothing_published(url: str) -> None:
+    assert value(url, "SELECT count(*) FROM freqdp_release.catalog") == 0
+    assert value(url, "SELECT state FROM freqdp.release") == "running"
+
+
+def test_a_table_that_is_not_as_it_was_sent_is_not_published(
+    city: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = staging.write_records
+
+    def otherwise(raw: Any, table: Any, columns: Any, blocks: Any, **how: Any) -> None:
+        def changed() -> Iterator[Any]:
+            for number, block in enumerate(blocks):
+                if number == 0 and block.dtype.names:
+                    block = block.copy()
+                    block["at"][0] -= 1
+                yield block
+
+        sent(raw, table, columns, changed(), **how)
+
+    monkeypatch.setattr(staging, "write_records", otherwise)
+    answer = freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1")
+    assert answer.code == 3 and "does not hold the rows" in answer.err
+    _nothing_published(city)
+
+
+def test_what_is_written_has_to_be_what_the_log_gives(
+    city: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed = pipeline.replay_steps
+
+    def otherwise(*arguments: Any, **more: Any) -> Any:
+        found = replayed(*arguments, **more)
+        later = replace(found.state.trajectories, at=found.state.trajectories.at + 1)
+        return replace(found, state=replace(found.state, trajectories=later))
+
+    monkeypatch.setattr(pipeline, "replay_steps", otherwise)
+    answer = freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1")
+    assert answer.code == 3 and "not what its draws and logs give" in answer.err
+    _nothing_published(city)
 
 
 def test_verify_says_what_it_has_checked(
@@ -784,7 +828,8 @@ def test_signature_closure(city: str, method: str) -> None:
 def test_it_is_said_who_is_gone_and_how_much_is_left(city: str) -> None:
     with freqdp_db.connect(city) as db:
         made = db.anonymize("city", "rsc", radius=2500)
-        both = db.anonymize("city", "lg", epsilon=1)
+        shown = db.release(made.name).lines()
+        both = db.release(db.anonymize("city", "lg", epsilon=1).name).lines()
     ((rows, there, objects, samples),) = query(
         city,
         f"SELECT count(*), count(DISTINCT trajectory_id), b.trajectories, b.samples "
@@ -793,12 +838,12 @@ def test_it_is_said_who_is_gone_and_how_much_is_left(city: str) -> None:
     said = made.lines()
     assert there < objects
     assert f"{rows:,} rows of {there:,} trajectories" in said[0]
-    assert f"{objects - there:,} of the {objects:,} objects have no sample left." in said
-    assert f"Of the original samples {rows / samples:.1%} are left." in said
-    (what,) = [line for line in said if line.startswith("What it is")]
+    assert f"Warning: {objects - there:,} of the {objects:,} objects have no sample left." in said
+    assert f"Of the original samples {rows / samples:.1%} are left." in shown
+    (what,) = [line for line in shown if line.startswith("What it is")]
     assert "put in" not in what.replace("none were put in", "") and "some" not in what
     # a step that deletes may take what one before it put in
-    assert any(line.startswith("Of the original samples at least ") for line in both.lines())
+    assert any(line.startswith("Of the original samples at least ") for line in both)
 
 
 def test_a_reader_does_not_stop_a_release(released: str) -> None:

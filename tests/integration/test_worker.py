@@ -95,7 +95,7 @@ def worker(url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = 120) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = condition()

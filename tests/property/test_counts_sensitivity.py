@@ -1,44 +1,46 @@
-"""One object more or less moves what counts measures by its own capped vector, and by nothing else."""
+"""One object more or less moves what counts measures by its own bounded vector, and by nothing else."""
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from counts_world import grid_zones, time_bins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_world import PERIOD, REGION, small_city, without
 
-from freqdp_db.methods.counts.contributions import Contributions, contributions_of
-from freqdp_db.methods.counts.measuring import capped_by, first_numbers, flow_cells, totals
-from freqdp_db.methods.counts.options import TABLES, Budget
-from freqdp_db.methods.counts.plan import Caps, Plan, Shape, _measurements, _shares, first_round
-from freqdp_db.methods.counts.zones import Bins
+from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
+from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, flow_cells, totals
+from freqdp_db.methods.counts.options import TABLES
+from freqdp_db.methods.counts.plan import Bounds, Plan, Shape, _measurements, _shares, first_round
+from freqdp_db.methods.counts.zones import OUTSIDE, Bins
+from freqdp_db.methods.synthesis.trips import RULE, possible_samples
+from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 ZONES = grid_zones()
-KEY = np.uint64(0x1234_5678_9ABC_DEF0)
-BUDGET = Budget(Fraction(1), Fraction(1, 10**6))
 
 
 def found_in(trajectories: Trajectories, places: Locations, bins: Bins) -> Contributions:
-    return contributions_of(trajectories, places, REGION, PERIOD, ZONES, bins, KEY)
+    return contributions_of(trajectories, places, REGION, PERIOD, ZONES, bins)
 
 
-def planned(bins: Bins, visits: Caps, trips: Caps, stays: Caps) -> Plan:
+def planned(bins: Bins, bounds: Bounds, *, pure: bool = False) -> Plan:
     shape = Shape.of(ZONES, bins)
-    measurements = _measurements(shape, _shares(TABLES), visits, trips, stays)
-    return Plan(shape, TABLES, visits, trips, stays, measurements, 1)
+    measurements = _measurements(shape, _shares(TABLES), bounds, bounds, bounds, pure=pure)
+    return Plan(shape, TABLES, bounds, bounds, bounds, measurements, 1)
 
 
-def vectors(found: Contributions, plan: Plan) -> dict[str, Ints]:
-    capped = capped_by(found, plan, ZONES)
+def vectors(found: Contributions, plan: Plan, *, pure: bool) -> dict[str, Ints]:
+    bounded = bounded_by(found, plan, ZONES, pure=pure)
     flows = np.zeros(plan.shape.pairs, np.int64)
-    cells, counts = flow_cells(capped.trips, plan.shape)
+    cells, counts = flow_cells(bounded.trips, plan.shape)
     flows[cells] = counts
-    return totals(capped, plan, ZONES) | {"picked": flows, "flows_zones": flows}
+    return totals(bounded, plan, ZONES) | {"picked": flows, "flows_zones": flows}
 
 
 @settings(max_examples=25, deadline=None)
@@ -47,16 +49,15 @@ def vectors(found: Contributions, plan: Plan) -> dict[str, Ints]:
     one=st.integers(0, 7),
     wild=st.booleans(),
     kind=st.sampled_from(["hour-of-day", "hour", "parts-of-day", "day"]),
-    most=st.integers(1, 40),
-    bounds=st.tuples(*[st.integers(1, 60)] * 3),
+    pure=st.booleans(),
+    bounds=st.tuples(*[st.integers(1, 60)] * 6),
 )
 def test_one_object_moves_its_own_vector_within_the_bounds(
-    seed: int, one: int, wild: bool, kind: str, most: int, bounds: tuple[int, int, int]
+    seed: int, one: int, wild: bool, kind: str, pure: bool, bounds: tuple[int, ...]
 ) -> None:
     bins = time_bins(kind)  # type: ignore[arg-type]
     trajectories, places = small_city(8, seed, wild=wild)
-    caps = Caps(most, *bounds)
-    plan = planned(bins, caps, caps, caps)
+    plan = planned(bins, Bounds(*bounds), pure=pure)
     alone = Trajectories(
         np.array([0, trajectories.lengths[one]]),
         *(
@@ -68,52 +69,77 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
     every, others, own = (
         found_in(t, places, bins) for t in (trajectories, without(trajectories, one), alone)
     )
+    first = first_round(TABLES, pure=pure)
+    known = plan.measurements | {m.name: m for m in first}
     for numbers in (
-        lambda f: vectors(f, plan),
-        lambda f: first_numbers(f, ZONES, len(bins), TABLES),
+        lambda f: vectors(f, plan, pure=pure),
+        lambda f: first_numbers(f, ZONES, len(bins), TABLES, pure=pure),
     ):
         whole, rest, mine = numbers(every), numbers(others), numbers(own)
-        known = plan.measurements | {m.name: m for m in first_round(TABLES)}
         assert whole.keys() <= known.keys()
         for name, vector in whole.items():
             assert np.array_equal(vector - rest[name], mine[name]), name
-            assert (mine[name] ** 2).sum() <= known[name].squares, name
-            assert np.abs(mine[name]).sum() <= known[name].absolute, name
+            assert mine[name].min() >= 0, name
+            size = mine[name] if pure else mine[name] ** 2
+            assert size.sum() <= known[name].bound, name
+    assert {m.name for m in first} == numbers(every).keys()
 
 
-def test_caps_bind() -> None:
-    """Each bound is met by objects that have more to give than is counted."""
+def test_bounds_bind() -> None:
+    """Objects that have more than a bound count for less, as much as it lets them; the others in full."""
     bins = time_bins("parts-of-day")
     trajectories, places = small_city(30, 3)
     found = found_in(trajectories, places, bins)
-    for caps in (Caps(4, 99, 99, 99), Caps(99, 5, 99, 99), Caps(99, 99, 99, 3)):
-        capped = capped_by(found, planned(bins, caps, caps, caps), ZONES)
-        assert len(capped.trips) < len(found.trips)
-        if caps.districts > 3:
-            assert capped.visits.counts.max() < found.visits.counts.max()
-    free = Caps(10**6, 10**12, 10**12, 10**12)
-    every = capped_by(found, planned(bins, free, free, free), ZONES)
-    assert [len(i) for i in vars(every).values()] == [len(i) for i in vars(found).values()]
+    free = Bounds(*[10**12] * 6)
+    for field in ("sizes", "bins", "departs", "districts", "reaches"):
+        bounds = replace(free, **{field: 5})
+        trips = bounded_by(found, planned(bins, bounds), ZONES, pure=False).trips
+        held = trips.part < WHOLE
+        assert 0 < held.sum() < len(held)
+        plan = planned(bins, replace(bounds, **{field: 6}))
+        assert (trips.part <= bounded_by(found, plan, ZONES, pure=False).trips.part).all()
+    number = bounded_by(found, planned(bins, Bounds(4), pure=True), ZONES, pure=True).trips
+    many = number.counts > 4
+    assert many.any() and (number.part[~many] == WHOLE).all()
+    assert (number.part[many] == WHOLE * 4 // number.counts[many]).all()
+    every = bounded_by(found, planned(bins, free), ZONES, pure=False)
+    assert all((items.part == WHOLE).all() for items in vars(every).values())
 
 
-def test_visits_are_those_of_a_plain_loop() -> None:
-    """Samples are joined by straight lines, looked at every 250 m and ten minutes."""
+@pytest.mark.parametrize("wild", [False, True])
+def test_visits_are_those_of_a_plain_loop(wild: bool) -> None:
+    """Samples within the gap or a stay are joined by lines, looked at every 250 m and ten minutes."""
     bins = time_bins("hour")
-    trajectories, places = small_city(6, 11)
+    trajectories, places = small_city(6, 11, wild=wild)
     found = found_in(trajectories, places, bins).visits
+    side = possible_samples(trajectories, places, REGION, PERIOD)
+    role = find_roles(side, places, RULE)
+    joined = 0
     for u in range(6):
-        mine = range(trajectories.offsets[u], trajectories.offsets[u + 1])
+        mine = range(side.offsets[u], side.offsets[u + 1])
         seen = set()
         for i in mine:
-            a = trajectories.location[i]
-            zone = ZONES.locate(places.x[a : a + 1], places.y[a : a + 1])[0]
-            seen.add((int(zone), int(bins.of(trajectories.at[i : i + 1])[0])))
-        got = set(
-            zip(
-                found.zone[found.offsets[u] : found.offsets[u + 1]].tolist(),
-                found.bin[found.offsets[u] : found.offsets[u + 1]].tolist(),
-                strict=True,
-            )
-        )
-        # the samples themselves, but for those that could not be reached
-        assert len(seen - got) <= len(seen) // 2 and got
+            moments = [(places.x[side.location[i]], places.y[side.location[i]], int(side.at[i]))]
+            if i + 1 in mine:
+                lasts = int(side.at[i + 1] - side.at[i])
+                stays = role[i] in (ARRIVAL, RESTING) and role[i + 1] in (RESTING, DEPARTURE)
+                if stays or lasts <= RULE.gap_us:
+                    (x, y, at), to = moments[0], side.location[i + 1]
+                    far = math.hypot(places.x[to] - x, places.y[to] - y)
+                    steps = max(math.ceil(far / 250), math.ceil(lasts / 600_000_000), 1)
+                    for k in range(1, steps):
+                        part = k / steps
+                        moments.append(
+                            (x + part * (places.x[to] - x), y + part * (places.y[to] - y),
+                             at + lasts * k // steps)
+                        )  # fmt: skip
+                        joined += 1
+            for x, y, at in moments:
+                zone = int(ZONES.locate(np.array([x]), np.array([y]))[0])
+                bin = int(bins.of(np.array([at]))[0])
+                if zone != OUTSIDE and bin != OUTSIDE:
+                    seen.add((zone, bin))
+        own = slice(found.offsets[u], found.offsets[u + 1])
+        got = list(zip(found.zone[own].tolist(), found.bin[own].tolist(), strict=True))
+        assert len(got) == len(set(got)) and set(got) == seen
+    assert joined > 100

@@ -67,7 +67,7 @@ def cutting(**given: Any) -> CutOptions:
     values: dict[str, Any] = {
         "trips": 5 * MINUTE, "pieces": 2 * MINUTE, "quiet": MINUTE, "silence": "together", "ends": 1,
         "samples": None, "gap": 10 * MINUTE, "crowd": None, "crowd_within": None, "dates": None, "clock": 0,
-        "grain": None, "beside": None,
+        "grain": None, "beside": None, "roads": None,
     }  # fmt: skip
     return CutOptions(**{**values, **given})
 

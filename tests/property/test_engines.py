@@ -42,8 +42,7 @@ from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Trajectories
 from freqdp_db.paper import dpt
-from freqdp_db.paper.local_searches import SegmentQueries
-from freqdp_db.paper.strategies import LOCAL_STRATEGIES, STRATEGIES
+from freqdp_db.paper.strategies import STRATEGIES
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.roads.matching import match
@@ -134,12 +133,7 @@ def _search(world: SmallWorld) -> list[Any]:
         strategy.query(strategy.build(state.trajectories, locations, rank), queries)
         for strategy in STRATEGIES.values()
     ]
-    local = SegmentQueries(
-        (np.arange(len(queries)) % len(built)).astype(np.int32), queries.x, queries.y, queries.k
-    )
-    return _columns(*found) + _columns(
-        *(s.query(s.build(built, locations), local) for s in LOCAL_STRATEGIES.values())
-    )
+    return _columns(*found)
 
 
 @cache

@@ -6,7 +6,7 @@ are drawn too. In a second world the rows of one object in one window are others
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -23,8 +23,10 @@ from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow
-from freqdp_db.db.windows import ended_window
+from freqdp_db.db.windows import Window, ended_window
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
+from freqdp_db.release import journal
 from freqdp_db.release.budgets import open_for_persons
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
@@ -155,6 +157,18 @@ def test_rows_of_one_window_change_no_other(
     kept = [r for r in rows if r[0] != which or _window_of(kind, zone, r[1]) != day]
     moved = [(which, *r[1:]) for r in others if _window_of(kind, zone, r[1]) == day]
     assume(kept + moved != rows)
+    before, after = _built(database, zone, kind, rows, [*moved, *kept])
+    assert _different(before, after) <= {day}
+    assert sum(n for _, n in before.values()) == sum(
+        _window_of(kind, zone, r[1]) in before for r in rows
+    )
+
+
+def _built(
+    database: Database, zone: str, kind: str, rows: list[Row], others: list[Row]
+) -> tuple[dict[date, tuple[str, int]], dict[date, tuple[str, int]]]:
+    """What is built of the windows of a table, and of the same table with other rows: late ones among
+    them, in another order."""
     with psycopg.connect(database.conninfo, autocommit=True) as connection:
         number = connection.execute(
             "SELECT coalesce(max(dataset_id), 0) FROM freqdp.dataset"
@@ -164,14 +178,35 @@ def test_rows_of_one_window_change_no_other(
     _table(database, name, kind, zone, rows)
     _register(database, name, kind, zone)
     before = _fingerprints(database, name, zone)
-    # the same table, with other rows of one object in one window: late ones among them, in another order
-    _table(database, name, kind, zone, [*moved, *kept])
-    after = _fingerprints(database, name, zone)
-    changed = {found for found in before if before[found] != after[found]}
-    assert changed <= {day}
-    assert sum(n for _, n in before.values()) == sum(
-        _window_of(kind, zone, r[1]) in before for r in rows
+    _table(database, name, kind, zone, others)
+    return before, _fingerprints(database, name, zone)
+
+
+def _different(before: Mapping[date, object], after: Mapping[date, object]) -> set[date]:
+    return {day for day in before if before[day] != after[day]}
+
+
+def test_a_window_that_reads_its_neighbours_is_found_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check above can fail: here a window reads half an hour of the next one."""
+    zone, kind = "Europe/Brussels", "timestamptz"
+    day = _days(zone)[2]
+    rows = [(o, at, o, at % 7) for o in range(3) for at in range(0, 3 * 1440, 20)]
+    moved = [
+        (o, at, 9 - x, y) if o == 1 and _window_of(kind, zone, at) == day else (o, at, x, y)
+        for o, at, x, y in rows
+    ]
+    assert _different(*_built(database, zone, kind, rows, moved)) == {day}
+    times = Window.times.fget
+    assert times is not None
+    monkeypatch.setattr(
+        Window,
+        "times",
+        property(lambda own: (times(own)[0], times(own)[1] + timedelta(minutes=30))),
     )
+    found = _different(*_built(database, zone, kind, rows, moved))
+    assert found == {day - timedelta(days=1), day}
 
 
 def _released(database: Database, row: ReleaseRow) -> list[object]:
@@ -206,7 +241,34 @@ def _without_id(rows: object) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("method", ["lg", "cut", "lg+swap+cut", "strict"])
 def test_draws_and_rows_of_other_windows_stay_to_the_bit(database: Database, method: str) -> None:
     """With one seed for both worlds; objects that travel over midnight, and one that changes on a day."""
-    zone, kind, name = "Europe/Brussels", "timestamptz", f"m_{method.replace('+', '_')}"
+    day, before, after = _drawn(database, method, f"m_{method.replace('+', '_')}")
+    assert _different(before, after) == {day}
+
+
+def test_a_draw_that_depends_on_other_windows_is_found_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check above can fail: here the noise of a window is seeded by the rows of the whole source."""
+
+    def source_of_all_rows(seed: int, number: int) -> SeededSource:
+        with psycopg.connect(database.conninfo) as connection:
+            row = connection.execute(
+                "SELECT ('x' || left(md5(string_agg(w::text, '' ORDER BY at, object)), 7))::bit(28)::int "
+                "FROM world.m_mutant AS w"
+            ).fetchone()
+        assert row is not None
+        return SeededSource(seed + row[0], number)
+
+    monkeypatch.setattr(journal, "SeededSource", source_of_all_rows)
+    _, before, after = _drawn(database, "lg", "m_mutant")
+    assert _different(before, after) == set(before)
+
+
+def _drawn(
+    database: Database, method: str, name: str
+) -> tuple[date, dict[date, list[object]], dict[date, list[object]]]:
+    """All that is released of each window, before and after one object changes on a day; and that day."""
+    zone, kind = "Europe/Brussels", "timestamptz"
     steady = [
         (o, at, (o + at // 45) % 10, (o * 3 + at // 60) % 10)
         for o in range(12)
@@ -237,5 +299,4 @@ def test_draws_and_rows_of_other_windows_stay_to_the_bit(database: Database, met
             made[on] = _released(database, done.release)
         found.append(made)
     assert all(len(made[on]) for made in found for on in made)
-    same = {on for on in found[0] if found[0][on] == found[1][on]}
-    assert same == {on for on in found[0] if on != day}
+    return day, found[0], found[1]

@@ -19,14 +19,15 @@ from freqdp_db.engines.partitions import LocalPartitions, Range, argument_for
 from freqdp_db.engines.ranges import cut
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition, trajectories_in
-from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.methods.loop import Trial, Turn, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
+from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.journal import digest
-from freqdp_db.release.table import DistributedTable, ReleasedTable, _table
+from freqdp_db.release.table import ReleaseRows
 
 few = settings(quick, max_examples=40)
 PARTITIONED = [name for name, method in METHODS.items() if method.partitioned]
@@ -74,14 +75,9 @@ class Noted(Trial):
     """Checks every step as `verify` does, and notes all that was drawn and done."""
 
     def carry_out(
-        self,
-        number: int,
-        step: Any,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: Any,
-        options: Any,
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
+        step, options = turn.step, turn.options
         logged, after = step.carry_out(world, state, drawn, options)
         step.require_drawn_from(world, state, drawn)
         again = step.replay(world, state, drawn, logged, options)
@@ -116,18 +112,16 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     values = read(found.parameters, given, method, text=True)
     noted = Noted(lambda step: SeededSource(3, step))
     state = run_steps(found, values, StepContext(build), noted, Progress())
-    if parts is None:
-        tables = [ReleasedTable.of(state, StepContext(build))]
-    else:
-        table = DistributedTable.of(state, StepContext(build))
-        assert table.rows == state.samples
-        tables = [_table(piece, places, table.srid, table.timezone) for piece in table.pieces]
+    released = ReleaseRows.of(found, state, StepContext(build))
+    assert released.rows == state.samples
+    tables = list(released.pieces)
+    if parts is not None:
         # nothing brought the samples here
         for side in (trajectories, state.trajectories):
             assert not {"location", "at", "start"} & vars(side).keys()
     rows = [
-        b"".join(chunk.tobytes() for t in tables for chunk in t.points()),
-        b"".join(bytes(chunk) for t in tables for chunk in t.lines()),
+        b"".join(block.tobytes() for table in tables for block in table.blocks(relation))
+        for relation in TRAJECTORIES[:2]
     ]
     return [*noted.notes, state.key.tolist(), digest(state), *rows]
 

@@ -98,6 +98,7 @@ def cutting(
         clock=clock,
         grain=None,
         beside=None,
+        roads=None,
     )
 
 

@@ -156,6 +156,7 @@ def test_bad_requests_are_refused_at_the_call(points: str) -> None:
         ("d", "lg", 1, '{"color": 1}'): ("QF001", "option 'color': lg has no such option"),
         ("d", "strict", 1, '{"delta": 0.0001}'): ("QF001", "delta 0.0001 is not acceptable"),
         ("d", "lg", 1000, '{"new_draw": true, "as": "r"}'): ("QF010", "release 'r' already"),
+        ("d", "cut", None, "{}"): ("QF001", "r is a published release of the same source"),
     }
     with opened(points) as database:
         release(database, "d", "r", signature=3)

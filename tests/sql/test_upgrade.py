@@ -75,6 +75,20 @@ def test_releases_verify(upgraded: str) -> None:
     ]
 
 
+def test_a_release_that_is_called_series_is_in_the_way(shared_server: SharedServer) -> None:
+    """The table of that name came later: nothing is upgraded until the release is gone or renamed."""
+    revision = "SELECT version_num FROM freqdp.schema_version"
+    with cloned(shared_server.get(), shared_server.template(schema=False)) as url:
+        restore(url)
+        before = query(url, revision)
+        query(url, "ALTER TABLE freqdp_release.frequencies RENAME TO series")
+        refused = freqdp(url, "init").refused("freqdp_release.series is there")
+        assert "freqdp release withdraw series" in refused["remedy"]
+        assert query(url, revision) == before
+        query(url, "ALTER TABLE freqdp_release.series RENAME TO frequencies")
+        freqdp(url, "init").succeeded()
+
+
 def test_tampering_shows_as_before(upgraded: str) -> None:
     query(upgraded, "UPDATE freqdp_release.frequencies SET at = at + interval '1 s' WHERE seq = 1")
     assert freqdp(upgraded, "release", "verify", "frequencies").code == 3

@@ -59,18 +59,15 @@ def test_half_the_noise_is_caught(world: StepContext, monkeypatch: pytest.Monkey
 
 
 def test_forgotten_bounds_are_caught(world: StepContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    def uncapped(found: Contributions, *more: Any) -> Contributions:
-        many = {
-            name: items.where(np.ones(len(items), np.bool_)) for name, items in vars(found).items()
-        }
-        return Contributions(**many)
+    def unbounded(found: Contributions, *more: Any, **settings: Any) -> Contributions:
+        return found
 
     plan = counts.second_round
 
     def low(*arguments: Any) -> Any:
         return plan(*arguments[:3], {n: np.zeros(40, int) for n in arguments[3]}, *arguments[4:])
 
-    monkeypatch.setattr(counts, "capped_by", uncapped)
+    monkeypatch.setattr(counts, "bounded_by", unbounded)
     monkeypatch.setattr(counts, "second_round", low)
     assert shown(world) > 1
 

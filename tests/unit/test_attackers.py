@@ -85,7 +85,7 @@ def test_known_samples_are_among_those_that_the_release_holds() -> None:
     coarse = ReleaseSeen(late, shown, owner, time_step_us=4 * MINUTE, grain_m=300.0)
     held = held_samples(Case(original, GRID, coarse))
     assert held is not None and held.tolist() == [True, True, True, False, True, True]
-    assert held_samples(Case(original, GRID, replace(coarse, owner=owner - 1))) is None
+    assert held_samples(Case(original, GRID, replace(coarse, owner=owner * 0 - 1))) is None
 
 
 def test_even_odds_and_what_halves_differ_by() -> None:

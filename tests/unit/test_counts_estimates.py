@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,18 +13,27 @@ from synthetic_world import PERIOD, REGION, riders, small_city
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts.checking import check
-from freqdp_db.methods.counts.contributions import contributions_of
+from freqdp_db.methods.counts.contributions import WHOLE, contributions_of
 from freqdp_db.methods.counts.estimation import Level, least_squares, rounded, smoothed, sums
 from freqdp_db.methods.counts.measuring import (
     _picked,
-    capped_by,
+    bounded_by,
     draw,
     flow_cells,
     measured,
     totals,
 )
 from freqdp_db.methods.counts.options import TABLES, Budget
-from freqdp_db.methods.counts.plan import Draw, Plan, Shape, first_round, plan_of, spent
+from freqdp_db.methods.counts.plan import (
+    Draw,
+    Plan,
+    Shape,
+    classes_of,
+    first_round,
+    plan_of,
+    second_round,
+    spent,
+)
 from freqdp_db.methods.counts.tables import Made, made_of
 from freqdp_db.privacy.noise import SecureSource, SeededSource
 
@@ -109,7 +119,7 @@ def made(budget: Budget, seed: int, objects: int = 60) -> tuple[Draw, Plan, Made
 def test_tables_agree_and_keep_to_the_budget(budget: Budget) -> None:
     drawn, plan, tables = made(budget, 5)
     assert check(drawn, tables, plan, ZONES, budget)["rows"] == len(tables)
-    cost = spent([*first_round(TABLES), *plan.measurements.values()], budget)
+    cost = spent([*first_round(TABLES, pure=budget.pure), *plan.measurements.values()], budget)
     assert budget.whole * Fraction(999, 1000) < cost <= budget.whole
 
 
@@ -125,20 +135,18 @@ def test_a_changed_number_is_found(column: str) -> None:
 
 @pytest.mark.parametrize("pure", [False, True], ids=["zcdp", "pure"])
 def test_margins_hold_what_they_say(pure: bool) -> None:
-    """Over many draws 95 % of the intervals hold the capped count, at every level."""
+    """Over many draws 95 % of the intervals hold the bounded count, at every level."""
     budget = Budget(Fraction(2), Fraction(1, 10**6), pure)
     trajectories, places = riders(250, 8)
     inside: dict[str, list[bool]] = {}
     for seed in range(40):
         source = SeededSource(seed)
-        key = np.uint64(seed)
-        found = contributions_of(trajectories, places, REGION, PERIOD, ZONES, BINS, key)
-        words = source.uniform_words(8) & 0xFFFFFFFF
-        drawn = measured(found, words, ZONES, BINS, TABLES, budget, None, source)
+        found = contributions_of(trajectories, places, REGION, PERIOD, ZONES, BINS)
+        drawn = measured(found, ZONES, BINS, TABLES, budget, None, source)
         plan = plan_of(drawn, Shape.of(ZONES, BINS), TABLES, budget, None)
         tables = made_of(drawn, plan, ZONES, BINS, budget)
-        capped = capped_by(found, plan, ZONES)
-        exact = totals(capped, plan, ZONES)
+        bounded = bounded_by(found, plan, ZONES, pure=pure)
+        exact = {name: sum_ / WHOLE for name, sum_ in totals(bounded, plan, ZONES).items()}
         bins, zones = len(BINS), len(ZONES)
         for name in ("visits", "stays"):
             table = tables.table(name)
@@ -157,8 +165,8 @@ def test_margins_hold_what_they_say(pure: bool) -> None:
         whole = np.hstack([true.sum(axis=1, keepdims=True), true]).ravel()
         hit = np.abs(flows["value"][far] - whole) <= flows["margin"][far]
         inside.setdefault("between districts", []).extend(hit)
-        cells, counts = flow_cells(capped.trips, plan.shape)
-        known = dict(zip(cells.tolist(), counts.tolist(), strict=True))
+        cells, counts = flow_cells(bounded.trips, plan.shape)
+        known = dict(zip(cells.tolist(), (counts / WHOLE).tolist(), strict=True))
         near = (origin <= zones) & (destination <= zones)
         true = np.array([known.get(cell, 0) for cell in drawn.picked.tolist()])
         hit = np.abs(flows["value"][near] - true) <= flows["margin"][near]
@@ -172,9 +180,11 @@ def test_margins_hold_what_they_say(pure: bool) -> None:
 def test_picked_cells_have_the_law_of_noise_on_every_cell() -> None:
     """As often as if noise were drawn for every cell; those without trips all alike."""
     _, plan, _ = made(ZCDP, 7)
-    plan = replace(plan, shape=Shape(9, 2, 5), threshold=plan["picked"].squares)
-    tail = plan["picked"].tail(ZCDP, plan.threshold)
-    cells, counts = np.array([3, 4, 77, 404]), np.array([0, 0, 0, 10**6])
+    plan = replace(
+        plan, shape=Shape(9, 2, 5), threshold=2 * math.isqrt(plan["picked"].bound) // WHOLE
+    )
+    tail = plan["picked"].tail(ZCDP, plan.threshold * WHOLE)
+    cells, counts = np.array([3, 4, 77, 404]), np.array([0, 0, 0, 10**8])
     hits = np.zeros(405)
     trials = 4_000
     for _ in range(trials):
@@ -207,3 +217,24 @@ def test_only_what_is_asked_for_is_measured() -> None:
     assert not len(drawn.visits_zone) and not len(drawn.picked)
     tables = made_of(drawn, plan, ZONES, BINS, ZCDP)
     assert check(drawn, tables, plan, ZONES, ZCDP)["rows"] == len(tables.trips_bin)
+
+
+def test_noise_that_hides_every_flow_picks_none() -> None:
+    """With hardly any budget flows between zones are chosen by the coarser levels alone."""
+    budget = Budget(Fraction(1, 100), Fraction(1, 10**6))
+    drawn, plan, tables = made(budget, 3)
+    assert "picked" not in plan and np.array_equal(drawn.picked, drawn.likely)
+    assert check(drawn, tables, plan, ZONES, budget)["rows"] == len(tables)
+
+
+@pytest.mark.parametrize("pure", [False, True], ids=["zcdp", "pure"])
+@pytest.mark.parametrize("number", [1, 20, 700, 10**6])
+def test_bounds_for_objects_that_are_all_alike(number: int, pure: bool) -> None:
+    """However many contributions they have: little is lost, and the bound is about what they have."""
+    budget = Budget(Fraction(1), Fraction(1, 10**6), pure)
+    many = classes_of(np.full(10**6, number))
+    names = [m.name for m in first_round(TABLES, pure=pure)]
+    round_one = {n: np.array([10**6]) if n == "objects" else many for n in names}
+    plan = second_round(Shape.of(ZONES, BINS), TABLES, budget, round_one)
+    for bounds in (plan.visits, plan.trips, plan.stays):
+        assert bounds.lost <= 0.3 and number / 4 <= bounds.sizes <= 2 * number

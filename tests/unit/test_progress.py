@@ -47,6 +47,16 @@ def test_uneven_work_gives_no_guess_that_jumps(share: object) -> None:
         assert now > then + 1 or max(later / earlier, earlier / later) < 1.2
 
 
+def test_of_a_few_large_pieces_nobody_knows_how_long_the_last_one_takes() -> None:
+    left = TimeLeft()
+    said = []
+    for second in range(1, 200):
+        done = min(second // 10, 12)  # 12 of 13 pieces in two minutes; the last one takes long
+        said.append((second, left.seconds(done, 13, float(second))))
+    assert any(rest is not None for second, rest in said if second <= 120)
+    assert all(rest is None for second, rest in said if second > 135)
+
+
 def test_there_is_never_less_than_nothing_left() -> None:
     left = TimeLeft()
     assert left.seconds(5, 10, 10.0) is None

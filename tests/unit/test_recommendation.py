@@ -452,7 +452,7 @@ def test_the_lines(tmp_path: Path) -> None:
         "Recommended for ci<ty: cut. The strongest attacker, one who knows 4 exact"
     )
     assert lines[1] == "  freqdp anonymize city --method cut"
-    assert "Not tried: strict: no region" in lines
+    assert "Not tried, for reasons that the page gives: strict." in lines
     assert lines[-1] == f"The page: {found.file}"
     document = found.document()
     assert document["candidates"][0]["label"] == "lg" and document["recommended"] == "cut"

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from freqdp_db.dataset.snapping import snap_grid
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.city import City
-from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.arrays import Ints, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper.bench_search import parse_names
 from freqdp_db.paper.grid_searches import distinct_rows
-from freqdp_db.paper.local_searches import SegmentQueries
-from freqdp_db.paper.strategies import DEFAULT, LOCAL_STRATEGIES, STRATEGIES, index_bytes
+from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, index_bytes
 from freqdp_db.search.best import Queries
 
 thorough = settings(derandomize=True, deadline=None, max_examples=60, database=None)
@@ -76,10 +75,6 @@ def _queries(scene: Scene, seed: int, count: int) -> Queries:
         offsets_from(np.array([len(skip) for skip in skips])),
         np.concatenate(skips).astype(np.int32),
     )
-
-
-def _of(trajectory: Ids, queries: Queries) -> SegmentQueries:
-    return SegmentQueries(trajectory, queries.x, queries.y, queries.k)
 
 
 @cache
@@ -196,41 +191,6 @@ def test_counts_say_how_much_was_looked_at() -> None:
     distinct = len(distinct_rows(scene.trajectories, scene.locations).ax)
     assert looked["linear"] == 200 * distinct
     assert looked[DEFAULT] < min(n for name, n in looked.items() if name != DEFAULT)
-
-
-@pytest.mark.parametrize("name", LOCAL_STRATEGIES)
-@thorough
-@given(seed=st.integers(0, 2**32))
-def test_nearest_segments_of_one_trajectory(name: str, seed: int) -> None:
-    scene = _small_world(seed)
-    queries = _queries(scene, seed, 4)
-    rng = np.random.default_rng(seed)
-    trajectory = rng.integers(0, len(scene.trajectories), 4).astype(np.int32)
-    strategy = LOCAL_STRATEGIES[name]
-    index = strategy.build(scene.trajectories, scene.locations)
-    found = strategy.query(index, _of(trajectory, queries))
-    for q, (x, y, k) in enumerate(zip(queries.x, queries.y, queries.k, strict=True)):
-        expected = _losses(scene, int(trajectory[q]), x, y)[:k]
-        part = slice(found.offsets[q], found.offsets[q + 1])
-        columns = (found.loss_mm[part].tolist(), found.position[part].tolist())
-        rows = list(zip(*columns, strict=True))
-        assert rows[: len(expected)] == expected
-        assert all(position == -1 for _, position in rows[len(expected) :]), "there is no other"
-
-
-def test_local_strategies_agree_in_a_city() -> None:
-    scene = _city()
-    queries = _queries(scene, 5, 300)
-    trajectory = np.random.default_rng(6).integers(0, len(scene.trajectories), 300)
-    answers = [
-        strategy.query(
-            strategy.build(scene.trajectories, scene.locations),
-            _of(trajectory.astype(np.int32), queries),
-        )
-        for strategy in LOCAL_STRATEGIES.values()
-    ]
-    for found in answers[1:]:
-        _same(found, answers[0])
 
 
 def test_nothing_to_search() -> None:

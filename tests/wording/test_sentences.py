@@ -68,7 +68,7 @@ def _published() -> Iterator[str]:
     yield from TRAJECTORIES[0].comments(said_of("r", document, KINDS["edited"]), "UTC").values()
     columns = {"area": "", "during_begin": ""}
     catalogued = {
-        "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1,
+        "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1, "series": None,
         "method": "glove", "granted": True, "parameters": {},
         "guarantee": _asked("glove", k=3).guarantee(BIKE),
         "file": {"name": "r.csv", "format": "csv", "columns": list(columns), "srid": 4326,

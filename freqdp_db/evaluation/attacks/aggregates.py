@@ -59,15 +59,23 @@ def crowd_of(by_zone: Table, by_district: Table, district: Ids) -> Table:
 
 
 def membership_in_counts(
-    counted: Counted, offsets: Ints, zone: Ints, bin: Ints, rng: np.random.Generator
+    counted: Counted,
+    offsets: Ints,
+    zone: Ints,
+    bin: Ints,
+    rng: np.random.Generator,
+    part: Table | None = None,
 ) -> dict[str, float]:
     """`auc` and `tpr1`: chance is 0.5 and 0.01.
 
-    offsets, zone, bin: the cells that each person was counted in, as in `Trajectories`. The attacker knows
-    them all: nobody knows more.
+    offsets, zone, bin: the cells that each person was counted in, as in `Trajectories`. part: for how much
+    each person counts there; None: for 1. The attacker knows them all: nobody knows more.
     """
-    there = scores(counted, offsets, zone, bin, rng.spawn(1)[0])
-    gone = scores(counted, offsets, zone, bin, rng.spawn(1)[0], without=1.0)
+    part = np.ones(len(offsets) - 1) if part is None else part
+    there, gone = (
+        scores(counted, offsets, zone, bin, rng.spawn(1)[0], part, gone=gone)
+        for gone in (False, True)
+    )
     return told_apart(there, gone)
 
 
@@ -85,32 +93,49 @@ def scores(
     zone: Ints,
     bin: Ints,
     rng: np.random.Generator,
-    without: float = 0.0,
+    part: Table,
+    *,
+    gone: bool = False,
 ) -> Table:
     """How likely it is that each of some persons was counted: logarithms of ratios.
 
-    without: what is taken from the counts of a person's own cells first.
+    gone: of counts from which the person's own is taken first.
     """
     persons = np.flatnonzero(np.diff(offsets) > 0)
     if len(persons) > MOST_TARGETS:
         persons = np.sort(rng.choice(persons, MOST_TARGETS, replace=False))
+    return scores_of(counted, offsets, zone, bin, persons, part, gone=gone)
+
+
+def scores_of(
+    counted: Counted,
+    offsets: Ints,
+    zone: Ints,
+    bin: Ints,
+    persons: Ints,
+    part: Table,
+    *,
+    gone: bool = False,
+) -> Table:
+    """The same of these persons; 0 of who was not counted."""
     found = np.zeros(len(persons))
     for i, person in enumerate(persons):
         own = slice(offsets[person], offsets[person + 1])
         cell = zone[own], bin[own]
-        value, expected = counted.value[cell] - without, counted.expected[cell]
-        found[i] = log_ratio(value, expected, counted.deviation).sum()
+        mine = float(part[person])
+        value, expected = counted.value[cell] - mine * gone, counted.expected[cell]
+        found[i] = log_ratio(value, expected, counted.deviation, mine).sum()
     return found
 
 
-def log_ratio(value: Table, expected: Table, deviation: float) -> Table:
-    """How much likelier counts are if one of them is the target's, in logarithms."""
+def log_ratio(value: Table, expected: Table, deviation: float, part: float = 1.0) -> Table:
+    """How much likelier counts are if the target is among them and counts for `part`, in logarithms."""
     if deviation == 0.0:
         # Poisson(value - 1) over Poisson(value)
         with np.errstate(divide="ignore"):
             exact: Table = np.log(np.maximum(value, 0.0) / expected)
         return np.maximum(exact, _NEVER)
-    found = (value - expected - 0.5) / (expected + deviation**2)
+    found = part * (value - expected - part / 2) / (expected + deviation**2)
     few = expected < _MANY
     if few.any():
         most = int(stats.poisson.isf(1e-9, _MANY)) + 2
@@ -118,7 +143,7 @@ def log_ratio(value: Table, expected: Table, deviation: float) -> Table:
         crowd = stats.poisson.pmf(number[None, :], expected[few][:, None])
         with_target, without = (
             (crowd * stats.norm.pdf(value[few][:, None], number + own, deviation)).sum(axis=1)
-            for own in (1, 0)
+            for own in (part, 0.0)
         )
         known = (with_target > 0) & (without > 0)
         ratio = np.log(with_target, where=known, out=np.zeros(len(known)))

@@ -15,13 +15,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.evaluation.pair import WIDEST_M, Case, ReleaseSeen
 from freqdp_db.model.arrays import Flags, Ids, Ints
 from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000
-_WIDEST_M = 500.0
 _LONGEST_US = 600_000_000
 _EVEN_ODDS = 0.5
 _BLOCK = 32
@@ -64,7 +63,7 @@ def until_of(release: ReleaseSeen) -> Ints:
     if release.areas is None:
         return np.zeros(0, np.int64)
     areas = release.areas
-    small = (areas.x_max - areas.x_min <= _WIDEST_M) & (areas.y_max - areas.y_min <= _WIDEST_M)
+    small = (areas.x_max - areas.x_min <= WIDEST_M) & (areas.y_max - areas.y_min <= WIDEST_M)
     small &= areas.until - release.trajectories.at <= _LONGEST_US
     return np.where(small, areas.until, np.iinfo(np.int64).min)
 
@@ -226,7 +225,7 @@ def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackSco
     """
     release = case.release
     parts = map_ranges(
-        _claim_wholes, case.original.offsets, case.original.offsets, case.x, case.y,
+        _claim_wholes, case.original.offsets, case.original.offsets, case.judged_x, case.judged_y,
         case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
         pick, release.trajectories.offsets, release.x, release.y, release.true_at,
         boxes_of(release), until_of(release),

@@ -178,7 +178,8 @@ def _claim(
     order = steady[np.argsort(direction[steady], kind="stable")]
     upto = np.concatenate([[0], np.cumsum(size[order])]).astype(np.int64)
     parts = map_ranges(
-        _claim_all, case.original.offsets, case.original.offsets, case.x, case.y, case.original.at,
+        _claim_all, case.original.offsets, case.original.offsets, case.judged_x, case.judged_y,
+        case.original.at,
         known.flags(case.original.samples), known.offsets, seen, asked, runs.offsets, angle, order,
         direction[order], upto, release.x, release.y, side.at, release.true_at, boxes_of(release),
         until_of(release),

@@ -54,13 +54,15 @@ _CANDIDATES = 8
 """Persons that are compared with a unit."""
 _MOST_PERSONS = 500
 """So many are attacked where there are more, by what is learnt from them."""
-_MOST_PAIRS, _LARGE = 1_000_000, 300_000
+_MOST_PAIRS, _LARGE = 1_000_000, 100_000
 """Fewer persons are compared with a unit beyond the first; beyond the second, one split has to do."""
 _MOST_TO_LEARN = 200_000
 _TREES = {"max_iter": 80, "min_samples_leaf": 5}
 _THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 _WEEK = 7
 _VOTING_US = 12 * HOUR_US
+_MOST_VOTERS = 1_000
+"""So many of a person's units, the likeliest, speak for the others."""
 _JOINS_M = 500.0
 _EVENING, _MORNING = 22, 6
 
@@ -398,26 +400,30 @@ def _votes(first, last, offsets, begin, end, bx, by, ex, ey, chance):  # type: i
     start = offsets[first]
     found = np.zeros((offsets[last] - start, 4), np.float32)
     for u in range(first, last):
-        low = offsets[u]
+        voters = np.arange(offsets[u], offsets[u + 1])
+        if len(voters) > _MOST_VOTERS:
+            voters = np.sort(voters[np.argsort(-chance[voters], kind="mergesort")[:_MOST_VOTERS]])
+        low = 0
         for i in range(offsets[u], offsets[u + 1]):
             out = found[i - start]
-            while begin[low] < begin[i] - _VOTING_US:
+            while low < len(voters) and begin[voters[low]] < begin[i] - _VOTING_US:
                 low += 1
-            j = low
-            while j < offsets[u + 1] and begin[j] <= begin[i] + _VOTING_US:
-                if j != i:
-                    out[0] += chance[j]
-                    out[1] = max(out[1], chance[j])
-                    if end[j] <= begin[i]:
-                        away = np.hypot(ex[j] - bx[i], ey[j] - by[i])
-                    elif begin[j] >= end[i]:
-                        away = np.hypot(bx[j] - ex[i], by[j] - ey[i])
-                    else:
-                        away = np.inf
-                        out[3] += chance[j]
-                    if away <= _JOINS_M:
-                        out[2] = max(out[2], chance[j])
-                j += 1
+            for j in voters[low:]:
+                if begin[j] > begin[i] + _VOTING_US:
+                    break
+                if j == i:
+                    continue
+                out[0] += chance[j]
+                out[1] = max(out[1], chance[j])
+                if end[j] <= begin[i]:
+                    away = np.hypot(ex[j] - bx[i], ey[j] - by[i])
+                elif begin[j] >= end[i]:
+                    away = np.hypot(bx[j] - ex[i], by[j] - ey[i])
+                else:
+                    away = np.inf
+                    out[3] += chance[j]
+                if away <= _JOINS_M:
+                    out[2] = max(out[2], chance[j])
     return (found,)
 
 
@@ -450,12 +456,12 @@ def _claim_units(  # type: ignore[no-untyped-def]
 def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     """`exposure.habits`, and `habits`: the share of units whose likeliest person made them.
 
-    Of odd days: the even ones are what the attacker has. Nothing where samples are nobody's, or where a
-    trajectory is several objects'.
+    Of odd days: the even ones are what the attacker has. Nothing where all samples are nobody's, or where
+    trajectories are several objects'.
     """
     release = case.release
     even = ~on_odd_days(case.original.at, case.timezone)
-    if (release.owners < 0).any() or not even.any() or even.all():
+    if (release.owners < 0).all() or not even.any() or even.all():
         return {}
     units = find_units(case)
     persons = np.flatnonzero(np.bincount(case.original.owner[even], minlength=len(case)) > 0)
@@ -491,7 +497,8 @@ def _score(
     release = case.release
     parts = map_ranges(
         _claim_units, matches.offsets, matches.offsets, persons, asked, matches.unit, chance,
-        units.offsets, units.sample, case.original.offsets, case.x, case.y, case.original.at, known,
+        units.offsets, units.sample, case.original.offsets, case.judged_x, case.judged_y,
+        case.original.at, known,
         release.x, release.y, release.true_at, boxes_of(release), until_of(release),
         np.array(_THRESHOLDS),
     )  # fmt: skip

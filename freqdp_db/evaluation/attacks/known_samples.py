@@ -223,6 +223,11 @@ class Sighted:
     score: Ints
     """How well the pick fits: 1,000 for each sample held exactly, 1 for each nearby."""
 
+    @property
+    def exact(self) -> Ints:
+        """How many samples the pick holds exactly, give or take one for every 1,000 nearby."""
+        return self.score // _EXACT
+
 
 class SightingIndex:
     """Released samples by window of time and cell: who was near a place at a time."""
@@ -419,7 +424,7 @@ def held_samples(case: Case) -> Flags | None:
     """
     release = case.release
     owner = release.owners
-    if release.areas is not None or (owner < 0).any():
+    if release.areas is not None or (owner < 0).all():
         return None
     x, y = release.shown(case.places.x, case.places.y)
     at_places = np.round(np.concatenate([x, release.places.x]), _DECIMALS) + 1j * np.round(
@@ -429,6 +434,7 @@ def held_samples(case: Case) -> Flags | None:
     theirs, ours = number[: len(x)], number[len(x) :]
     side = release.trajectories
     order = np.lexsort((side.at, owner))
+    order = order[owner[order] >= 0]
     shown = Trajectories(
         offsets_of(owner[order], len(case)), ours[side.location[order]], side.at[order],
         case.original.start,
@@ -541,7 +547,7 @@ def near_known(
     """What it is worth to claim, for each known sample, what its trajectory has near it in time."""
     release, side = case.release, case.release.trajectories
     parts = map_ranges(
-        _claim_near, case.original.offsets, case.original.offsets, case.x, case.y,
+        _claim_near, case.original.offsets, case.original.offsets, case.judged_x, case.judged_y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
         release.trajectory, side.offsets, release.x, release.y, side.at,
         release.true_at, boxes_of(release), until_of(release), np.array(windows, np.int64),

@@ -19,6 +19,8 @@ from freqdp_db.model.arrays import Flags, Ids
 Features = NDArray[np.float32]
 Scorer = Callable[[Features], Shares]
 _TREES = {"max_iter": 60, "max_depth": 4, "learning_rate": 0.2, "l2_regularization": 1.0}
+_FEW_ROWS = 20_000
+"""Up to so many, threads cost more than they gain."""
 SPLITS = 2
 """Of the objects, each into two halves."""
 
@@ -38,20 +40,22 @@ def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
     They learn in one thread with a fixed seed: the same data give the same trees.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import ThreadpoolController
 
     # a column without any number cannot be binned, and says nothing
     said = np.flatnonzero(~np.isnan(features).all(axis=0))
     model = HistGradientBoostingClassifier(
         **(_TREES | settings), early_stopping=False, random_state=0
     )
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    threads = ThreadpoolController()
+    with threads.limit(limits=1), warnings.catch_warnings():
         # joblib counts cores although one thread is asked for, and warns where it cannot
         warnings.filterwarnings("ignore", "Could not find the number of physical cores")
         model.fit(features[:, said], answer)
 
     def score(asked: Features) -> Shares:
-        with threadpool_limits(limits=cores()), warnings.catch_warnings():
+        few = len(asked) <= _FEW_ROWS
+        with threads.limit(limits=1 if few else cores()), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Could not find the number of physical cores")
             odds: Shares = model.decision_function(asked[:, said])
         return odds

@@ -1,47 +1,79 @@
-"""`exposure.tracked.<k>`: single samples that are followed from a few known ones, where no id joins them.
+"""`exposure.tracked.<k>`: single samples that are claimed from a few known ones, where no id joins them.
 
-Samples of one place and time are one mark. From the mark of each known sample the attacker goes from tick
-to tick, both ways: of the marks within reach, the nearest is taken for the same object, with a chance that
-falls with the distance and with the number of others as near (the tracking of Hoh and Gruteser). He claims
-all samples of the marks up to where the product of these chances falls below a threshold. Of the thresholds
-at which claims are right at least every second time, the best counts.
+Samples of one place and time are one mark. From the mark of each known sample the attacker does two
+things.
+
+He *follows* from mark to mark, both ways. Candidates are the marks of the next ticks within reach. Of each
+it is known how far it is from the last mark and from where the last velocity leads, how many others are as
+near, how many marks were as near to it, and how often its place occurs. The chance of a mark is the product
+of the chances on the way to it.
+
+He *stays*: marks of the same place before and after may be of the same visit, or of another one. Of each it
+is known how long before or after it is, how many marks and samples lie between, for how long the place was
+empty between, and how often it occurs.
+
+Gradient-boosted trees that learnt from half of the objects give the chances. He claims the samples of all
+marks with a chance above a threshold. Of the thresholds at which claims are right at least every second
+time, the best counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.evaluation.attacks.claims import (
     AttackScore,
     best_at_even_odds,
     boxes_of,
-    score_claim,
+    pooled,
+    right_ones,
+    score_levels,
     until_of,
 )
 from freqdp_db.evaluation.attacks.known_samples import (
-    KnownSamples,
     SightingIndex,
     draw_known,
     held_samples,
 )
+from freqdp_db.evaluation.attacks.learning import halves, pooled_halves, trees
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
-from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_of
+from freqdp_db.model.kernels import stable_order
 
 TRACKED = (1, 10)
-_THRESHOLDS = np.array([0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05])
+_THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 _CELL_M = 500.0
-_FASTEST_M_PER_S = 20.0
-_USUAL_M_PER_S = 3.0
-_LEAST_M = 30.0
-_NOBODY = 0.1
-"""The weight of the object having no mark, beside 1 for one where it was."""
-_TICKS_AHEAD = 4
+_FASTEST_M_S = 35.0
+_FARTHEST_M = 6_000.0
+_LEAST_M = 100.0
+"""Within reach, however short a tick is."""
+_WAITING_M_S = 0.5
+"""A mark a second later costs as much as one so much farther away."""
+_MEMORY_S = 180.0
+"""So long the last velocity says where somebody is."""
 _LEAST_TICK_US = 30_000_000
-_MOST_MARKS = 400
+_FEWEST_TICKS, _MOST_TICKS = 3, 12
+"""Ahead: as many as nine of ten steps of those who are learnt from."""
+_CANDIDATES = 16
+_MOST_STEPS = 300
+_MOST_TO_LEARN = 10_000
+"""Steps, each with its candidates."""
+_MOST_OBJECTS = 500
+"""So many are attacked where there are more; every mark is still a candidate."""
+_TREES = {"max_iter": 40, "max_depth": 6, "learning_rate": 0.25}
+"""Few, because every step asks all of them."""
+_MOST_VISITS = 100
+"""Marks of a place before a known one, and as many after it."""
+_MOST_MARKS_TO_LEARN = 200_000
+
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -58,6 +90,18 @@ class Marks:
     sample: Ints
     of_sample: Ints
     tick_us: int
+
+    @cached_property
+    def place(self) -> Ints:
+        """A number for the place of each mark."""
+        number: Ints = np.unique(self.x + 1j * self.y, return_inverse=True)[1].reshape(-1)
+        return number
+
+    @cached_property
+    def visits(self) -> Floats:
+        """How often the place of each mark occurs in the release, as a logarithm."""
+        samples = np.bincount(self.place, np.diff(self.offsets))
+        return np.log(samples[self.place]).astype(np.float32)
 
 
 def is_of_points(release: ReleaseSeen) -> bool:
@@ -97,100 +141,492 @@ def find_marks(release: ReleaseSeen) -> Marks:
     )
 
 
-@njit(nogil=True, cache=True)
-def _next(mark, way, key, frame, x, y, tick, tick_s):  # type: ignore[no-untyped-def]
-    """The likeliest next mark and its chance; -1: none is."""
-    for ahead in range(1, _TICKS_AHEAD + 1):
-        when = tick[mark] + way * ahead
-        seconds = ahead * tick_s
-        reach = _FASTEST_M_PER_S * seconds
-        usual = max(_USUAL_M_PER_S * seconds, _LEAST_M)
-        west = max(int(np.floor((x[mark] - reach) / _CELL_M)) - frame[1], 0)
-        east = min(int(np.floor((x[mark] + reach) / _CELL_M)) - frame[1], frame[3] - 1)
-        south = max(int(np.floor((y[mark] - reach) / _CELL_M)) - frame[2], 0)
-        north = min(int(np.floor((y[mark] + reach) / _CELL_M)) - frame[2], frame[4] - 1)
-        best, weight, total = -1, 0.0, 0.0
-        for column in range(west, east + 1):
-            base = ((when - frame[0]) * frame[3] + column) * frame[4]
-            k = np.searchsorted(key, base + south)
-            while k < len(key) and key[k] <= base + north:
-                away = np.hypot(x[k] - x[mark], y[k] - y[mark])
-                if away <= reach:
-                    likely = np.exp(-away / usual)
-                    total += likely
-                    if likely > weight:
-                        best, weight = k, likely
-                k += 1
-        if total > _NOBODY:
-            return best, weight / (total + _NOBODY)
-    return -1, 0.0
+@dataclass(frozen=True)
+class Walkers:
+    """Who is followed: the mark where each is, and the velocity with which it came there."""
+
+    mark: Ints
+    vx: NDArray[np.float64]
+    """Metres a second; not a number where none is known."""
+    vy: NDArray[np.float64]
+    way: Ints
+    """1: forwards in time, -1: backwards."""
+
+    def __len__(self) -> int:
+        return len(self.mark)
+
+
+(
+    _AWAY, _OFF, _FAR_OFF, _SECONDS, _SPEED, _SPEED_BEFORE, _COSINE, _NEARER, _FITTER, _MARGIN,
+    _FIT_MARGIN, _EARLIER, _IN_REACH, _SIZE, _SIZE_BEFORE, _VISITS, _VISITS_BEFORE, _RIVALS, _HOUR,
+    _FEATURES,
+) = range(20)  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
-def _track(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, known, known_offsets, seen, of_sample, mark_offsets, sample,
-    key, frame, mx, my, tick, tick_s, x, y, at, boxes, until, thresholds,
-):  # fmt: skip
-    found = np.empty((last - first, len(thresholds)))
-    right = np.empty((last - first, len(thresholds)))
-    for u in range(first, last):
-        marks, chances = np.empty(64, np.int64), np.empty(64)
-        n = 0
-        for i in range(known_offsets[u], known_offsets[u + 1]):
-            if seen[i] < 0:
+def _cells_within(px, py, reach, frame):  # type: ignore[no-untyped-def]
+    """Columns from, to, rows from, to."""
+    return (
+        max(int(np.floor((px - reach) / _CELL_M)) - frame[1], 0),
+        min(int(np.floor((px + reach) / _CELL_M)) - frame[1], frame[3] - 1),
+        max(int(np.floor((py - reach) / _CELL_M)) - frame[2], 0),
+        min(int(np.floor((py + reach) / _CELL_M)) - frame[2], frame[4] - 1),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _rivals(mark, other, away, key, frame, x, y, tick):  # type: ignore[no-untyped-def]
+    """Other marks of the walker's tick that are nearer to a candidate than the walker is."""
+    west, east, south, north = _cells_within(x[other], y[other], away, frame)
+    nearer = 0
+    for column in range(west, east + 1):
+        base = ((tick[mark] - frame[0]) * frame[3] + column) * frame[4]
+        k = np.searchsorted(key, base + south)
+        while k < len(key) and key[k] <= base + north:
+            if k != mark and np.hypot(x[k] - x[other], y[k] - y[other]) < away:
+                nearer += 1
+            k += 1
+    return nearer
+
+
+@njit(nogil=True, cache=True)
+def _look_around(  # type: ignore[no-untyped-def]
+    first, last, at, vx, vy, way, ticks, key, frame, x, y, tick, tick_s, size, visits
+):
+    """The marks that each walker may go on to, -1: no more; and what is known of each."""
+    walkers = last - first
+    found = np.full((walkers, _CANDIDATES), -1, np.int64)
+    told = np.full((walkers, _CANDIDATES, _FEATURES), np.nan, np.float32)
+    cost = np.empty(_CANDIDATES)
+    for n in range(walkers):
+        mark, ux, uy = at[first + n], vx[first + n], vy[first + n]
+        moving = not np.isnan(ux)
+        count = in_reach = 0
+        for ahead in range(1, ticks + 1):
+            seconds = ahead * tick_s
+            reach = min(max(_FASTEST_M_S * seconds, _LEAST_M), _FARTHEST_M)
+            west, east, south, north = _cells_within(x[mark], y[mark], reach, frame)
+            when = tick[mark] + way[first + n] * ahead - frame[0]
+            if when < 0:
                 continue
-            for way in (-1, 1):
-                mark, chance = of_sample[seen[i]], 1.0
-                for _ in range(_MOST_MARKS):
-                    if n == len(marks):
-                        marks = np.append(marks, np.empty_like(marks))
-                        chances = np.append(chances, np.empty_like(chances))
-                    marks[n], chances[n] = mark, chance
-                    n += 1
-                    mark, more = _next(mark, way, key, frame, mx, my, tick, tick_s)
-                    chance *= more
-                    if mark < 0 or chance < thresholds[-1]:
-                        break
-        for h in range(len(thresholds)):
-            chosen = np.unique(marks[:n][chances[:n] >= thresholds[h]])
-            size = 0
-            for m in chosen:
-                size += mark_offsets[m + 1] - mark_offsets[m]
-            claim, k = np.empty(size, np.int64), 0
-            for m in chosen:
-                for p in range(mark_offsets[m], mark_offsets[m + 1]):
-                    claim[k] = sample[p]
+            for column in range(west, east + 1):
+                base = (when * frame[3] + column) * frame[4]
+                k = np.searchsorted(key, base + south)
+                while k < len(key) and key[k] <= base + north:
+                    dx, dy = x[k] - x[mark], y[k] - y[mark]
+                    away = np.hypot(dx, dy)
+                    if away <= reach:
+                        in_reach += 1
+                        worth = away
+                        if moving:
+                            memory = min(seconds, _MEMORY_S)
+                            worth = min(away, np.hypot(dx - ux * memory, dy - uy * memory))
+                        worth += _WAITING_M_S * seconds
+                        if count < _CANDIDATES or worth < cost[count - 1]:
+                            count = min(count + 1, _CANDIDATES)
+                            i = count - 1
+                            while i > 0 and cost[i - 1] > worth:
+                                cost[i], found[n, i] = cost[i - 1], found[n, i - 1]
+                                i -= 1
+                            cost[i], found[n, i] = worth, k
                     k += 1
-            claim = claim[np.argsort(at[claim])]
-            found[u - first, h], right[u - first, h] = score_claim(
-                u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
+        speed = np.hypot(ux, uy)
+        for i in range(count):
+            k, out = found[n, i], told[n, i]
+            dx, dy = x[k] - x[mark], y[k] - y[mark]
+            seconds = abs(tick[k] - tick[mark]) * tick_s
+            memory = min(seconds, _MEMORY_S)
+            away = np.hypot(dx, dy)
+            out[_AWAY], out[_SECONDS], out[_SPEED] = away, seconds, away / seconds
+            out[_SPEED_BEFORE] = speed
+            if moving:
+                out[_OFF] = np.hypot(dx - ux * memory, dy - uy * memory)
+                out[_FAR_OFF] = np.hypot(dx - ux * seconds, dy - uy * seconds)
+                if away * speed > 1e-6:
+                    out[_COSINE] = (dx * ux + dy * uy) / (away * speed)
+            out[_IN_REACH] = in_reach
+            out[_SIZE], out[_SIZE_BEFORE] = size[k], size[mark]
+            out[_VISITS], out[_VISITS_BEFORE] = visits[k], visits[mark]
+            out[_RIVALS] = _rivals(mark, k, away, key, frame, x, y, tick)
+            out[_HOUR] = tick[mark] * tick_s % 86_400 // 3_600
+        for i in range(count):
+            out = told[n, i]
+            out[_NEARER] = out[_FITTER] = out[_EARLIER] = 0.0
+            nearest, fittest = np.inf, np.inf
+            for j in range(count):
+                if j != i:
+                    other = told[n, j]
+                    out[_NEARER] += other[_AWAY] < out[_AWAY]
+                    out[_EARLIER] += other[_SECONDS] < out[_SECONDS]
+                    nearest = min(nearest, other[_AWAY])
+                    if moving:
+                        out[_FITTER] += other[_OFF] < out[_OFF]
+                        fittest = min(fittest, other[_OFF])
+            if count > 1:
+                out[_MARGIN] = nearest - out[_AWAY]
+                out[_FIT_MARGIN] = fittest - out[_OFF]
+    return found, told
+
+
+def look_around(marks: Marks, walkers: Walkers, ticks: int) -> tuple[Ints, Floats]:
+    """Of each walker: candidates, -1 where there are no more; and what is known of them."""
+    parts = map_each(
+        _look_around, len(walkers), walkers.mark, walkers.vx, walkers.vy, walkers.way, ticks,
+        marks.key, marks.frame, marks.x, marks.y, marks.tick, marks.tick_us / 1e6,
+        np.diff(marks.offsets), marks.visits,
+    )  # fmt: skip
+    found, told = joined(parts)
+    return found, told
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The marks that each object really went through, in order of time."""
+
+    offsets: Ints
+    mark: Ints
+
+    @classmethod
+    def of(cls, case: Case, marks: Marks) -> Ways:
+        release = case.release
+        order = np.lexsort((release.true_at, release.owners))
+        order = order[release.owners[order] >= 0]
+        owner, mark = release.owners[order], marks.of_sample[order]
+        fresh = np.ones(len(order), np.bool_)
+        fresh[1:] = (np.diff(owner) != 0) | (np.diff(mark) != 0)
+        return cls(offsets_of(owner[fresh], len(case)), mark[fresh])
+
+    def steps(
+        self, marks: Marks, learn: Flags, rng: np.random.Generator
+    ) -> tuple[Walkers, Ints] | None:
+        """Steps of some objects, both ways, some of them without a velocity; and where they led."""
+        owner = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        inner = np.flatnonzero(learn[owner][1:-1] & (owner[2:] == owner[:-2])) + 1
+        if not len(inner):
+            return None
+        inner = rng.permutation(inner)[:_MOST_TO_LEARN]
+        way = rng.choice((-1, 1), len(inner))
+        mark = self.mark[inner]
+        before, after = self.mark[inner - way], self.mark[inner + way]
+        walkers = _velocities(marks, before, mark, way)
+        unknown = rng.random(len(inner)) < 1 / 10
+        vx, vy = (np.where(unknown, np.nan, v) for v in (walkers.vx, walkers.vy))
+        return Walkers(mark, vx, vy, way), after
+
+
+def _velocities(marks: Marks, before: Ints, mark: Ints, way: Ints) -> Walkers:
+    """Walkers who came from one mark to another one; no velocity where times do not fit."""
+    ticks = way * (marks.tick[mark] - marks.tick[before])
+    seconds = np.where(ticks > 0, ticks * marks.tick_us / 1e6, np.nan)
+    return Walkers(
+        mark,
+        (marks.x[mark] - marks.x[before]) / seconds,
+        (marks.y[mark] - marks.y[before]) / seconds,
+        way,
+    )
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What was learnt of how objects go on."""
+
+    ticks: int
+    score: Callable[[Floats], NDArray[np.float64]]
+
+
+def learn_ways(marks: Marks, ways: Ways, learn: Flags, rng: np.random.Generator) -> Guide | None:
+    """From the ways of some objects; None: they have none."""
+    steps = ways.steps(marks, learn, rng)
+    if steps is None:
+        return None
+    walkers, after = steps
+    gaps = walkers.way * (marks.tick[after] - marks.tick[walkers.mark])
+    usual = np.percentile(gaps[gaps > 0], 90) if (gaps > 0).any() else 1
+    ticks = int(np.clip(usual, _FEWEST_TICKS, _MOST_TICKS))
+    found, told = look_around(marks, walkers, ticks)
+    there = found >= 0
+    right = (found == after[:, None])[there]
+    if len(np.unique(right)) < 2:
+        return None
+    return Guide(ticks, trees(told[there], right, **_TREES))
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """Marks that objects are taken to have been at, and how likely that is."""
+
+    who: Ints
+    mark: Ints
+    likely: Floats
+
+
+def follow(marks: Marks, guide: Guide | None, who: Ints, mark: Ints) -> Claimed:
+    """From known marks both ways, step by step, all at once; without a guide, nowhere.
+
+    Who comes to another known mark of the same object stops: from there it is followed anyway.
+    """
+    steps = [(who, mark, np.ones(len(who), np.float32))]
+    if guide is None:
+        return Claimed(*steps[0])
+    places = len(marks.key)
+    known = np.unique(who * places + mark)
+    who, way = np.tile(who, 2), np.repeat((1, -1), len(who))
+    nowhere = np.full(len(who), np.nan)
+    walkers, chance = Walkers(np.tile(mark, 2), nowhere, nowhere, way), np.ones(len(who))
+    for _ in range(_MOST_STEPS):
+        if not len(walkers):
+            break
+        found, told = look_around(marks, walkers, guide.ticks)
+        there = found >= 0
+        odds = np.zeros(found.shape)
+        if there.any():
+            odds[there] = np.exp(np.clip(guide.score(told[there]), -30.0, 30.0))
+        best = odds.argmax(axis=1)
+        each = np.arange(len(walkers))
+        chance = chance * odds[each, best] / (1.0 + odds.sum(axis=1))
+        on = (chance >= _THRESHOLDS[-1]) & ~np.isin(who * places + found[each, best], known)
+        following = found[each, best][on]
+        walkers = _velocities(marks, walkers.mark[on], following, walkers.way[on])
+        who, chance = who[on], chance[on]
+        steps.append((who, following, chance.astype(np.float32)))
+    return Claimed(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+
+
+def _follow_all(
+    marks: Marks, guide: Guide | None, known: Sequence[tuple[Ints, Ints]]
+) -> list[Claimed]:
+    """From several sets of known marks (of whom, which) at once: a step costs few as much as many."""
+    objects = max((int(who.max(initial=-1)) + 1 for who, _ in known), default=0)
+    whose = [who + n * objects for n, (who, _) in enumerate(known)]
+    all_of_them = follow(marks, guide, np.concatenate(whose), np.concatenate([m for _, m in known]))
+    found = []
+    for n in range(len(known)):
+        mine = all_of_them.who // max(objects, 1) == n
+        found.append(
+            Claimed(
+                all_of_them.who[mine] - n * objects,
+                all_of_them.mark[mine],
+                all_of_them.likely[mine],
             )
+        )
+    return found
+
+
+(
+    _LATER, _BETWEEN, _SAMPLES_BETWEEN, _EMPTY, _HERE, _THERE, _OFTEN, _HOUR_HERE, _HOUR_THERE,
+    _TIME_OF_DAY, _KNOWN_HERE, _STAY_FEATURES,
+) = range(12)  # fmt: skip
+_DAY_S = 86_400.0
+
+
+@njit(nogil=True, cache=True)
+def _same_place(first, last, mark, known_here, begins, order, rank, tick, tick_s, samples):  # type: ignore[no-untyped-def]
+    """Marks of the place of each known one, and what is known of them."""
+    room = (last - first) * 2 * _MOST_VISITS
+    which, found = np.empty(room, np.int64), np.empty(room, np.int64)
+    told, count = np.empty((room, _STAY_FEATURES), np.float32), 0
+    for n in range(first, last):
+        here = rank[mark[n]]
+        for way in (-1, 1):
+            empty = 0
+            for k in range(1, _MOST_VISITS + 1):
+                there = here + way * k
+                if there < begins[n, 0] or there >= begins[n, 1]:
+                    break
+                m = order[there]
+                empty = max(empty, abs(tick[m] - tick[order[there - way]]))
+                seconds = abs(tick[m] - tick[mark[n]]) * tick_s
+                out = told[count]
+                out[_LATER], out[_BETWEEN], out[_EMPTY] = seconds, k, empty * tick_s
+                out[_SAMPLES_BETWEEN] = abs(samples[there] - samples[here])
+                out[_HERE] = samples[here + 1] - samples[here]
+                out[_THERE] = samples[there + 1] - samples[there]
+                out[_OFTEN] = samples[begins[n, 1]] - samples[begins[n, 0]]
+                out[_HOUR_HERE] = tick[mark[n]] * tick_s % _DAY_S // 3_600
+                out[_HOUR_THERE] = tick[m] * tick_s % _DAY_S // 3_600
+                off = seconds % _DAY_S
+                out[_TIME_OF_DAY], out[_KNOWN_HERE] = min(off, _DAY_S - off), known_here[n]
+                which[count], found[count] = n, m
+                count += 1
+    return which[:count].copy(), found[:count].copy(), told[:count].copy()
+
+
+@dataclass(frozen=True)
+class Stays:
+    """Marks at the places of known ones, each once for an object: that nearest in time."""
+
+    who: Ints
+    mark: Ints
+    features: Floats
+
+
+def find_stays(marks: Marks, who: Ints, mark: Ints) -> Stays:
+    """All marks of the same places, within so many."""
+    place = marks.place
+    order = np.lexsort((marks.tick, place))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    samples = np.concatenate([[0], np.cumsum(np.diff(marks.offsets)[order])])
+    of_place = offsets_of(place[order], int(place.max(initial=-1)) + 1)
+    begins = np.column_stack([of_place[place[mark]], of_place[place[mark] + 1]])
+    _, pair, count = np.unique(
+        who * (len(order) + 1) + place[mark], return_inverse=True, return_counts=True
+    )
+    parts = map_each(
+        _same_place, len(mark), mark, count[pair], begins, order, rank, marks.tick,
+        marks.tick_us / 1e6, samples,
+    )  # fmt: skip
+    which, found, told = joined(parts)
+    owner = who[which]
+    nearest = np.lexsort((told[:, _LATER], found, owner))
+    first = np.ones(len(nearest), np.bool_)
+    first[1:] = (np.diff(owner[nearest]) != 0) | (np.diff(found[nearest]) != 0)
+    chosen = nearest[first]
+    return Stays(owner[chosen], found[chosen], told[chosen])
+
+
+@njit(nogil=True, cache=True)
+def _told_by(first, last, offsets, ux, uy, ut, stay_offsets, mark, mark_offsets, sample, x, y, at):  # type: ignore[no-untyped-def]
+    """Of each mark that may be an object's: whether most of its samples tell where the object was."""
+    boxes, until = np.zeros((0, 4)), np.zeros(0, np.int64)
+    told = np.zeros(stay_offsets[last] - stay_offsets[first], np.bool_)
+    for u in range(first, last):
+        for i in range(stay_offsets[u], stay_offsets[u + 1]):
+            claim = sample[mark_offsets[mark[i]] : mark_offsets[mark[i] + 1]]
+            claim = claim[stable_order(at[claim])]
+            right = right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until)
+            told[i - stay_offsets[first]] = 2 * right.sum() > len(claim)
+    return (told,)
+
+
+def learn_stays(
+    case: Case, marks: Marks, stays: Stays, learn: Flags, rng: np.random.Generator
+) -> Claimed:
+    """Of those that are not learnt from: the marks with their chances."""
+    release = case.release
+    rows = np.flatnonzero(learn[stays.who])
+    rows = np.sort(rng.permutation(rows)[:_MOST_MARKS_TO_LEARN])
+    offsets = offsets_of(stays.who[rows], len(case))
+    parts = map_ranges(
+        _told_by, offsets, case.original.offsets, case.judged_x, case.judged_y, case.original.at,
+        offsets, stays.mark[rows], marks.offsets, marks.sample, release.x, release.y,
+        release.true_at,
+    )  # fmt: skip
+    (told,) = joined(parts)
+    others = np.flatnonzero(~learn[stays.who])
+    # where all of them told, or none
+    likely = np.full(len(others), float(told.mean()) if len(told) else 0.0, np.float32)
+    if len(np.unique(told)) == 2 and len(others):
+        score = trees(stays.features[rows], told, **_TREES)
+        odds = np.exp(np.clip(score(stays.features[others]), -30.0, 30.0))
+        likely = (odds / (1.0 + odds)).astype(np.float32)
+    on = likely >= _THRESHOLDS[-1]
+    return Claimed(stays.who[others][on], stays.mark[others][on], likely[on])
+
+
+@njit(nogil=True, cache=True)
+def _claim_marks(  # type: ignore[no-untyped-def]
+    first, last, asked, offsets, ux, uy, ut, known, claim_offsets, mark, likely, mark_offsets, sample,
+    x, y, at, boxes, until, thresholds,
+):  # fmt: skip
+    found = np.full((last - first, len(thresholds)), np.nan)
+    right = np.full((last - first, len(thresholds)), np.nan)
+    for u in range(first, last):
+        if not asked[u]:
+            continue
+        mine = slice(claim_offsets[u], claim_offsets[u + 1])
+        # the likeliest way to each mark
+        order = np.argsort(-likely[mine], kind="mergesort")
+        order = order[stable_order(mark[mine][order])]
+        marks, chances = mark[mine][order], likely[mine][order]
+        size = 0
+        for i in range(len(marks)):
+            if i == 0 or marks[i] != marks[i - 1]:
+                size += mark_offsets[marks[i] + 1] - mark_offsets[marks[i]]
+        claim, worth, k = np.empty(size, np.int64), np.empty(size, np.float32), 0
+        for i in range(len(marks)):
+            if i == 0 or marks[i] != marks[i - 1]:
+                for p in range(mark_offsets[marks[i]], mark_offsets[marks[i] + 1]):
+                    claim[k], worth[k] = sample[p], chances[i]
+                    k += 1
+        found[u - first], right[u - first] = score_levels(
+            u, offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
+        )
     return found, right
 
 
+def score_claims(
+    case: Case, marks: Marks, claimed: Claimed, known: Flags, asked: Flags
+) -> list[AttackScore]:
+    """What the claims are worth at each threshold, for the objects that are asked for."""
+    release = case.release
+    order = np.argsort(claimed.who, kind="stable")
+    parts = map_ranges(
+        _claim_marks, case.original.offsets, asked, case.original.offsets, case.judged_x,
+        case.judged_y, case.original.at, known, offsets_of(claimed.who[order], len(case)),
+        claimed.mark[order], claimed.likely[order], marks.offsets, marks.sample, release.x,
+        release.y, release.true_at, boxes_of(release), until_of(release),
+        np.array(_THRESHOLDS, np.float32),
+    )  # fmt: skip
+    found, right = joined(parts)
+    return [AttackScore(f[asked], r[asked]) for f, r in zip(found.T, right.T, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Known samples of all objects, and the marks that hold them."""
+
+    known: Flags
+    who: Ints
+    mark: Ints
+
+    def of(self, objects: Flags) -> tuple[Ints, Ints]:
+        mine = objects[self.who]
+        return self.who[mine], self.mark[mine]
+
+
 def tracked_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
-    """Of every object; nothing where a trajectory has two samples."""
+    """Of every object, or of 500; nothing where a trajectory has two samples."""
     release = case.release
     if not is_of_points(release) or not release.trajectories.samples:
         return {}
     index, marks, held = SightingIndex(release), find_marks(release), held_samples(case)
-    found: dict[str, float] = {}
+    seen = {}
     for count in TRACKED:
         known = draw_known(case, count, rng, held)
-        seen = index.find(case, known, rng).where
-        scores = track(case, marks, known, seen)
-        found |= best_at_even_odds(f"exposure.tracked.{count}", scores)
+        where = index.find(case, known, rng).where
+        who = np.repeat(np.arange(len(case)), np.diff(known.offsets))[where >= 0]
+        mark = marks.of_sample[where[where >= 0]]
+        seen[count] = _Seen(known.flags(case.original.samples), who, mark)
+    objects = rng.permutation(np.flatnonzero(case.original.lengths > 0))[:_MOST_OBJECTS]
+    attacked = np.zeros(len(case), np.bool_)
+    attacked[objects] = True
+    ways = Ways.of(case, marks)
+    stays = {count: find_stays(marks, *those.of(attacked)) for count, those in seen.items()}
+    scores: dict[int, list[list[AttackScore]]] = {count: [] for count in TRACKED}
+    tested = []
+    for half in halves(len(objects), rng, splits=1):
+        learn = np.zeros(len(case), np.bool_)
+        learn[objects[half]] = True
+        asked = attacked & ~learn
+        guide = learn_ways(marks, ways, learn, rng)
+        followed = _follow_all(marks, guide, [those.of(asked) for those in seen.values()])
+        for (count, those), on_the_way in zip(seen.items(), followed, strict=True):
+            resting = learn_stays(case, marks, stays[count], learn, rng)
+            claimed = together([on_the_way, resting])
+            scores[count].append(score_claims(case, marks, claimed, those.known, asked))
+        tested.append(asked[asked])
+    found: dict[str, float] = {}
+    for count, of_halves in scores.items():
+        levels = [pooled(level) for level in zip(*of_halves, strict=True)]
+        found |= best_at_even_odds(f"exposure.tracked.{count}", levels, pooled_halves(tested))
     return found
 
 
-def track(case: Case, marks: Marks, known: KnownSamples, seen: Ints) -> list[AttackScore]:
-    """What is claimed for each threshold, from where known samples were seen."""
-    release = case.release
-    parts = map_ranges(
-        _track, case.original.offsets, case.original.offsets, case.x, case.y, case.original.at,
-        known.flags(case.original.samples), known.offsets, seen, marks.of_sample, marks.offsets,
-        marks.sample, marks.key, marks.frame, marks.x, marks.y, marks.tick, marks.tick_us / 1e6,
-        release.x, release.y, release.true_at, boxes_of(release), until_of(release), _THRESHOLDS,
-    )  # fmt: skip
-    found, right = joined(parts)
-    return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]
+def together(claims: Sequence[Claimed]) -> Claimed:
+    """All of them."""
+    return Claimed(
+        np.concatenate([c.who for c in claims]),
+        np.concatenate([c.mark for c in claims]),
+        np.concatenate([c.likely for c in claims]),
+    )

@@ -175,12 +175,12 @@ def _pairs_of_pieces(
     by_cell = np.argsort(cell, kind="stable")
     cells, begins = np.unique(cell[by_cell], return_index=True)
     begins = np.append(begins, len(by_cell)).astype(np.int64)
-    tail, quiet = runs.last[ends], release.quiet_us
-    soon = quiet + max(_SOON_US, 2 * (release.clock_us or 0))
+    tail = runs.last[ends]
+    soon = max(_SOON_US, 2 * (release.clock_us or 0))
     parts = map_each(
         _find_starts, len(ends), release.x[tail], release.y[tail], side.at[tail],
         traits[ends].astype(np.float64), x, y, at, traits[starts].astype(np.float64), by_cell,
-        cells, begins, quiet, soon, max(soon, quiet + _LATER_US),
+        cells, begins, release.quiet_after(side.at[tail]), soon, max(soon, _LATER_US),
         max(min(_MOST_OF_A_CLASS, _MOST_PAIRS // (_CLASSES * max(len(ends), 1))), 1),
     )  # fmt: skip
     e, s = joined(parts)
@@ -227,12 +227,12 @@ def _find_starts(  # type: ignore[no-untyped-def]
     cost, who = np.empty((_CLASSES, most)), np.empty((_CLASSES, most), np.int64)
     for e in range(first, last):
         counts = np.zeros(_CLASSES, np.int64)
-        i = np.searchsorted(st, et[e] + max(quiet, 1))
-        while i < len(st) and st[i] - et[e] <= later:
+        i = np.searchsorted(st, et[e] + max(quiet[e], 1))
+        while i < len(st) and st[i] - et[e] <= quiet[e] + later:
             seconds = (st[i] - et[e]) / 1e6
             away = np.hypot(sx[i] - ex[e], sy[i] - ey[e])
             c = -1
-            if st[i] - et[e] <= soon:
+            if st[i] - et[e] <= quiet[e] + soon:
                 c = 0 if away <= _FASTEST_M_S * seconds + _VERY_NEAR_M else -1
             elif away <= _NEAR_M:
                 c = 1
@@ -459,7 +459,7 @@ def find_joints(release: ReleaseSeen) -> Joints | None:
     owner = release.owners[runs.first]
     order = np.lexsort((runs.first, release.true_at[runs.first], owner))
     follows = np.full(len(runs), -1, np.int64)
-    same = owner[order][1:] == owner[order][:-1]
+    same = (owner[order][1:] == owner[order][:-1]) & (owner[order][1:] >= 0)
     follows[order[:-1][same]] = order[1:][same]
     true: Flags = follows[pairs.end] == pairs.start
     return Joints(
@@ -642,7 +642,7 @@ def score_links(
     """What the claims are worth at each threshold, for the objects that are asked for."""
     release = case.release
     parts = map_ranges(
-        _claim_all, case.original.offsets, asked, case.original.offsets, case.x, case.y,
+        _claim_all, case.original.offsets, asked, case.original.offsets, case.judged_x, case.judged_y,
         case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
         runs.of, runs.offsets, links.after, links.before, links.likely_after, links.likely_before,
         release.x, release.y, release.true_at, boxes_of(release), until_of(release), np.array(_THRESHOLDS),

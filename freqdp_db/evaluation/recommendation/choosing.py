@@ -425,5 +425,7 @@ class Recommendation(Document):
         if self.command:
             lines.append(f"  {self.command}")
         lines += [self.guarantee, *self.notes]
-        lines += [f"Not tried: {left.label}: {left.reason}" for left in self.left_out]
+        if self.left_out:
+            names = "; ".join(left.label for left in self.left_out)
+            lines.append(f"Not tried, for reasons that the page gives: {names}.")
         return [*lines, FOR_THE_CURATOR, f"The page: {self.file}"]

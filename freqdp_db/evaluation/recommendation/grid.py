@@ -48,8 +48,7 @@ class MethodToTry:
 
     def on_roads(self, roads: str | None) -> MethodToTry:
         """The same where trips keep to roads, if this one makes trips."""
-        takes = any(p.name == "roads" for p in find_method(self.method).parameters)
-        if roads is None or not takes:
+        if roads is None or find_method(self.method).kind != "synthetic":
             return self
         return replace(
             self, given={**self.given, "roads": roads}, weight=_DEARER_ON_ROADS * self.weight
@@ -71,6 +70,7 @@ _BRIEF = {"pieces": "10min", "quiet": "10min"}
 _TRIP_ENDS = {"pieces": "24h", "quiet": "0s", "silence": "apart", "samples": "ends", "clock": "60s"}
 """Whole trips, of which only the ends are shown: what flows are counted by."""
 _CELLS = {"grain": "500"}
+_FIFTH = {"share": "20"}
 
 GRID: Sequence[MethodToTry] = (
     # first, so that there is always time for the line with a guarantee
@@ -84,11 +84,16 @@ GRID: Sequence[MethodToTry] = (
     MethodToTry("cut", "ends of trips", {**_TRIP_ENDS, "ends": "3"}),
     MethodToTry("cut", "ends of trips, hour of day only", {**_TRIP_ENDS, **_OF_DAY}),
     MethodToTry("points", "hour of day only", _OF_DAY),
-    MethodToTry("points", "cells of 500 m, hour of day only", {**_CELLS, **_OF_DAY}),
+    MethodToTry("points", "20 % of the samples, hour of day only", {**_FIFTH, **_OF_DAY}),
+    MethodToTry("points", "5 % of the samples, hour of day only", {"share": "5", **_OF_DAY}),
+    MethodToTry("points", "1 % of the samples, hour of day only", {"share": "1", **_OF_DAY}),
+    MethodToTry(
+        "points", "20 % in cells of 500 m, hour of day only", {**_FIFTH, **_CELLS, **_OF_DAY}
+    ),
     MethodToTry("cut", "10 min pieces, no dates", {**_BRIEF, **_UNDATED}),
     MethodToTry("points", "crowds of 10, no dates", {**_CROWD, **_UNDATED}),
     MethodToTry(
-        "points", "crowds of 5 in cells of 500 m, no dates", {**_CELLS, "crowd": "5", **_UNDATED}
+        "points", "5 % of the samples, crowds of 10, no dates", {"share": "5", **_CROWD, **_UNDATED}
     ),
     MethodToTry("cut", "10 min pieces, crowds of 10, no dates", {**_BRIEF, **_CROWD, **_UNDATED}),
     MethodToTry("lg", "times to 5 min", _COARSE),
@@ -102,6 +107,13 @@ GRID: Sequence[MethodToTry] = (
     MethodToTry("strict", "epsilon 4", {"epsilon": "4"}, 3.0),
     MethodToTry("strict", "epsilon 1", {"epsilon": "1"}, 3.0),
 )
+_TRIMMED: Sequence[MethodToTry] = (
+    MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT, 1.5),
+    MethodToTry(
+        "cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}, 1.5
+    ),
+)
+"""Tried where there are roads."""
 _HISTORIES: Sequence[MethodToTry] = (
     MethodToTry("lg"),
     MethodToTry("lg", "epsilon 0.2", {"epsilon": "0.2"}),
@@ -160,6 +172,8 @@ def grid_for(purpose: Purpose, roads: str | None = None) -> Sequence[MethodToTry
         given = _COUNTS[purpose.name]
         asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')} and hour, epsilon 2"
         methods.insert(1, MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0))
+    if roads is not None and purpose.kinds != {"edited"}:
+        methods += [replace(method, given={**method.given, "roads": roads}) for method in _TRIMMED]
     return [method.on_roads(roads) for method in methods]
 
 

@@ -152,7 +152,7 @@ def _tried(world: StepContext, halves: Halves, request: Request, seed: int) -> d
     state, _ = run_trial(request, world, seed, members)
     if request.method.kind == "counts":
         return measure_trial(world, members, halves.controls, state.made, request, seed)
-    case = Case.of(replace(build, trajectories=members), state, request.values)
+    case = Case.of(build.with_trajectories(members), state, request.values)
     found = measure_exposure(case, seed) | measure_membership(case, seed, halves.controls)
     rng = np.random.default_rng([seed, _UTILITY_STREAM])
     found |= usefulness(replace(case.pair, released=state.trajectories), state.places, rng)

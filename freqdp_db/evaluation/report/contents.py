@@ -13,7 +13,16 @@ from freqdp_db.evaluation.figures import Curve, Picture, Share, bar_chart, line_
 from freqdp_db.evaluation.metrics import EXPOSED
 from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.report.maps import EditedWay, Raster, RoadLines, heat_png, trajectory_map
-from freqdp_db.evaluation.report.words import attack_in_words, between, strongest
+from freqdp_db.evaluation.report.words import (
+    Tone,
+    attack_in_words,
+    between,
+    counted,
+    judge_risk,
+    series_rows,
+    strongest,
+)
+from freqdp_db.evaluation.series import from_metrics
 from freqdp_db.methods.frequency.applying import pf_of_targets
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.model.arrays import Flags, Ints, Metres, owners, within
@@ -319,6 +328,8 @@ class Exposures:
     """In words."""
     marked: bool
     """Whether one of them is marked as the worst: not if none learns anything."""
+    tone: Tone
+    """How that is."""
     panels: list[Picture]
     """Of each kind of attacker."""
     beside: list[str]
@@ -332,10 +343,17 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
     worst = strongest(values, filter(is_exposure, values))
     # as it is shown: of nothing, none is the worst
     marked = worst if round(values[worst], 3) > 0 else None
+    tone = judge_risk(values[worst])[1]
     panels = []
     for title, bars in _PANELS.items():
         shares = [
-            Share(name, values[metric], values.get(f"{metric}.precision"), metric == marked)
+            Share(
+                name,
+                values[metric],
+                values.get(f"{metric}.precision"),
+                worst=metric == marked,
+                alarming=metric == marked and tone == "bad",
+            )
             for metric, name in bars.items()
             if metric in values
         ]
@@ -343,7 +361,41 @@ def exposures(values: Mapping[str, float]) -> Exposures | None:
             told = "; ".join(f"{share.name} {share.value:.1%}" for share in shares)
             panels.append((title, share_panel(f"{title}: {told}", shares)))
     beside = [words.format(values[name]) for name, words in _BESIDE.items() if name in values]
-    return Exposures(worst_in_words(values, worst), marked is not None, panels, beside)
+    return Exposures(worst_in_words(values, worst), marked is not None, tone, panels, beside)
+
+
+@dataclass(frozen=True)
+class OverSeries:
+    """What attackers learn who have several windows of the series."""
+
+    words: str
+    chart: Picture | None
+    """By how many they have; None where that was measured for one number alone."""
+
+
+def over_series(values: Mapping[str, float]) -> OverSeries | None:
+    """From the metrics of a window; None if the series was not measured with it."""
+    rows = series_rows(from_metrics(values))
+    if not rows:
+        return None
+    last = rows[-1]
+    words = f"From {counted(last.windows, 'window')} of its series"
+    words += " together, an attacker" if last.windows > 1 else ", an attacker"
+    words += (
+        f" learns {last.exposure:.1%} of what a person did in them on average, and more than half for "
+        f"{last.half:.1%} of people. The strongest is one {last.attacker}."
+        if last.exposure > 0
+        else " learns nothing about a person."
+    )
+    if len(rows) == 1:
+        return OverSeries(words, None)
+    title = "What the strongest attacker learns, by how many of the newest windows it has"
+    number = [row.windows for row in rows]
+    curves = [
+        Curve("of a person, on average", number, [100 * row.exposure for row in rows]),
+        Curve("people of whom over half", number, [100 * row.half for row in rows], dashed=True),
+    ]
+    return OverSeries(words, (title, line_chart(title, curves, "windows", "%")))
 
 
 def worst_in_words(values: Mapping[str, float], worst: str) -> str:

@@ -433,7 +433,7 @@ def _follow_each(case: Case, chosen: Ints, rng: np.random.Generator) -> list[Fol
         away = np.abs(side.at[claim] - side.at[sighted.where[position]])
         claim = claim[(likely >= _LIKELY) & (away <= _HORIZON_US)]
         right = right_ones(
-            u, case.original.offsets, case.x, case.y, case.original.at, claim, release.x,
+            u, case.original.offsets, case.judged_x, case.judged_y, case.original.at, claim, release.x,
             release.y, release.true_at, boxes, until,
         )  # fmt: skip
         found.append(Followed(int(u), int(known.position[position]), claim, right))

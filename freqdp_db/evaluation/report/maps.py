@@ -249,7 +249,7 @@ class Map:
         """Words at a place, inside the picture."""
         u, v = self.at(x, y)
         u = min(max(u + dx, 4.0), WIDTH - len(words) * _LETTER - 2)
-        v = min(max(v + dy, 13.0), self.height - 26.0)
+        v = min(max(v + dy, 13.0), self.height - 34.0)  # the scale is below
         self._words(u, v, words)
 
     def _words(self, u: float, v: float, words: str) -> None:

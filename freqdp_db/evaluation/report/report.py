@@ -6,8 +6,9 @@ released table alone.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ import pyproj
 import freqdp_db
 from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.dataset.road_tables import RoadTable
-from freqdp_db.dataset.snapping import Snap
+from freqdp_db.dataset.snapping import grid_metres
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POSTGRES_EPOCH_US
-from freqdp_db.db.datasets import get_dataset
+from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.draws import load_edits
 from freqdp_db.db.ledger import entries
 from freqdp_db.db.metrics import load_metrics
@@ -32,8 +33,8 @@ from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps
 from freqdp_db.db.source_roads import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.evaluate import load_case
 from freqdp_db.evaluation.figures import render
+from freqdp_db.evaluation.loading import load_case
 from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Case, CellBox, Pair
 from freqdp_db.evaluation.report.contents import (
@@ -44,20 +45,32 @@ from freqdp_db.evaluation.report.contents import (
     frequency_charts,
     heat_maps,
     loss_chart,
+    over_series,
     trajectory_maps,
 )
 from freqdp_db.evaluation.report.counts import count_pictures
 from freqdp_db.evaluation.report.examples import explained, followed_map
 from freqdp_db.evaluation.report.maps import RoadLines
-from freqdp_db.evaluation.report.words import BESIDE, Tone, by_group, meaning_of, verdicts_of
+from freqdp_db.evaluation.report.words import (
+    BESIDE,
+    Verdict,
+    by_group,
+    meaning_of,
+    news_of,
+    remark_of,
+    verdicts_of,
+)
+from freqdp_db.evaluation.rules import RuleResult
+from freqdp_db.evaluation.tables import JudgedTable
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.arrays import Metres
 from freqdp_db.model.documents import Document
-from freqdp_db.model.edits import EditLog
+from freqdp_db.model.edits import EditLog, Edits
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.guarantee import stands_for
 from freqdp_db.progress import Progress
 from freqdp_db.release.catalogue import Published, find_published
+from freqdp_db.release.export.notice import why_not_granted
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
 from freqdp_db.release.verification import require_published
@@ -65,19 +78,13 @@ from freqdp_db.release.verification import require_published
 _SIGNATURE = 10
 _SEED = 1
 """Picks the examples that are shown."""
-_NEWS: dict[Tone, str] = {
-    "good": "✓ good",
-    "middling": "~ middling",
-    "bad": "✗ bad",
-    "unknown": "? unknown",
-    "moot": "",
-}
-"""Beside an answer: a yes may be good or bad."""
 _FOR_THE_CURATOR: dict[str, Any] = {
-    "verdicts": [], "exposures": None, "news": {}, "ledger_entry": None, "software": None,
+    "verdicts": [], "exposures": None, "over_series": None, "series": None, "news_of": news_of,
+    "ledger_entry": None, "software": None,
     "objects": None, "build": None, "steps": [], "user_level": None, "timings": {}, "command": "",
     "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
-    "on_roads": False, "left": "", "counts": None, "heats": None,
+    "on_roads": False, "left": "", "counts": None, "heats": None, "rules": [], "ledger_hash": None,
+    "remark_of": remark_of,
 }  # fmt: skip
 
 
@@ -118,10 +125,16 @@ def write_report(
         pictures = {"counts": count_pictures(database, release.name, progress)}
         return written(path, _curators_facts(database, release, 0) | pictures)
     case, build = load_case(database, release, progress), find_build(database, release.build_id)
-    snap = Snap.parse(build.snap)
-    pitch = snap.metres if snap.kind == "grid" else None
     lines = _road_lines(database, roads, build.srid)
-    pictures = _curator_pictures(database, release, case, lines, pitch, progress)
+    pitch, request = grid_metres(build.snap), Request.of(release)
+    with database.begin() as connection:
+        logs = [
+            load_edits(connection, database, release.release_id, number)
+            for number, step in enumerate(request.method.steps, start=1)
+            if step.logs is EditLog
+        ]
+    signature = request.values.get("signature", _SIGNATURE)
+    pictures = _pictures(release.kind, case, lines, pitch, progress, logs, signature)
     there = int((case.release.trajectories.lengths > 0).sum())
     return written(path, _curators_facts(database, release, there) | pictures)
 
@@ -144,6 +157,7 @@ def facts(
     return {
         **_FOR_THE_CURATOR,
         "name": release.name,
+        "heading": f"Release {release.name}",
         "table": format_relation(database.settings.release_schema, published.relations[0]),
         "method": release.method,
         "summary": method.summary,
@@ -157,6 +171,7 @@ def facts(
         "metrics": measured,
         "meaning_of": meaning_of,
         "drawn_by": freqdp_db.__version__,
+        "not_granted": why_not_granted(release.guarantee),
     }
 
 
@@ -186,12 +201,13 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "public": False,
         "dataset": dataset.name,
         "price": request.price(dataset.protected),
-        "parameters": dict(request.shown()),
+        "parameters": {name: in_plain_times(value) for name, value in request.shown()},
         "verdicts": verdicts_of(release, measured),
         "groups": by_group(_in_the_table(measured)),
         "exposures": exposures(measured),
+        "over_series": over_series(measured),
+        "series": release.series,
         "comparison": _comparison(database, release, measured),
-        "news": _NEWS,
         "ledger_hash": entry.hash if entry else "",
         "ledger_entry": entry,
         "software": release.software,
@@ -202,6 +218,18 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "timings": dict(release.timings or {}),
         "command": f"freqdp anonymize {shlex.quote(dataset.name)} {request.command()}",
     }
+
+
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::00)?\+00:00")
+
+
+def in_plain_times(text: Any) -> Any:
+    """A value with times as people read them: `2024-05-06 22:00 UTC`."""
+    return (
+        _MOMENT.sub(r"\1 \2 UTC", text).replace("UTC/", "UTC to ")
+        if isinstance(text, str)
+        else text
+    )
 
 
 def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tuple[str, str]]:
@@ -241,22 +269,24 @@ def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadL
     return RoadLines(rows.x, rows.y, rows.offsets)
 
 
-def _curator_pictures(
-    database: Database,
-    release: ReleaseRow,
+def _pictures(
+    kind: str,
     case: Case,
     roads: RoadLines,
     pitch: float | None,
     progress: Progress,
+    logs: Sequence[Edits] = (),
+    signature: int = _SIGNATURE,
 ) -> dict[str, Any]:
+    """What is drawn of a release beside its originals. logs: what was edited, if that is on record."""
     # made-up trips lie inside the region that was said, and the data may reach far beyond
-    inside = release.kind == "synthetic" and len(case.release.x) > 0
+    inside = kind == "synthetic" and len(case.release.x) > 0
     box = box_of(case.release.x, case.release.y) if inside else box_of(case.x, case.y)
     with progress.stage("draw maps"):
         after = "after" if case.release.areas is None else "after: the middle of each area"
         sides = [("before", case.x, case.y), (after, case.release.x, case.release.y)]
         heats = heat_maps(sides, box, pitch)
-        example = explained(case, release.kind, box, roads, _SEED)
+        example = explained(case, kind, box, roads, _SEED)
     with progress.stage("follow somebody"):
         followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
@@ -265,33 +295,26 @@ def _curator_pictures(
         "explained": example,
         "on_roads": bool(len(roads)),
     }
-    if release.kind != "edited":
+    if kind != "edited":
         return shown
     with progress.stage("draw edits"):
-        return shown | _edit_pictures(database, release, case.pair, roads, box, pitch)
+        return shown | _edit_pictures(case.pair, roads, box, pitch, logs, signature)
 
 
 def _edit_pictures(
-    database: Database,
-    release: ReleaseRow,
     pair: Pair,
     roads: RoadLines,
     box: CellBox,
     pitch: float | None,
+    logs: Sequence[Edits],
+    signature: int,
 ) -> dict[str, Any]:
     """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
     out, put_in = pair.original.location[edited.deleted], pair.released.location[edited.inserted]
     x, y = pair.locations.x, pair.locations.y
     sides = [("samples taken out", x[out], y[out]), ("samples put in", x[put_in], y[put_in])]
-    request = Request.of(release)
-    with database.begin() as connection:
-        logs = [
-            load_edits(connection, database, release.release_id, number)
-            for number, step in enumerate(request.method.steps, start=1)
-            if step.logs is EditLog
-        ]
-    charts = frequency_charts(pair, request.values.get("signature", _SIGNATURE))
+    charts = frequency_charts(pair, signature)
     if logs:
         charts.append(loss_chart(logs))
     kept = 1 - edited.deleted.mean() if len(edited.deleted) else 0.0
@@ -303,6 +326,57 @@ def _edit_pictures(
         "charts": [picture for picture in charts if picture[1]],
         "maps": trajectory_maps(pair, edited, roads),
     }
+
+
+# The report of a table that was made elsewhere: the same page, without what is known of releases alone.
+
+_NOTHING_GUARANTEED = {
+    "plain": "Nothing is known of how this table was made, so nothing is guaranteed. What stands below was "
+    "measured, by these attackers, and is no guarantee.",
+    "artefacts": {},
+    "not_protected": ["What other attackers learn, or these with other knowledge."],
+    "seeded": False,
+}
+
+
+def write_table_report(
+    database: Database,
+    dataset: DatasetRow,
+    judged: JudgedTable,
+    measured: dict[str, float],
+    verdicts: list[Verdict],
+    rules: list[RuleResult],
+    path: Path,
+    roads: RoadTable | None,
+    progress: Progress,
+) -> Path:
+    """Write the page of a table that was judged."""
+    build = find_build(database, dataset.require_build())
+    lines = _road_lines(database, roads, judged.srid)
+    context = _FOR_THE_CURATOR | {
+        "name": judged.name,
+        "heading": f"Table {judged.name}",
+        "public": False,
+        "published_at": None,
+        "dataset": dataset.name,
+        "released": " ".join(judged.lines()),
+        "method": "made elsewhere",
+        "granted": True,
+        "guarantee": _NOTHING_GUARANTEED,
+        "verdicts": verdicts,
+        "rules": rules,
+        "groups": by_group(_in_the_table(measured)),
+        "exposures": exposures(measured),
+        "comparison": [{"name": judged.name, "method": "made elsewhere", "values": measured}],
+        "objects": build.trajectories,
+        "build": build,
+        "metrics": measured,
+        "meaning_of": meaning_of,
+        "drawn_by": freqdp_db.__version__,
+        "parameters": {},
+    }
+    pictures = _pictures(judged.kind, judged.case, lines, judged.pitch, progress)
+    return written(path, context | pictures).file
 
 
 # The report for the public: from the catalogue and the released table, and nothing else.
@@ -340,7 +414,7 @@ def write_public_report(
         "public": True,
         "dataset": release.dataset,
         "price": _price(release.guarantee),
-        "parameters": {k: _word(v) for k, v in release.parameters.items()},
+        "parameters": {k: in_plain_times(_word(v)) for k, v in release.parameters.items()},
         "groups": by_group(list(measured)),
         "comparison": [{"name": release.name, "method": release.method, "values": measured}],
         "ledger_hash": release.ledger_head,

@@ -42,7 +42,7 @@ _MARKS = {
 _GOES_ON = {
     "near": "takes what the same released trajectories hold before and after",
     "relink": "joins what was cut or swapped there",
-    "tracked": "goes on from each to the nearest single samples",
+    "tracked": "follows single samples from there, or takes those of the same place",
 }
 """What an attacker does with known samples that the release holds."""
 _PROTOCOLS = {"a": "over the whole period", "b": "from other days"}
@@ -60,10 +60,42 @@ class Verdict:
     tone: Tone = "unknown"
 
 
+@dataclass(frozen=True)
+class JoinedWindows:
+    """Some windows of a series together against their originals."""
+
+    windows: int
+    exposure: float
+    """What the best attacker learns of a person on average."""
+    half: float
+    """Share of persons of whom an attacker learns more than half."""
+    attacker: str
+    """Which one that is, in words."""
+
+
 def _judge(value: float, scale: _Scale) -> tuple[str, Tone]:
     """By the number as it is shown, to a thousandth: no two answers to the same number."""
     shown = round(value, 3)
     return next((answer, tone) for below, answer, tone in scale if shown < below)
+
+
+def judge_risk(value: float) -> tuple[str, Tone]:
+    """What a share that attackers find or learn is called, and how that is."""
+    return _judge(value, _FOUND)
+
+
+_NEWS: dict[Tone, str] = {
+    "good": "✓ good",
+    "middling": "~ middling",
+    "bad": "✗ bad",
+    "unknown": "? unknown",
+    "moot": "",
+}
+
+
+def news_of(tone: Tone) -> str:
+    """What stands beside an answer: a yes may be good or bad."""
+    return _NEWS[tone]
 
 
 def verdicts(
@@ -86,6 +118,14 @@ def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdic
     elif stands_for(release.guarantee) is not None:
         no_ways = "It has areas and intervals that several objects share, not paths that roads could join."
     return verdicts(values, shlex.quote(release.name), no_ways)
+
+
+def verdicts_of_table(table: str, kind: str, values: Mapping[str, float]) -> list[Verdict]:
+    """Those of a table that was made elsewhere."""
+    no_ways = None
+    if kind == "synthetic":
+        no_ways = "No trajectory of it is an object's."
+    return verdicts(values, f"--table {shlex.quote(table)} ...", no_ways)
 
 
 def attack_in_words(name: str) -> str:
@@ -113,6 +153,21 @@ def attack_in_words(name: str) -> str:
 def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
     """The attack that finds or learns most."""
     return max(attacks, key=lambda name: values[name])
+
+
+def counted(number: int, what: str) -> str:
+    """1 window, 2 windows."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def series_rows(found: Mapping[int, Mapping[str, float]]) -> list[JoinedWindows]:
+    """What attackers learn from windows of a series together, by how many."""
+    rows = []
+    for number, values in found.items():
+        best = strongest(values, filter(is_exposure, values))
+        words = attack_in_words(best) if values[EXPOSED] > 0 else "nobody: none learns anything"
+        rows.append(JoinedWindows(number, values[EXPOSED], values["half"], words))
+    return rows
 
 
 def between(values: Mapping[str, float], attack: str) -> str:
@@ -163,12 +218,16 @@ def _useful(values: Mapping[str, float], name: str) -> Verdict:
         answer,
         worse,
         values[worse],
-        f"A count of objects in an area is off by {error:.1%} in the median, and the busiest areas "
-        f"keep their order with a rank correlation of {hotspot:.2f}."
+        f"A count of objects in an area is off by {error:.1%}{_of_itself(error)} in the median, and the "
+        f"busiest areas keep their order with a rank correlation of {hotspot:.2f}."
         + ("" if worse == "query_error" else f" {_apart(values[worse])}.")
         + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
         tone,
     )
+
+
+def _of_itself(error: float) -> str:
+    return " (more than the count itself)" if error > 1 else ""
 
 
 def _apart(density: float) -> str:
@@ -188,7 +247,8 @@ def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
         answer,
         "density",
         density,
-        f"{_apart(density)}; the shares of the 100 largest flows are off by {flow:.1%} on average. "
+        f"{_apart(density)}; the shares of the 100 largest flows are off by {flow:.1%}{_of_itself(flow)} "
+        "on average. "
         "Trajectories do not correspond to objects: do not count objects by them.",
         tone,
     )
@@ -337,6 +397,10 @@ _ENDINGS = {
 
 def meaning_of(name: str) -> Meaning:
     """Of any metric; one that another version measured has its name for words."""
+    if name.startswith("series."):
+        _, number, what = name.split(".", 2)
+        said = _ENDINGS[".half"] if what == "half" else meaning_of(what).what
+        return Meaning(BESIDE, f"{said}, from {number} windows together", "")
     if name in _SAID:
         return _SAID[name]
     if is_exposure(name):
@@ -369,11 +433,24 @@ def _of_counts(name: str) -> Meaning:
     where = ", ".join(of)
     if what == "coverage":
         return Meaning(
-            USE, f"rows whose 95 % interval holds the capped count: {where}", "0.95 is right"
+            USE, f"rows whose 95 % interval holds the bounded count: {where}", "0.95 is right"
         )
     if what == "error":
         return Meaning(USE, f"median relative error of the 100 largest: {where}", _LOWER)
-    return Meaning(USE, f"share that is not counted because of caps: {where}", _LOWER)
+    return Meaning(USE, f"share that is not counted because of bounds: {where}", _LOWER)
+
+
+_ERRORS = ("query_error", "flow", "published.query")
+
+
+def remark_of(name: str, value: float) -> str:
+    """What to say beside a value that looks wrong and is not; empty: nothing."""
+    if name.startswith(_ERRORS) and not name.endswith(".f1") and value > 1:
+        return (
+            "Above 1: off by more than the true number itself. Where an object has several trajectories "
+            "each of them is counted, and small numbers weigh as much as large ones."
+        )
+    return ""
 
 
 def by_group(names: Iterable[str]) -> Mapping[str, list[str]]:
@@ -386,3 +463,27 @@ def by_group(names: Iterable[str]) -> Mapping[str, list[str]]:
         if there:
             groups[group] = there
     return groups
+
+
+def main_by_group(values: Mapping[str, float]) -> Mapping[str, list[str]]:
+    """What a terminal shows: the strongest attacker of each sort, and what analysts keep."""
+    groups = dict(by_group(values))
+    for group in (ELSEWHERE, BESIDE):
+        groups.pop(group, None)
+    for group, is_attack in ((LEARNT, is_exposure), (WHO_IS_LINKED, is_linking)):
+        there = groups.get(group, [])
+        sorts = [_sort_of_attack(name) for name in there if is_attack(name)]
+        best = {
+            strongest(values, (n for n in there if is_attack(n) and _sort_of_attack(n) == sort))
+            for sort in sorts
+        }
+        if there:
+            groups[group] = [name for name in there if name in best or not is_attack(name)]
+    return groups
+
+
+def _sort_of_attack(name: str) -> str:
+    kind = name.removeprefix("exposure.").removeprefix("la_").partition(".")[0]
+    if kind in _MARKS:
+        return "marks"
+    return "signatures" if kind in (*_SIGNATURES, "t") else kind

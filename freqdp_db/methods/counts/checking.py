@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.errors import VerificationFailed
+from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.options import Budget
 from freqdp_db.methods.counts.plan import Draw, Plan, first_round, spent
 from freqdp_db.methods.counts.tables import Made
 from freqdp_db.methods.counts.zones import Zones
-from freqdp_db.model.kernels import SEED_WORDS
 
 
 def check(draw: Draw, made: Made, plan: Plan, zones: Zones, budget: Budget) -> dict[str, int]:
     """The budget, the shape of the draw, and sums between rows; raises VerificationFailed."""
-    measurements = [*first_round(plan.tables), *plan.measurements.values()]
+    measurements = [*first_round(plan.tables, pure=budget.pure), *plan.measurements.values()]
     cost = spent(measurements, budget)
     if cost > budget.whole:
         raise VerificationFailed(f"the plan costs {float(cost):g}, booked {float(budget.whole):g}")
-    _require_shape(draw, plan)
+    _require_shape(draw, plan, pure=budget.pure)
     checked = 0
     parent = np.concatenate(
         [[0], zones.district_ids[zones.district], np.full(zones.districts, zones.city_id), [0]]
@@ -54,7 +54,7 @@ def _check_flows(draw: Draw, made: Made, plan: Plan, zones: Zones) -> int:
     cells = (origin - 1) * len(zones) + destination - 1
     if not np.array_equal((cells * plan.shape.bins + table["bin"] - 1)[between], draw.picked):
         raise VerificationFailed("the flows between zones are not those that were picked")
-    if not np.array_equal(table["value"][between], draw.flows_zones):
+    if not np.array_equal(table["value"][between], np.rint(draw.flows_zones / WHOLE)):
         raise VerificationFailed("the flows between zones do not have their noisy numbers")
     ends = [origin, destination]
     checked = _require_bins("flows", ends, {n: c[~between] for n, c in table.items()}, ~between)
@@ -117,14 +117,12 @@ def _require_equal(what: str, found: NDArray[Any], expected: NDArray[Any]) -> No
         raise VerificationFailed(f"sums do not agree: {what}")
 
 
-def _require_shape(draw: Draw, plan: Plan) -> None:
-    for what in [*first_round(plan.tables), *plan.measurements.values()]:
+def _require_shape(draw: Draw, plan: Plan, *, pure: bool) -> None:
+    for what in [*first_round(plan.tables, pure=pure), *plan.measurements.values()]:
         if what.name in ("picked", "flows_zones"):
             continue
         if len(getattr(draw, what.name)) != what.size:
             raise VerificationFailed(f"{what.name} does not have the length of the plan")
-    if len(draw.seed) != SEED_WORDS or draw.seed.min() < 0 or draw.seed.max() >= 2**32:
-        raise VerificationFailed("the seed is not 256 bits")
     if len(draw.picked) != len(draw.flows_zones):
         raise VerificationFailed("the flows between zones do not have a noisy number each")
     inside = (draw.picked >= 0) & (draw.picked < plan.shape.pairs)

@@ -1,7 +1,7 @@
-"""What each object contributes to the tables: whole numbers, within public caps.
+"""What each object contributes to the tables: whole numbers, within public bounds.
 
-Looks at one object at a time, at public zones and bins, and at a key that was drawn. So an object that is
-added or removed adds or removes its own contributions and moves nobody else's.
+Looks at one object at a time, and at public zones and bins. So an object that is added or removed adds or
+removes its own contributions and moves nobody else's.
 
 *Visits*: an object visits a zone in a bin if it is there at a sample, or on the straight line at constant
 speed between two neighbouring samples, at one of the evenly spaced moments that are at most `STEP_M` and
@@ -12,18 +12,16 @@ or are of one stay. Each zone and bin counts once for an object.
 which it begins; trips that begin or end in no zone are left out. *Stays*: those of the trip rule, where and
 in the bin in which they begin.
 
-*Caps*: the contributions of an object to a table are taken in the order of a keyed hash until one of its
-bounds is reached: their number, or the sum of the squares of how many lie in one bin (and other groups,
-see `groups_of`). In SQL: count(*) OVER w <= most, and sum(2 * row_number - 1) OVER w <= bound, where w is
-PARTITION BY object ORDER BY hash, and row_number numbers the contributions of an object and group in the
-same order: the k-th of a group adds 2 k - 1 to the sum of squares.
+*Bounds*: each contribution of an object to a table counts for the same part of 1, a whole number of
+`1 / WHOLE`. It is the largest with which the object keeps all bounds of the table: of how many it has in
+all, or of sums of the squares of how many it has in each group (see `groups_of`). An object within the
+bounds counts in full.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -35,7 +33,6 @@ from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.trips import RULE, possible_samples, trips_in
 from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
 from freqdp_db.model.arrays import Flags, Ints, offsets_from
-from freqdp_db.model.kernels import splitmix64, stable_order
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 STEP_M = 250.0
@@ -46,6 +43,8 @@ DURATION_EDGES_MIN = (0, 10, 20, 30, 60, 120)
 TRIP_CLASSES = len(LENGTH_EDGES_M) * len(DURATION_EDGES_MIN)
 LONGEST_STAY_MIN = 720
 """Longer stays count as so long."""
+WHOLE = 16
+"""What is measured counts in parts of 1 / WHOLE."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class Items:
     """Of trips: where they end; else zeros."""
     size: Ints
     """Of trips: the class of length and duration; of stays: minutes; else zeros."""
-    order: NDArray[np.uint64]
-    """The keyed hash."""
+    part: Ints
+    """For how much each item of an object counts: a number for each object, WHOLE for 1."""
 
     def __len__(self) -> int:
         return len(self.bin)
@@ -72,11 +71,21 @@ class Items:
         """How many each object has."""
         return np.diff(self.offsets)
 
+    @property
+    def parts(self) -> Ints:
+        """For how much each item counts, in parts of 1 / WHOLE."""
+        return np.repeat(self.part, self.counts)
+
     def where(self, kept: Flags) -> Items:
         owner = np.repeat(np.arange(len(self.offsets) - 1), self.counts)
         lengths = np.bincount(owner[kept], minlength=len(self.offsets) - 1)
         bin, zone, to, size = (c[kept] for c in (self.bin, self.zone, self.to, self.size))
-        return Items(offsets_from(lengths), bin, zone, to, size, self.order[kept])
+        return Items(offsets_from(lengths), bin, zone, to, size, self.part)
+
+
+def _items(offsets: Ints, bin: Ints, zone: Ints, to: Ints, size: Ints) -> Items:
+    """All in full."""
+    return Items(offsets, bin, zone, to, size, np.full(len(offsets) - 1, WHOLE, np.int64))
 
 
 @dataclass(frozen=True)
@@ -93,40 +102,15 @@ def contributions_of(
     period: Period,
     zones: Zones,
     bins: Bins,
-    key: np.uint64,
 ) -> Contributions:
-    """What every object contributes, without caps."""
+    """What every object contributes, all of it in full."""
     side = possible_samples(trajectories, places, region, period)
     role = find_roles(side, places, RULE)
-    salts = _salts(side, places, key)
     return Contributions(
-        _visits(side, places, role, zones, bins, salts),
-        _trips(side, places, zones, bins, salts),
-        _stays(side, places, role, zones, bins, salts),
+        _visits(side, places, role, zones, bins),
+        _trips(side, places, zones, bins),
+        _stays(side, places, role, zones, bins),
     )
-
-
-def _salts(side: Trajectories, places: Locations, key: np.uint64) -> NDArray[np.uint64]:
-    """A key for each object, from its own first sample: numbers of objects would shift with others."""
-    first = np.minimum(side.offsets[:-1], max(side.samples - 1, 0))
-    if not side.samples:
-        return np.zeros(len(side), np.uint64)
-    salt = np.full(len(side), key, np.uint64)
-    place = side.location[first]
-    for told in (side.at[first], places.x[place], places.y[place]):
-        salt = _mixed(salt, np.ascontiguousarray(told).view(np.uint64))
-    return salt
-
-
-def _mixed(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    mixed: NDArray[np.uint64] = splitmix64(one ^ splitmix64(other))
-    return mixed
-
-
-def _hashes(salt: NDArray[np.uint64], *columns: NDArray[Any]) -> NDArray[np.uint64]:
-    for column in columns:
-        salt = _mixed(salt, column.astype(np.int64).view(np.uint64))
-    return salt
 
 
 # Visits.
@@ -193,7 +177,6 @@ def _visits(
     role: NDArray[np.uint8],
     zones: Zones,
     bins: Bins,
-    salts: NDArray[np.uint64],
 ) -> Items:
     parts = map_ranges(
         _visited, side.offsets, side.offsets, side.location, side.at, places.x, places.y, role,
@@ -201,22 +184,14 @@ def _visits(
     )  # fmt: skip
     whose, cell = joined(parts)
     nothing = np.zeros(len(cell), np.int64)
-    return Items(
-        offsets_from(np.bincount(whose, minlength=len(side))),
-        cell % len(bins),
-        cell // len(bins),
-        nothing,
-        nothing,
-        _hashes(salts[whose], cell),
-    )
+    offsets = offsets_from(np.bincount(whose, minlength=len(side)))
+    return _items(offsets, cell % len(bins), cell // len(bins), nothing, nothing)
 
 
 # Trips and stays.
 
 
-def _trips(
-    side: Trajectories, places: Locations, zones: Zones, bins: Bins, salts: NDArray[np.uint64]
-) -> Items:
+def _trips(side: Trajectories, places: Locations, zones: Zones, bins: Bins) -> Items:
     trips = trips_in(side, places)
     first, last = trips.offsets[:-1], trips.offsets[1:] - 1
     begins = trips.at[first]
@@ -225,16 +200,14 @@ def _trips(
     minutes = (trips.at[last] - begins) // MINUTE_US
     of_length = np.searchsorted(LENGTH_EDGES_M, metres, side="right") - 1
     of_duration = np.searchsorted(DURATION_EDGES_MIN, minutes, side="right") - 1
-    whose = np.repeat(np.arange(trips.objects), np.diff(trips.by_object))
     origin = zones.locate(trips.x[first], trips.y[first]).astype(np.int64)
     destination = zones.locate(trips.x[last], trips.y[last]).astype(np.int64)
-    items = Items(
+    items = _items(
         trips.by_object,
         bins.of(begins).astype(np.int64),
         origin,
         destination,
         of_length * len(DURATION_EDGES_MIN) + of_duration,
-        _hashes(salts[whose], begins),
     )
     return items.where((origin != OUTSIDE) & (destination != OUTSIDE) & (items.bin != OUTSIDE))
 
@@ -245,7 +218,6 @@ def _stays(
     role: NDArray[np.uint8],
     zones: Zones,
     bins: Bins,
-    salts: NDArray[np.uint64],
 ) -> Items:
     begins = np.flatnonzero(role == ARRIVAL)
     # a stay has at least two samples, so that each arrival has its departure
@@ -255,94 +227,73 @@ def _stays(
     zone = zones.locate(places.x[place], places.y[place]).astype(np.int64)
     at = side.at[begins]
     minutes = np.minimum((side.at[ends] - at) // MINUTE_US, LONGEST_STAY_MIN)
-    items = Items(
+    items = _items(
         offsets_from(np.bincount(whose, minlength=len(side))),
         bins.of(at).astype(np.int64),
         zone,
         np.zeros(len(at), np.int64),
         minutes,
-        _hashes(salts[whose], at),
     )
     return items.where((zone != OUTSIDE) & (items.bin != OUTSIDE))
 
 
-# Caps.
+# Bounds.
 
 
 @njit(nogil=True, cache=True)
-def _number(order, group):  # type: ignore[no-untyped-def]
-    """Of one object's items, the number of each in its group, from 1, in the order of the hash."""
-    ranked = stable_order(order)
-    grouped = group[ranked]
-    again = stable_order(grouped)
-    number = np.empty(len(order), np.int64)
-    run = 0
-    for k in range(len(order)):
-        run = run + 1 if k > 0 and grouped[again[k]] == grouped[again[k - 1]] else 1
-        number[ranked[again[k]]] = run
-    return ranked, number
-
-
-@njit(nogil=True, cache=True)
-def _kept(first, last, offsets, order, groups, bounds, most):  # type: ignore[no-untyped-def]
-    """Which items of objects `first` to `last` - 1 are counted."""
-    begin = offsets[first]
-    kept = np.zeros(offsets[last] - begin, np.bool_)
-    for u in range(first, last):
-        a, b = offsets[u], offsets[u + 1]
-        counted = min(b - a, most)
-        ranked = np.arange(b - a)
-        for g in range(len(bounds)):
-            ranked, number = _number(order[a:b], groups[g, a:b])
-            squares = 0
-            for k in range(counted):
-                squares += 2 * number[ranked[k]] - 1
-                if squares > bounds[g]:
-                    counted = k
-                    break
-        for k in range(counted):
-            kept[a - begin + ranked[k]] = True
-    return (kept,)
-
-
-def cap_items(items: Items, most: int, groups: list[tuple[Ints, int]]) -> Items:
-    """The first items of each object, until one of its bounds is reached.
-
-    most: how many. groups: for each bound of a sum of squares the group of every item, and the bound.
-    """
-    columns = np.stack([group for group, _ in groups])
-    bounds = np.array([bound for _, bound in groups], np.int64)
-    parts = map_ranges(_kept, items.offsets, items.offsets, items.order, columns, bounds, most)
-    (kept,) = joined(parts)
-    return items.where(kept)
-
-
-@njit(nogil=True, cache=True)
-def _squares(first, last, offsets, order, group):  # type: ignore[no-untyped-def]
+def _squares(first, last, offsets, group):  # type: ignore[no-untyped-def]
     found = np.zeros(last - first, np.int64)
     for u in range(first, last):
-        a, b = offsets[u], offsets[u + 1]
-        _, number = _number(order[a:b], group[a:b])
-        for k in range(b - a):
-            found[u - first] += 2 * number[k] - 1
+        mine = np.sort(group[offsets[u] : offsets[u + 1]])
+        run = 0
+        for k in range(len(mine)):
+            run = run + 1 if k > 0 and mine[k] == mine[k - 1] else 1
+            # one more in a group of run - 1
+            found[u - first] += 2 * run - 1
     return (found,)
 
 
 def squares_of(items: Items, group: Ints) -> Ints:
     """Of each object, the sum of the squares of how many items its groups have."""
-    parts = map_ranges(_squares, items.offsets, items.offsets, items.order, group)
+    parts = map_ranges(_squares, items.offsets, items.offsets, group)
     (found,) = joined(parts)
     return found
+
+
+def within_squares(items: Items, limits: list[tuple[Ints, int]]) -> Items:
+    """With the largest parts p that keep every bound b of a sum of squares s: p^2 s <= WHOLE^2 b."""
+    part = items.part
+    for squares, bound in limits:
+        part = np.minimum(part, _whole_root(WHOLE**2 * bound // np.maximum(squares, 1)))
+    return replace(items, part=part)
+
+
+def within_number(items: Items, most: int) -> Items:
+    """With the largest parts p that keep the bound of the number n of items: p n <= WHOLE most."""
+    part = WHOLE * most // np.maximum(items.counts, 1)
+    return replace(items, part=np.minimum(items.part, part))
+
+
+def _whole_root(squares: Ints) -> Ints:
+    """The largest whole number up to WHOLE whose square is not larger."""
+    return np.searchsorted(np.arange(1, WHOLE + 1) ** 2, squares, side="right").astype(np.int64)
 
 
 def groups_of(what: str, items: Items, zones: Zones, bins: int) -> dict[str, Ints]:
     """By which groups the contributions of an object are bounded: the group of each item."""
     district = zones.district.astype(np.int64)
     groups = {"bins": items.bin}
+    if what == "visits":
+        groups["zones"] = items.zone
     if what == "stays":
         groups["districts"] = district[items.zone]
     if what == "trips":
-        pair = district[items.zone] * zones.districts + district[items.to]
-        groups |= {"pairs": pair * bins + items.bin, "districts": district[items.zone],
-                   "ends": district[items.to]}  # fmt: skip
+        begin, end = district[items.zone], district[items.to]
+        groups |= {
+            "departs": begin * bins + items.bin,
+            "arrives": end * bins + items.bin,
+            "districts": begin,
+            "ends": end,
+            "reaches": zones.distance_classes()[begin * zones.districts + end],
+        }
     return groups

@@ -13,11 +13,13 @@ suggest: nearer to the truth for most parts, never below 0, but biased, so that 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from freqdp_db.model.arrays import Ints, offsets_of
 
@@ -31,13 +33,17 @@ _NORMAL, _LAPLACE = 1.959964, math.log(20) / math.sqrt(2)
 _ROUNDING = 1 / 12
 _LEAST = 1e-9
 _LEAST_SHARE = 1e-3
-_HALVINGS = 60
+_HALVINGS = 40
 _STRATA = (0.03, 0.15, 0.5, 1.0)
+_CHANCE = 1.5
 _FEWEST = 50
 """Parts that the scatter is fitted to are so many at least."""
-_FAR = 4.0
 _WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
-"""Of neighbourhoods of bins; the first is each bin alone."""
+"""Of neighbourhoods of bins, and of parts; the first is each alone."""
+_NEAREST = 48
+_ROUNDS = 20
+_STEEPEST = 5.0
+"""No class of distance is weighed up or down by more in one round."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,9 @@ class Level:
     total: Table | None = None
     """The sums over all bins, if they are measured too: one column."""
     total_variance: float = math.inf
-    like: tuple[str, Ints] | None = None
-    """Another level, before it, and a part of that for each part: in proportion to those a part is expected
-    to have its parent's; None: evenly."""
+    like: Callable[[Mapping[str, Table]], Table] | None = None
+    """One column, from the estimates of the levels before it: in proportion to that a part is expected to
+    have its parent's; None: as parts near it have."""
 
 
 @dataclass(frozen=True)
@@ -217,18 +223,59 @@ def rounded(values: Table, parent: Ints | None, above: Ints | None) -> Ints:
 # Smoothed estimates.
 
 
-def smoothed(above: Table, parent: Ints, fit: Fit, like: Table | None = None) -> Table:
+@dataclass(frozen=True)
+class Near:
+    """The nearest parts of each part, by their centres: itself first."""
+
+    part: NDArray[np.int32]
+    away: NDArray[np.float32]
+    """In units of the median distance to the next one."""
+
+    @classmethod
+    def of(cls, x: NDArray[np.float64], y: NDArray[np.float64]) -> Near:
+        centres = np.column_stack([x, y])
+        nearest = cKDTree(centres).query(centres, k=range(1, min(_NEAREST, len(x)) + 1))
+        away, part = (np.asarray(column) for column in nearest)
+        unit = float(np.median(away[:, 1])) if away.shape[1] > 1 else 1.0
+        return cls(part.astype(np.int32), (away / max(unit, _LEAST)).astype(np.float32))
+
+    def smoothed(self, value: Table, variance: Table) -> Table:
+        """Means of neighbours, as wide as Stein's estimate of their squared error is least. One column.
+
+        Chosen apart for parts of different size: where there is little, more of it is alike.
+        """
+        means, risks = [], []
+        for width in _WIDTHS:
+            weight = np.exp(-((self.away / width) ** 2) / 2)
+            weight /= weight.sum(axis=1, keepdims=True)
+            mean = np.einsum("ij,ij->i", weight, value[self.part, 0])[:, None]
+            means.append(mean)
+            risks.append((mean - value) ** 2 + (2 * weight[:, :1] - 1) * variance)
+        found = value.copy()
+        for chosen in _strata(means[-1][:, 0]):
+            best = np.argmin([risk[chosen].sum() for risk in risks])
+            found[chosen] = means[best][chosen]
+        return found
+
+
+def smoothed(
+    above: Table, parent: Ints, fit: Fit, like: Table | None = None, near: Near | None = None
+) -> Table:
     """Estimates of a level, from those of the level above and its own unbiased numbers.
 
     Each part is expected to have a share of its parent, with the parent's course over the bins. The share
     is shrunk towards an expected one, and then the numbers towards what the share gives; how far, is
     fitted to how much they scatter beyond their noise. Not below 0; adds up to the level above.
-    like: in proportion to which shares are expected, one column; None: evenly.
+    like: in proportion to which shares are expected, one column; None: to means of near parts, or evenly.
     """
     own, variance = fit.own, fit.own_variance
     bins = own.shape[1]
     whole = above.sum(axis=1, keepdims=True)
-    even = _raked(np.ones((len(own), 1)) if like is None else like, whole, parent)
+    if like is None:
+        like = np.ones((len(own), 1))
+        if near is not None:
+            like = np.maximum(near.smoothed(fit.own_total, fit.own_total_variance), 0.0)
+    even = _raked(like, whole, parent)
     away = fit.own_total - even
     spread = _spread(away, fit.own_total_variance, even)
     weight = _weight(spread, fit.own_total_variance)
@@ -279,26 +326,33 @@ def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:
     return found
 
 
+def _strata(size: NDArray[np.float64]) -> Iterator[Ints]:
+    """Parts of about the same size, the largest first."""
+    order = np.argsort(-size, kind="stable")
+    begin = 0
+    for part in _STRATA:
+        end = min(max(math.ceil(len(order) * part), begin + _FEWEST), len(order))
+        yield order[begin:end]
+        begin = end
+
+
 def _spread(away: Table, variance: Table, expected: Table) -> Table:
     """The variance around what is expected that is not noise: a multiple of the square of its size.
 
     Fitted apart for parts of different size, because the largest differ in another way than the rest.
     """
-    order = np.argsort(-expected, axis=None, kind="stable")
-    size = expected.ravel()[order]
-    beyond = (away**2 - variance).ravel()[order]
-    found = np.zeros(len(order))
-    begin = 0
-    for part in _STRATA:
-        end = min(max(math.ceil(len(order) * part), begin + _FEWEST), len(order))
-        squares = float((size[begin:end] ** 2).sum())
-        factor = max(float(beyond[begin:end].sum()) / max(squares, _LEAST), 0.0)
-        found[begin:end] = factor * size[begin:end] ** 2
-        begin = end
-    spread = np.empty(len(order))
-    spread[order] = found
+    size, noise = expected.ravel(), np.broadcast_to(variance, expected.shape).ravel()
+    beyond = away.ravel() ** 2 - noise
+    spread = np.zeros(len(size))
+    for chosen in _strata(size):
+        squares = float((size[chosen] ** 2).sum())
+        # what noise alone might give is not taken for scatter
+        chance = _CHANCE * math.sqrt(2 * float((noise[chosen] ** 2).sum()))
+        factor = max(float(beyond[chosen].sum()) - chance, 0.0) / max(squares, _LEAST)
+        spread[chosen] = factor * size[chosen] ** 2
     # what is far away from what is expected is not noise
-    return np.maximum(spread.reshape(expected.shape), away**2 - _FAR * variance)
+    far = 2 * math.log(len(size) + 1)
+    return np.maximum(spread.reshape(expected.shape), away**2 - far * variance)
 
 
 def _weight(signal: Table, noise: Table) -> Table:
@@ -314,6 +368,27 @@ def _raked(values: Table, above: Table, parent: Ints) -> Table:
     even = np.where(total > _LEAST, 0.0, above / count)
     found: Table = values * factor[parent] + even[parent]
     return found
+
+
+def gravity(leaving: Table, arriving: Table, far: NDArray[np.float64], away: Ints) -> Table:
+    """What flows are expected from departures and arrivals: in proportion to both, and by distance.
+
+    far: how many there are in each class of distance; away: the class of each flow. One column; flows are
+    in the order of origin, then destination.
+    """
+    parts = len(leaving)
+    out, into, wanted = (
+        np.maximum(side, _LEAST) / max(float(np.maximum(side, _LEAST).sum()), _LEAST)
+        for side in (leaving[:, 0], arriving[:, 0], far)
+    )
+    flows = np.outer(out, into)
+    for _ in range(_ROUNDS):
+        now = np.bincount(away, flows.ravel(), minlength=len(far))
+        factor = np.clip(wanted / np.maximum(now, _LEAST), 1 / _STEEPEST, _STEEPEST)
+        flows *= factor[away].reshape(parts, parts)
+        flows *= (out / np.maximum(flows.sum(axis=1), _LEAST))[:, None]
+        flows *= into / np.maximum(flows.sum(axis=0), _LEAST)
+    return flows.reshape(-1, 1)
 
 
 @dataclass(frozen=True)
@@ -374,10 +449,13 @@ class PairPrior:
         return cells
 
 
-def shrunk(noisy: Ints, variance: float, expected: NDArray[np.float64]) -> NDArray[np.float64]:
+def shrunk(
+    noisy: NDArray[np.float64], variance: float, expected: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Estimates of numbers with independent noise, towards what is expected of them."""
     away = noisy - expected
-    scatter = max(float((away**2 - variance).sum()) / max(float(expected.sum()), _LEAST), 0.0)
+    beyond = float((away**2 - variance).sum()) - _CHANCE * variance * math.sqrt(2 * len(noisy))
+    scatter = max(beyond, 0.0) / max(float(expected.sum()), _LEAST)
     spread = scatter * expected
     found: NDArray[np.float64] = np.maximum(expected + spread / (spread + variance) * away, 0.0)
     return found

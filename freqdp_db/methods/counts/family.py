@@ -157,16 +157,18 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         return f"{said}; margins in one bin (95 %): {', '.join(margins)}"
 
     def errors(self, options: CountsOptions, counts: Counts) -> str:
-        caps = [
-            f"{int(counts[f'{what}_most']):,} {what} of an object are counted, chosen by a keyed hash; "
-            f"about {100 * counts[f'{what}_lost']:.0f} % of all are not counted because of that"
+        lost = [
+            f"{100 * counts[f'{what}_lost']:.0f} % of {what}"
             for what in ("visits", "trips", "stays")
-            if counts.get(f"{what}_most", 0) > 0
+            if counts.get(f"{what}_lost", 0) > 0
         ]
-        return (
-            "A value lies within its margin of the capped count with 95 % confidence, in every row. "
-            + " ".join(f"At most {said}." for said in caps)
-        )
+        said = "A value lies within its margin of the bounded count with 95 % confidence, in every row."
+        if lost:
+            said += (
+                " Each contribution of an object that has very many counts for less than 1: about "
+                f"{', '.join(lost)} are not counted because of that; estimates are corrected for it."
+            )
+        return said
 
     def warnings(self, options: CountsOptions, counts: Counts) -> list[str]:
         objects = int(counts.get("noisy_objects", 0))
@@ -226,14 +228,14 @@ _BIN = Column(
     "bin", "int4", "The time bin: see the table of bins; 0: all bins together, their sum."
 )
 _NUMBERS = (
-    Column("value", "int8", "The count of capped contributions with its noise: may be below 0."),
+    Column("value", "int8", "The bounded count with its noise: may be below 0."),
     Column(
         "margin", "float8", "Half of the 95 % interval of the value, from public numbers alone."
     ),
     Column(
         "estimate",
         "float8",
-        "The value drawn towards what coarser levels suggest and corrected for what the caps leave out: "
+        "The value drawn towards what coarser levels suggest and corrected for what the bounds leave out: "
         "nearer to the truth for most rows, never below 0, but biased: the margin is not its.",
     ),
 )

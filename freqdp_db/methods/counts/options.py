@@ -42,9 +42,9 @@ MARGINS = {
 """What margins are said of, in one bin."""
 SUMMARY = (
     *(f"{name}_margin" for name in MARGINS),
-    *(f"{what}_{said}" for what in ("visits", "trips", "stays") for said in ("most", "lost")),
+    *(f"{what}_lost" for what in ("visits", "trips", "stays")),
 )
-"""What is recorded of margins and caps, in this order; 0: not asked for."""
+"""What is recorded of margins and of what bounds leave out, in this order; 0: not asked for."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The plan of a release: what is measured, with which caps and which parts of the budget. Sees no data.
+"""The plan of a release: what is measured, with which bounds and which parts of the budget. Sees no data.
 
-The first round counts objects and, in classes of half an octave, how much they contribute. The caps of the
-second round follow from these noisy numbers and from public ones.
+The first round counts objects and, in classes of half an octave, how much they contribute. The bounds of
+the second round follow from these noisy numbers and from public ones.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from freqdp_db.methods.counts.contributions import LONGEST_STAY_MIN, TRIP_CLASSES
+from freqdp_db.methods.counts.contributions import LONGEST_STAY_MIN, TRIP_CLASSES, WHOLE
 from freqdp_db.methods.counts.options import Budget
-from freqdp_db.methods.counts.zones import Bins, Zones
+from freqdp_db.methods.counts.zones import DISTANCE_CLASSES, Bins, Zones
 from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
 from freqdp_db.privacy.noise import Tail, privacy_loss, scale_for
@@ -23,50 +23,57 @@ SIZE_CLASSES = 40
 SIZE_EDGES = tuple(math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES + 1))
 """Class j begins with this many: the smallest t with t^2 >= 2^j."""
 CLASSES_OF_SIZES = tuple(j for j in range(SIZE_CLASSES) if SIZE_EDGES[j] < SIZE_EDGES[j + 1])
-FIRST_ROUND = Fraction(8, 100)
-_SIZES = 3
+FIRST_ROUND = Fraction(10, 100)
+_SIZES = 8
 """How many contributions objects have is measured with so many times the share of the others."""
-MINUTE_STEPS = 4
-"""How long stays are is counted by how many steps they are longer or shorter than half of the longest; at
-most so many."""
-STEP_MIN = LONGEST_STAY_MIN // (2 * MINUTE_STEPS)
+MINUTE_STEPS = 8
+"""How long stays are is counted in so many steps at most."""
+STEP_MIN = LONGEST_STAY_MIN // MINUTE_STEPS
 STRAY_ROWS = 1000
 """So many flows between zones are shown by chance, on average, where no threshold is given."""
-MOST_CELLS = 50_000_000
-"""Cells of one table that are kept one by one."""
+_WIDEST = 2000 * WHOLE
+_FARTHEST = 40
+"""Flows between zones are not picked by their own noisy numbers where the noise is wider, or the threshold
+that was asked for so many times as large: no flow would be. Their budget is then left over."""
 _STANDS_OUT = 2.5
 _TOGETHER = 3
 _APART = 6
 """Classes stand out if so many together do, and are at most so many away from others."""
-_MOST_CORRECTED = 0.5
-_BUSY = 5
-"""Caps are chosen for cells that hold so many times the mean."""
-_MOST_LOST = 0.1
-_SMOOTH = 0.5
+_BIAS = 0.3
+"""How far a number is off if so much is left out and it is corrected as all others are: in proportion."""
+_MOST_LOST = 0.3
+"""Bounds that leave out more are not taken."""
+_SMOOTH = 0.3
 """What is left of noise where neighbours in time and space help."""
+_BUSY = 5
+"""Bounds are chosen for cells that hold so many times the mean."""
 
 # Parts of the budget after the first round.
-_TABLES = {"visits": 38, "flows": 42, "stays": 15, "trips": 5}
+_TABLES = {"visits": 46, "flows": 41, "stays": 9, "trips": 4}
 _PARTS: dict[str, dict[str, int]] = {
-    "visits": {"visits_zone": 85, "visits_city": 15},
+    "visits": {"visits_zone": 35, "visits_zone_all": 55, "visits_city": 10},
     "stays": {
         "stays_zone": 40, "stays_zone_all": 20, "stays_district": 10, "stays_district_all": 8,
         "stays_city": 5, "stays_minutes": 17,
     },
     "flows": {
-        "flows_city": 12, "flows_from_district": 8, "flows_from_district_all": 10,
-        "flows_districts": 18, "flows_districts_all": 12, "flows_from": 8, "flows_from_all": 12,
-        "flows_to": 2, "flows_to_all": 5, "flows_to_district": 2, "flows_to_district_all": 3,
-        "picked": 2, "flows_zones": 6,
+        "flows_city": 10, "flows_distance": 8, "flows_from_district": 14,
+        "flows_from_district_all": 14, "flows_districts": 14, "flows_districts_all": 10,
+        "flows_from": 4, "flows_from_all": 14, "flows_to": 1, "flows_to_all": 4,
+        "flows_to_district": 2, "flows_to_district_all": 3, "picked": 1, "flows_zones": 3,
     },
     "trips": {"trips_city": 20, "trips_class": 80},
 }  # fmt: skip
 _ROUND = {
-    "visits": ("visit_sizes", "visit_bins"),
-    "trips": ("trip_sizes", "trip_bins", "trip_pairs", "trip_districts"),
-    "stays": ("stay_sizes", "stay_bins", "stay_districts"),
+    "visits": ("sizes", "bins", "zones"),
+    "trips": ("sizes", "bins", "departs", "districts", "reaches"),
+    "stays": ("sizes", "bins", "districts"),
 }
-"""Histograms of the first round, by what is counted: of numbers, and of sums of squares by group."""
+"""Histograms of the first round, by what is counted: of numbers, and of how many times as large the sums of
+squares by group are, in steps of 1 / RATIO. With pure accounting those of numbers alone."""
+RATIO = 16
+_RATIO_LOSS = 0.01
+"""What part of all contributions is left out by each bound of sums of squares."""
 
 
 @dataclass(frozen=True)
@@ -91,33 +98,33 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Caps:
-    """No object is counted for more."""
+class Bounds:
+    """What an object contributes to a table, at most."""
 
-    most: int
-    """Contributions to a table."""
-    bins: int
-    """Sum of squares of how many there are in each bin,"""
-    pairs: int = 0
-    """of trips: between two districts in a bin,"""
+    sizes: int
+    """Contributions with pure accounting; else the sum of their squares, each in a group of its own,"""
+    bins: int = 0
+    """the sum of the squares of how many there are in each bin,"""
+    zones: int = 0
+    """of visits: in each zone,"""
+    departs: int = 0
+    """of trips: in each bin and district where they begin, and where they end,"""
     districts: int = 0
-    """of trips and stays: in each district where they begin. Of trips also where they end."""
+    """of trips and stays: in each district where they begin (of trips also where they end),"""
+    reaches: int = 0
+    """of trips: in each class of distance."""
     lost: float = 0.0
     """About what part of all is not counted because of them, by the first round."""
 
     @property
     def correction(self) -> float:
         """By which estimates are multiplied, so that they are of all that there is."""
-        return 1 / (1 - min(self.lost, _MOST_CORRECTED))
+        return 1 / (1 - self.lost)
 
-    def bounds(self) -> dict[str, int]:
-        """By the names of the groups."""
-        return {
-            "bins": self.bins,
-            "pairs": self.pairs,
-            "districts": self.districts,
-            "ends": self.districts,
-        }
+    def of(self, group: str) -> int:
+        """The bound for a group, as `groups_of` names them."""
+        found: int = getattr(self, {"arrives": "departs", "ends": "districts"}.get(group, group))
+        return found
 
 
 @dataclass(frozen=True)
@@ -128,18 +135,16 @@ class Measurement:
     size: int
     share: Fraction
     """Of the budget."""
-    squares: int
-    """The squared L2 norm of an object's vector is at most this."""
-    absolute: int
-    """The L1 norm of an object's vector is at most this."""
+    bound: int
+    """The squared L2 norm of an object's vector is at most this; with pure accounting, its L1 norm."""
 
     def sigma2(self, budget: Budget) -> Fraction:
         """Variance of the discrete Gaussian noise; costs its share exactly."""
-        return sigma2_for(self.squares, budget.whole * self.share)
+        return sigma2_for(self.bound, budget.whole * self.share)
 
     def scale(self, budget: Budget) -> float:
         """Scale of the discrete Laplace noise; costs its share at most."""
-        return scale_for(self.absolute, budget.whole * self.share)
+        return scale_for(self.bound, budget.whole * self.share)
 
     def variance(self, budget: Budget) -> float:
         """Of the noise, as a float."""
@@ -147,8 +152,8 @@ class Measurement:
 
     def cost(self, budget: Budget) -> Fraction:
         if budget.pure:
-            return privacy_loss(self.absolute, self.scale(budget))
-        return gaussian_cost(self.squares, self.sigma2(budget))
+            return privacy_loss(self.bound, self.scale(budget))
+        return gaussian_cost(self.bound, self.sigma2(budget))
 
     def tail(self, budget: Budget, least: int) -> Tail:
         if budget.pure:
@@ -162,12 +167,12 @@ class Plan:
 
     shape: Shape
     tables: tuple[str, ...]
-    visits: Caps
-    trips: Caps
-    stays: Caps
+    visits: Bounds
+    trips: Bounds
+    stays: Bounds
     measurements: dict[str, Measurement]
     threshold: int
-    """From which noisy number on a flow between zones is picked."""
+    """From how many noisy trips on a flow between zones is picked."""
 
     def __getitem__(self, name: str) -> Measurement:
         return self.measurements[name]
@@ -182,17 +187,18 @@ def counted(tables: tuple[str, ...]) -> list[str]:
     return [name for name, of in wanted.items() if of & set(tables)]
 
 
-def first_round(tables: tuple[str, ...]) -> list[Measurement]:
+def first_round(tables: tuple[str, ...], *, pure: bool) -> list[Measurement]:
     """How many objects there are, and histograms of what they contribute: one entry of each moves by 1."""
     weights = {"objects": 1} | {
-        name: _SIZES if name.endswith("_sizes") else 1
+        f"{what.removesuffix('s')}_{name}": _SIZES if name == "sizes" else 1
         for what in counted(tables)
         for name in _ROUND[what]
+        if name == "sizes" or not pure
     }
     return [
         Measurement(
             name, 1 if name == "objects" else SIZE_CLASSES,
-            FIRST_ROUND * Fraction(weight, sum(weights.values())), 1, 1,
+            FIRST_ROUND * Fraction(weight, sum(weights.values())), 1,
         )
         for name, weight in weights.items()
     ]  # fmt: skip
@@ -213,32 +219,40 @@ def second_round(
     threshold: int | None = None,
 ) -> Plan:
     """The plan that follows from the noisy numbers of the first round."""
-    noise = {m.name: math.sqrt(m.variance(budget)) for m in first_round(tables)}
+    noise = {m.name: math.sqrt(m.variance(budget)) for m in first_round(tables, pure=budget.pure)}
     shares = _shares(tables)
-    cells = {
-        "visits": shape.zones * shape.bins,
-        "trips": shape.zones * shape.bins,
-        "stays": shape.zones * shape.bins,
+    d, b = shape.districts, shape.bins
+    # bounds are chosen for these: a measurement, its cells, and the group that bounds it
+    chosen_for = {
+        "visits": ("visits_zone", shape.zones * b, "sizes"),
+        "trips": ("flows_from_district", d * b, "departs"),
+        "stays": ("stays_district", d * b, "bins"),
     }
-    finest = {"visits": "visits_zone", "trips": "flows_from", "stays": "stays_zone"}
-    caps = {"visits": Caps(1, 1), "trips": Caps(1, 1, 1, 1), "stays": Caps(1, 1, 0, 1)}
+    if "flows" not in tables:
+        chosen_for["trips"] = ("trips_class", TRIP_CLASSES * b, "bins")
+    found = {what: Bounds(1, 1, 1, 1, 1, 1) for what in chosen_for}
     for what in counted(tables):
-        sizes, *squares = (_cleaned(round_one[name], noise[name]) for name in _ROUND[what])
-        part = shares.get(finest[what], shares.get("trips_class", Fraction(1, 20)))
-        most, lost = _most(sizes, cells[what], float(budget.whole * part), budget.pure)
-        bounds, further = {}, 0.0
-        for name, histogram in zip(_ROUND[what][1:], squares, strict=True):
-            bound, more = _bound(histogram)
-            # no sum of squares is larger than the square of the number, and none is smaller than it
-            bounds[name.partition("_")[2]] = min(max(bound, most), most * most)
-            further = max(further, more)
-        caps[what] = Caps(most, **bounds, lost=min(lost + further, 1.0))
-    measurements = _measurements(shape, shares, caps["visits"], caps["trips"], caps["stays"])
-    least = 1
+        one = what.removesuffix("s")
+        histograms = {
+            name: _cleaned(round_one[f"{one}_{name}"], noise[f"{one}_{name}"])
+            for name in _ROUND[what]
+            if f"{one}_{name}" in noise
+        }
+        best, cells, group = chosen_for[what]
+        part = float(budget.whole * shares[best])
+        found[what] = _bounds(histograms, cells, group, part, pure=budget.pure)
+    measurements = _measurements(
+        shape, shares, found["visits"], found["trips"], found["stays"], pure=budget.pure
+    )
+    least = threshold or 1
     if "picked" in measurements:
-        least = threshold or _threshold(measurements["picked"], budget, shape.pairs)
+        spread = math.sqrt(measurements["picked"].variance(budget))
+        if spread > _WIDEST or least * WHOLE > _FARTHEST * spread:
+            del measurements["picked"]
+        elif threshold is None:
+            least = _threshold(measurements["picked"], budget, shape.pairs)
     return Plan(
-        shape, tables, caps["visits"], caps["trips"], caps["stays"], measurements, least
+        shape, tables, found["visits"], found["trips"], found["stays"], measurements, least
     )  # fmt: skip
 
 
@@ -259,41 +273,51 @@ def _shares(tables: tuple[str, ...]) -> dict[str, Fraction]:
 
 
 def _measurements(
-    shape: Shape, shares: dict[str, Fraction], visits: Caps, trips: Caps, stays: Caps
+    shape: Shape,
+    shares: dict[str, Fraction],
+    visits: Bounds,
+    trips: Bounds,
+    stays: Bounds,
+    *,
+    pure: bool,
 ) -> dict[str, Measurement]:
-    """Each with the bounds that its caps give: see the proof in docs/privacy."""
+    """Each with the bound that those of its table give: see the proof in PRIVACY.md."""
     z, d, b = shape.zones, shape.districts, shape.bins
-    # name: entries, squared L2 norm, L1 norm
+    # name: entries, whose bounds, and which of them bounds its squared L2 norm
     known = {
-        "visits_zone": (z * b, visits.most, visits.most),
-        "visits_city": (b, visits.bins, visits.most),
-        "stays_zone": (z * b, stays.bins, stays.most),
-        "stays_zone_all": (z, stays.districts, stays.most),
-        "stays_district": (d * b, stays.bins, stays.most),
-        "stays_district_all": (d, stays.districts, stays.most),
-        "stays_city": (b, stays.bins, stays.most),
-        "stays_minutes": (d * b, stays.bins * MINUTE_STEPS**2, stays.most * MINUTE_STEPS),
-        "flows_city": (b, trips.bins, trips.most),
-        "flows_from_district": (d * b, trips.bins, trips.most),
-        "flows_from_district_all": (d, trips.districts, trips.most),
-        "flows_districts": (d * d * b, trips.pairs, trips.most),
-        "flows_districts_all": (d * d, trips.districts, trips.most),
-        "flows_from": (z * b, trips.bins, trips.most),
-        "flows_from_all": (z, trips.districts, trips.most),
-        "flows_to": (z * b, trips.bins, trips.most),
-        "flows_to_all": (z, trips.districts, trips.most),
-        "flows_to_district": (d * b, trips.bins, trips.most),
-        "flows_to_district_all": (d, trips.districts, trips.most),
-        "picked": (z * z * b, trips.pairs, trips.most),
-        "flows_zones": (z * z * b, trips.pairs, trips.most),
-        "trips_city": (b, trips.bins, trips.most),
-        "trips_class": (TRIP_CLASSES * b, trips.bins, trips.most),
+        "visits_zone": (z * b, visits, "sizes"),
+        "visits_zone_all": (z, visits, "zones"),
+        "visits_city": (b, visits, "bins"),
+        "stays_zone": (z * b, stays, "bins"),
+        "stays_zone_all": (z, stays, "districts"),
+        "stays_district": (d * b, stays, "bins"),
+        "stays_district_all": (d, stays, "districts"),
+        "stays_city": (b, stays, "bins"),
+        "stays_minutes": (d * b, stays, "bins"),
+        "flows_city": (b, trips, "bins"),
+        "flows_distance": (DISTANCE_CLASSES, trips, "reaches"),
+        "flows_from_district": (d * b, trips, "departs"),
+        "flows_from_district_all": (d, trips, "districts"),
+        "flows_districts": (d * d * b, trips, "departs"),
+        "flows_districts_all": (d * d, trips, "districts"),
+        "flows_from": (z * b, trips, "departs"),
+        "flows_from_all": (z, trips, "districts"),
+        "flows_to": (z * b, trips, "arrives"),
+        "flows_to_all": (z, trips, "ends"),
+        "flows_to_district": (d * b, trips, "arrives"),
+        "flows_to_district_all": (d, trips, "ends"),
+        "picked": (z * z * b, trips, "departs"),
+        "flows_zones": (z * z * b, trips, "departs"),
+        "trips_city": (b, trips, "bins"),
+        "trips_class": (TRIP_CLASSES * b, trips, "bins"),
     }
-    return {
-        name: Measurement(name, size, shares[name], squares, absolute)
-        for name, (size, squares, absolute) in known.items()
-        if name in shares
-    }
+    found = {}
+    for name, (size, bounds, group) in known.items():
+        if name in shares:
+            times = WHOLE * (MINUTE_STEPS if name == "stays_minutes" else 1)
+            bound = bounds.sizes * times if pure else bounds.of(group) * times**2
+            found[name] = Measurement(name, size, shares[name], bound)
+    return found
 
 
 def _cleaned(histogram: Ints, noise: float) -> list[float]:
@@ -321,51 +345,72 @@ def _cleaned(histogram: Ints, noise: float) -> list[float]:
     ]
 
 
-def _bound(histogram: list[float]) -> tuple[int, float]:
-    """The least bound of sums of squares that loses little, and what part it loses.
+def _bounds(
+    histograms: dict[str, list[float]], cells: int, group: str, part: float, *, pure: bool
+) -> Bounds:
+    """The bounds of a table: more is more noise, less leaves out more.
 
-    Of an object whose sum is larger by a factor f, about the part 1 / sqrt(f) is counted.
+    The sum of squares of what both do to a busy cell of one measurement is least. cells, part: how many
+    that has, and its part of the budget; group: what bounds it.
     """
-    middles = {j: math.sqrt((SIZE_EDGES[j] + SIZE_EDGES[j + 1] - 1) / 2) for j in CLASSES_OF_SIZES}
-    total = sum(histogram[j] * middle for j, middle in middles.items())
-    for j in CLASSES_OF_SIZES:
-        bound = SIZE_EDGES[j + 1] - 1
-        counted_ = sum(histogram[k] * min(m, math.sqrt(bound)) for k, m in middles.items())
-        if total > 0 and 1 - counted_ / total <= _MOST_LOST / 2:
-            return bound, 1 - counted_ / total
-    return 1, 0.0
-
-
-def _most(histogram: list[float], cells: int, part: float, pure: bool) -> tuple[int, float]:
-    """How many contributions of an object are counted, and which part of all is lost by that.
-
-    More are more noise, fewer lose more: the sum of squares of both is least, for a cell that holds
-    `_BUSY` times the mean. Caps that lose more than `_MOST_LOST` are not taken: no margin covers what is
-    lost.
-    """
-    middles = {j: (SIZE_EDGES[j] + SIZE_EDGES[j + 1] - 1) / 2 for j in CLASSES_OF_SIZES}
-    total = sum(histogram[j] * middle for j, middle in middles.items())
+    sizes = histograms.pop("sizes")
+    total = _counted(sizes, math.inf)
     if total <= 0:
-        return 1, 0.0
-    busy = _BUSY * total / cells
-    best = (math.inf, 1, 0.0)
+        return Bounds(1, 1, 1, 1, 1, 1)
+    times, kept = {"sizes": Fraction(1)}, 1.0
+    for name, histogram in histograms.items():
+        ratio, loss = _ratio(histogram)
+        times[name], kept = Fraction(ratio, RATIO), kept * (1 - loss)
+    found = []
     for j in CLASSES_OF_SIZES:
-        cap = SIZE_EDGES[j + 1] - 1
-        counted_ = sum(histogram[k] * min(middle, cap) for k, middle in middles.items())
-        lost = 1 - counted_ / total
-        noise = math.sqrt(2) * cap / part if pure else math.sqrt(cap / (2 * part))
-        if lost <= _MOST_LOST or cap == SIZE_EDGES[SIZE_CLASSES] - 1:
-            best = min(best, (lost**2 + (_SMOOTH * noise / busy) ** 2, cap, lost))
-    return best[1], best[2]
+        most = SIZE_EDGES[j + 1] - 1
+        lost = 1 - kept * _counted(sizes, most, pure=pure) / total
+        if lost > _MOST_LOST:
+            continue
+        bound = float(most * times["sizes" if pure else group])
+        noise = math.sqrt(2) * bound / part if pure else math.sqrt(bound / (2 * part))
+        busy = _BUSY * total * (1 - lost) / cells
+        found.append(((_BIAS * lost) ** 2 + (_SMOOTH * noise / busy) ** 2, most, lost))
+    _, most, lost = min(found)
+    return Bounds(**{name: math.ceil(most * ratio) for name, ratio in times.items()}, lost=lost)
+
+
+def _counted(sizes: list[float], most: float, *, pure: bool = False) -> float:
+    """About how much is counted: of an object with f times as many, 1 / sqrt(f); pure: 1 / f."""
+    found = 0.0
+    for j in CLASSES_OF_SIZES:
+        first, end = SIZE_EDGES[j], SIZE_EDGES[j + 1]
+        for number in (first, (first + end - 1) / 2, end - 1):
+            over = max(number / most, 1.0)
+            part = math.floor(WHOLE / (over if pure else math.sqrt(over)))
+            found += sizes[j] * number * part / (3 * WHOLE)
+    return found
+
+
+def _ratio(histogram: list[float]) -> tuple[int, float]:
+    """The least bound of a ratio that leaves out little, and what part: all objects count alike."""
+    total = sum(histogram)
+    if total <= 0:
+        return RATIO, 0.0
+    for j in CLASSES_OF_SIZES:
+        ratio = SIZE_EDGES[j + 1] - 1
+        left = sum(
+            n * min(1.0, math.sqrt(2 * ratio / (SIZE_EDGES[k] + SIZE_EDGES[k + 1] - 1)))
+            for k, n in enumerate(histogram)
+        )
+        lost = 1 - left / total
+        if lost <= _RATIO_LOSS:
+            break
+    return ratio, max(lost, 0.0)
 
 
 def _threshold(picked: Measurement, budget: Budget, cells: int) -> int:
     """The least whole number that so few cells without trips reach."""
     spread = math.sqrt(picked.variance(budget))
-    low, high = 1, max(2, math.ceil(40 * spread))
+    low, high = 1, max(2, math.ceil(40 * spread / WHOLE))
     while low < high:
         middle = (low + high) // 2
-        if _about(picked, budget, middle) * cells <= STRAY_ROWS:
+        if _about(picked, budget, middle * WHOLE) * cells <= STRAY_ROWS:
             high = middle
         else:
             low = middle + 1
@@ -390,20 +435,24 @@ def spent(measurements: list[Measurement], budget: Budget) -> Fraction:
 
 @dataclass(frozen=True)
 class Draw:
-    """Noisy numbers, by the names of the measurements (empty: not asked for), and 256 bits of a seed."""
+    """Noisy numbers, by the names of the measurements; empty: not asked for.
 
-    seed: Ints
+    Those of the first round count objects, all others parts of 1 / WHOLE."""
+
     objects: Ints
     visit_sizes: Ints
     visit_bins: Ints
+    visit_zones: Ints
     trip_sizes: Ints
     trip_bins: Ints
-    trip_pairs: Ints
+    trip_departs: Ints
     trip_districts: Ints
+    trip_reaches: Ints
     stay_sizes: Ints
     stay_bins: Ints
     stay_districts: Ints
     visits_zone: Ints
+    visits_zone_all: Ints
     visits_city: Ints
     stays_zone: Ints
     stays_district: Ints
@@ -412,6 +461,7 @@ class Draw:
     stays_zone_all: Ints
     stays_district_all: Ints
     flows_city: Ints
+    flows_distance: Ints
     flows_from_district: Ints
     flows_districts: Ints
     flows_from: Ints
@@ -433,14 +483,14 @@ class Draw:
 
     def __len__(self) -> int:
         """How many noisy numbers."""
-        return sum(len(getattr(self, f.name)) for f in fields(self)) - len(self.seed)
+        return sum(len(getattr(self, f.name)) for f in fields(self))
 
 
 def plan_of(
     draw: Draw, shape: Shape, tables: tuple[str, ...], budget: Budget, threshold: int | None
 ) -> Plan:
     """The plan that the first round of a draw leads to."""
-    names = (m.name for m in first_round(tables))
+    names = (m.name for m in first_round(tables, pure=budget.pure))
     return second_round(
         shape, tables, budget, {name: getattr(draw, name) for name in names}, threshold
     )

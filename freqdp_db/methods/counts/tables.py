@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ from freqdp_db.methods.counts.contributions import (
     DURATION_EDGES_MIN,
     LONGEST_STAY_MIN,
     TRIP_CLASSES,
+    WHOLE,
 )
 from freqdp_db.methods.counts.estimation import (
     TENTHS,
     Fit,
     Level,
+    Near,
     PairPrior,
     Table,
+    gravity,
     least_squares,
     margin_of,
     margins,
@@ -30,12 +34,12 @@ from freqdp_db.methods.counts.estimation import (
     total_margins,
 )
 from freqdp_db.methods.counts.options import SUMMARY, Budget
-from freqdp_db.methods.counts.plan import MINUTE_STEPS, STEP_MIN, Caps, Draw, Plan, Shape, counted
+from freqdp_db.methods.counts.plan import MINUTE_STEPS, STEP_MIN, Bounds, Draw, Plan, Shape, counted
 from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Zones
 from freqdp_db.methods.synthesis.public import Period
 from freqdp_db.model.arrays import Ints
 
-LIKELY = 1.0
+LIKELY = 0.5
 """Flows between zones are shown if so many trips are expected, or more,"""
 FEWEST_LIKELY = 5000
 LIKELY_TIMES = 5
@@ -109,12 +113,13 @@ class Solved:
     fits: dict[str, Fit]
     values: dict[str, Ints]
     smooth: dict[str, Table]
-    """Estimates of the capped counts."""
+    """Estimates of what is counted."""
     estimates: dict[str, Ints]
-    """In tenths, corrected for what the caps leave out."""
+    """In tenths, corrected for what the bounds leave out."""
 
 
-def solved(levels: dict[str, Level], shape: Shape, caps: Caps) -> Solved:
+def solved(levels: dict[str, Level], zones: Zones, shape: Shape, bounds: Bounds) -> Solved:
+    near = _neighbours(zones)
     fits = least_squares(levels)
     values: dict[str, Ints] = {}
     smooth: dict[str, Table] = {}
@@ -125,17 +130,25 @@ def solved(levels: dict[str, Level], shape: Shape, caps: Caps) -> Solved:
             values[name] = rounded(fit.value, None, None)
             course = smoothed_over_bins(fit.value, fit.variance, around=shape.around)
             smooth[name] = np.maximum(course, 0.0)
-            estimates[name] = rounded(smooth[name] * (caps.correction * TENTHS), None, None)
+            estimates[name] = rounded(smooth[name] * (bounds.correction * TENTHS), None, None)
             continue
-        like = None
-        if level.like is not None:
-            other, part = level.like
-            like = smooth[other].sum(axis=1, keepdims=True)[part]
+        like = None if level.like is None else level.like(smooth)
         values[name] = rounded(fit.value, level.parent, values[level.above])
-        smooth[name] = smoothed(smooth[level.above], level.parent, fit, like)
-        tenths = smooth[name] * (caps.correction * TENTHS)
+        smooth[name] = smoothed(smooth[level.above], level.parent, fit, like, near.get(name))
+        tenths = smooth[name] * (bounds.correction * TENTHS)
         estimates[name] = rounded(tenths, level.parent, estimates[level.above])
     return Solved(levels, fits, values, smooth, estimates)
+
+
+@lru_cache(maxsize=1)
+def _neighbours(zones: Zones) -> dict[str, Near]:
+    """By the names of levels."""
+    of_zones = Near.of(zones.x, zones.y)
+    of_districts = Near.of(*zones.district_centres())
+    return {
+        **dict.fromkeys(("zone", "from", "to"), of_zones),
+        **dict.fromkeys(("district", "from_district", "to_district"), of_districts),
+    }
 
 
 def _level(
@@ -149,12 +162,21 @@ def _level(
     """A level that is measured, or only stands between two that are."""
     if name not in plan:
         return Level(above, parent)
-    noisy = drawn[name].reshape(-1, plan.shape.bins).astype(np.float64)
-    level = Level(above, parent, noisy, plan[name].variance(budget))
+    level = Level(
+        above,
+        parent,
+        drawn[name].reshape(-1, plan.shape.bins) / WHOLE,
+        _variance(plan, budget, name),
+    )
     if (whole := f"{name}_all") not in plan:
         return level
-    total = drawn[whole].reshape(-1, 1).astype(np.float64)
-    return replace(level, total=total, total_variance=plan[whole].variance(budget))
+    total, variance = drawn[whole].reshape(-1, 1) / WHOLE, _variance(plan, budget, whole)
+    return replace(level, total=total, total_variance=variance)
+
+
+def _variance(plan: Plan, budget: Budget, name: str) -> float:
+    """Of the noise on a count."""
+    return plan[name].variance(budget) / WHOLE**2
 
 
 def _area_levels(
@@ -172,25 +194,64 @@ def _area_levels(
 
 
 def trip_levels(
-    drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget
+    drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget, visits: Solved | None
 ) -> dict[str, Level]:
-    """Trips of the city: by where they begin, between districts, by where they end, and by class."""
+    """Trips of the city: by where they begin, between districts, by where they end, and by class.
+
+    visits: in proportion to which departures are expected.
+    """
     district, count = zones.district.astype(np.int64), zones.districts
     every = np.zeros(count, np.int64)
     top = "flows_city" if "flows_city" in plan else "trips_city"
     levels = {_TOP: _level(drawn, plan, budget, top, None, np.zeros(1, np.int64))}
     if "flows" in plan.tables:
-        levels["from_district"] = _level(drawn, plan, budget, "flows_from_district", _TOP, every)
-        levels["from"] = _level(drawn, plan, budget, "flows_from", "from_district", district)
-        levels["to_district"] = _level(drawn, plan, budget, "flows_to_district", _TOP, every)
-        levels["to"] = _level(drawn, plan, budget, "flows_to", "to_district", district)
-        pair, to = np.divmod(np.arange(count * count), count)
-        pairs = _level(drawn, plan, budget, "flows_districts", "from_district", pair)
-        levels["districts"] = replace(pairs, like=("to_district", to))
+        far, away = drawn["flows_distance"] / WHOLE, zones.distance_classes()
+        pair = np.repeat(np.arange(count), count)
+        # name: measurement, the level above, parents, and in proportion to what it is expected
+        parts: dict[str, tuple[str, str, Ints, Callable[[Mapping[str, Table]], Table] | None]] = {
+            "from_district": ("flows_from_district", _TOP, every, _seen(visits, "district")),
+            "from": ("flows_from", "from_district", district, _seen(visits, "zone")),
+            # who departs somewhere has arrived there
+            "to_district": (
+                "flows_to_district", _TOP, every, lambda smooth: _all_bins(smooth["from_district"])
+            ),
+            "to": ("flows_to", "to_district", district, lambda smooth: _all_bins(smooth["from"])),
+            "districts": (
+                "flows_districts", "from_district", pair,
+                lambda smooth: gravity(
+                    _all_bins(smooth["from_district"]), _all_bins(smooth["to_district"]), far, away
+                ),
+            ),
+        }  # fmt: skip
+        for name, (measured, above, parent, like) in parts.items():
+            level = _level(drawn, plan, budget, measured, above, parent)
+            levels[name] = replace(level, like=like)
     if "trips" in plan.tables:
         classes = np.zeros(TRIP_CLASSES, np.int64)
         levels["class"] = _level(drawn, plan, budget, "trips_class", _TOP, classes)
     return levels
+
+
+def _seen(visits: Solved | None, level: str) -> Callable[[Mapping[str, Table]], Table] | None:
+    """In proportion to visits, if there are any."""
+    if visits is None:
+        return None
+    seen = _all_bins(visits.smooth[level])
+    return lambda smooth: seen
+
+
+def _all_bins(table: Table) -> Table:
+    found: Table = table.sum(axis=1, keepdims=True)
+    return found
+
+
+def _solved_visits(
+    drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget
+) -> Solved | None:
+    if "visits" not in plan.tables:
+        return None
+    levels = _area_levels("visits", drawn, plan, zones, budget)
+    return solved(levels, zones, plan.shape, plan.visits)
 
 
 def _prior(trips: Solved, zones: Zones) -> PairPrior:
@@ -201,7 +262,8 @@ def _prior(trips: Solved, zones: Zones) -> PairPrior:
 
 def likely_flows(drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget) -> Ints:
     """Flows between zones that are worth a look, by the noisy numbers of the coarser levels."""
-    trips = solved(trip_levels(drawn, plan, zones, budget), plan.shape, plan.trips)
+    visits = _solved_visits(drawn, plan, zones, budget)
+    trips = solved(trip_levels(drawn, plan, zones, budget, visits), zones, plan.shape, plan.trips)
     most = max(FEWEST_LIKELY, LIKELY_TIMES * int(drawn["objects"][0]))
     return _prior(trips, zones).likely(LIKELY, most)
 
@@ -211,19 +273,23 @@ def made_of(draw: Draw, plan: Plan, zones: Zones, bins: Bins, budget: Budget) ->
     drawn = {f.name: getattr(draw, f.name) for f in fields(draw)}
     period = bins.period.begin, bins.period.end
     columns: dict[str, NDArray[Any]] = {"bins": np.array([BIN_KINDS.index(bins.kind), *period])}
-    known = _caps_of(plan)
-    if "visits" in plan.tables:
-        found = solved(_area_levels("visits", drawn, plan, zones, budget), plan.shape, plan.visits)
-        columns |= _named("visits", _area_rows(found, zones, budget))
-        known |= _typical("visits", found, budget)
+    known = _lost(plan)
+    visits = _solved_visits(drawn, plan, zones, budget)
+    if visits is not None:
+        columns |= _named("visits", _area_rows(visits, zones, budget))
+        known |= _typical("visits", visits, budget)
     if "stays" in plan.tables:
-        found = solved(_area_levels("stays", drawn, plan, zones, budget), plan.shape, plan.stays)
+        found = solved(
+            _area_levels("stays", drawn, plan, zones, budget), zones, plan.shape, plan.stays
+        )
         rows = _area_rows(found, zones, budget)
         rows |= _means(draw.stays_minutes, found, plan, zones, budget)
         columns |= _named("stays", rows)
         known |= _typical("stays", found, budget)
     if {"flows", "trips"} & set(plan.tables):
-        found = solved(trip_levels(drawn, plan, zones, budget), plan.shape, plan.trips)
+        found = solved(
+            trip_levels(drawn, plan, zones, budget, visits), zones, plan.shape, plan.trips
+        )
         known |= _typical("flows", found, budget)
         if "flows" in plan.tables:
             columns |= _named("flows", _flow_rows(draw, found, plan, zones, budget))
@@ -240,12 +306,8 @@ def made_of(draw: Draw, plan: Plan, zones: Zones, bins: Bins, budget: Budget) ->
     )
 
 
-def _caps_of(plan: Plan) -> dict[str, float]:
-    known: dict[str, float] = {}
-    for what in counted(plan.tables):
-        caps: Caps = getattr(plan, what)
-        known |= {f"{what}_most": caps.most, f"{what}_lost": caps.lost}
-    return known
+def _lost(plan: Plan) -> dict[str, float]:
+    return {f"{what}_lost": getattr(plan, what).lost for what in counted(plan.tables)}
 
 
 def _typical(table: str, found: Solved, budget: Budget) -> dict[str, float]:
@@ -257,7 +319,7 @@ def _typical(table: str, found: Solved, budget: Budget) -> dict[str, float]:
 
 
 def _pair_margin(plan: Plan, budget: Budget) -> float:
-    return round(margin_of(plan["flows_zones"].variance(budget), pure=budget.pure), 1)
+    return round(margin_of(_variance(plan, budget, "flows_zones"), pure=budget.pure), 1)
 
 
 def _named(table: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -307,8 +369,8 @@ def _means(
 ) -> dict[str, NDArray[Any]]:
     """Mean minutes of stays by district and bin, and of sums of these; zones have their district's."""
     bins = plan.shape.bins
-    steps = noisy.reshape(-1, bins).astype(np.float64)
-    variance = np.full((zones.districts, 1), plan["stays_minutes"].variance(budget))
+    steps = noisy.reshape(-1, bins) / WHOLE
+    variance = np.full((zones.districts, 1), _variance(plan, budget, "stays_minutes"))
     city = steps.sum(axis=0, keepdims=True), variance.sum(axis=0, keepdims=True)
     means = {
         _TOP: _ratio(*city, found.fits[_TOP], budget),
@@ -332,11 +394,11 @@ def _ratio(steps: Table, variance: Table, fit: Fit, budget: Budget) -> tuple[Tab
     total, count = _with_all_bins(steps), _with_all_bins(fit.value)
     count_variance = np.hstack([fit.total_variance, np.repeat(fit.variance, bins, axis=1)])
     sure = count > _SURE * np.sqrt(count_variance)
-    mean = np.clip(total / np.where(sure, count, 1.0), -MINUTE_STEPS, MINUTE_STEPS)
-    mean = np.where(sure, mean, 0.0)
+    mean = np.clip(total / np.where(sure, count, 1.0), 0, MINUTE_STEPS)
+    mean = np.where(sure, mean, MINUTE_STEPS / 2)
     error = np.sqrt(variance * times + mean**2 * count_variance) / np.where(sure, count, 1.0)
     margin = np.minimum(margin_of(1.0, pure=budget.pure) * error * STEP_MIN, LONGEST_STAY_MIN)
-    return (mean + MINUTE_STEPS) * STEP_MIN, np.where(sure, margin, LONGEST_STAY_MIN)
+    return mean * STEP_MIN, np.where(sure, margin, LONGEST_STAY_MIN)
 
 
 def _flow_rows(
@@ -365,20 +427,21 @@ def _flow_rows(
                 **numbers,
             }
         )
-    variance = plan["flows_zones"].variance(budget)
+    variance = _variance(plan, budget, "flows_zones")
+    noisy = draw.flows_zones / WHOLE
     pair, bin = np.divmod(draw.picked, plan.shape.bins)
     expected = _prior(found, zones).at(draw.picked)
     likely = np.isin(draw.picked, draw.likely, assume_unique=True)
     estimate = np.empty(len(draw.picked))
-    estimate[likely] = shrunk(draw.flows_zones[likely], variance, expected[likely])
-    estimate[~likely] = shrunk_to_nothing(draw.flows_zones[~likely], variance)
+    estimate[likely] = shrunk(noisy[likely], variance, expected[likely])
+    estimate[~likely] = shrunk_to_nothing(noisy[~likely], variance)
     parts.append(
         {
             "origin": pair // len(zones) + 1,
             "destination": pair % len(zones) + 1,
             "bin": bin + 1,
             "shown_from": np.where(likely, 0.0, float(plan.threshold)),
-            "value": draw.flows_zones,
+            "value": np.rint(noisy).astype(np.int64),
             "margin": np.full(len(pair), _pair_margin(plan, budget)),
             "estimate": np.round(estimate * plan.trips.correction, 1),
         }
@@ -388,11 +451,11 @@ def _flow_rows(
     return {name: column[order] for name, column in rows.items()}
 
 
-def shrunk_to_nothing(noisy: Ints, variance: float) -> NDArray[np.float64]:
+def shrunk_to_nothing(noisy: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
     """Estimates of numbers of which nothing is expected: as far as they scatter beyond their noise."""
     if not len(noisy):
         return np.zeros(0)
-    square = float((noisy.astype(np.float64) ** 2).mean())
+    square = float((noisy**2).mean())
     found: NDArray[np.float64] = np.maximum(max(1 - variance / max(square, 1e-9), 0.0) * noisy, 0.0)
     return found
 

@@ -62,6 +62,11 @@ class Squares:
         return found
 
 
+_DISTANCES = (0.1, 1.2, 1.6, 2.3, 3.3, 4.5, 6.0, 8.0, 11.0)
+"""Where classes of distance begin, in units of that between neighbours."""
+DISTANCE_CLASSES = len(_DISTANCES) + 1
+
+
 @dataclass(frozen=True, eq=False)
 class Zones:
     """The zones of a release, and the districts that they belong to."""
@@ -93,6 +98,26 @@ class Zones:
         hair, to the zone with the lower number.
         """
         return self.places.locate(x, y)
+
+    def district_centres(self) -> tuple[Metres, Metres]:
+        """The mean of the middles of their zones."""
+        inside = np.bincount(self.district, minlength=self.districts)
+        x, y = (
+            np.bincount(self.district, c, minlength=self.districts) / inside
+            for c in (self.x, self.y)
+        )
+        return x, y
+
+    def distance_classes(self) -> Ints:
+        """How far each two districts are apart, in the order of origin and destination.
+
+        A class below `DISTANCE_CLASSES`, by the median distance between neighbours.
+        """
+        x, y = self.district_centres()
+        away = np.hypot(x[:, None] - x, y[:, None] - y)
+        nearest = np.sort(away, axis=1)[:, 1:2]
+        unit = float(np.median(nearest)) if nearest.size else 1.0
+        return np.searchsorted(_DISTANCES, away.ravel() / unit, side="right").astype(np.int64)
 
     # Numbers in the tables.
 

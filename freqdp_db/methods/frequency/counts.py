@@ -1,6 +1,7 @@
 """PF and TF of trajectories, from the samples the service has read anyway.
 
-The views `point_frequency` and `trajectory_frequency` compute the same in SQL.
+The views `point_frequency` and `trajectory_frequency` define the same in SQL. Draws from a build read
+its TF as it is stored (`StepContext.tf_of`).
 """
 
 from __future__ import annotations

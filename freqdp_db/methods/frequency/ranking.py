@@ -88,9 +88,9 @@ class Ranked:
     signatures: Signatures
 
 
-def rank_signatures(state: WorkingSet, size: int) -> Partitions[Ranked]:
+def rank_signatures(state: WorkingSet, tf: Ids, size: int) -> Partitions[Ranked]:
     """Rank the places of every trajectory; the first `size` are its signature."""
-    return state.partitions.map(_rank, state.tf, len(state.trajectories), size)
+    return state.partitions.map(_rank, tf, len(state.trajectories), size)
 
 
 def _rank(partition: Partition, tf: Ids, trajectories: int, size: int) -> Ranked:

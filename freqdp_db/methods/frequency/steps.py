@@ -238,9 +238,10 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
         from freqdp_db.methods.frequency.perturbation import perturb_tf
         from freqdp_db.methods.frequency.ranking import candidates_in, rank_signatures
 
-        candidates = candidates_in(rank_signatures(state, options.signature))
+        tf = world.tf_of(state)
+        candidates = candidates_in(rank_signatures(state, tf, options.signature))
         epsilon = Fraction(options.epsilon_global)
-        return perturb_tf(state.tf, len(state.trajectories), candidates, epsilon, source)
+        return perturb_tf(tf, len(state.trajectories), candidates, epsilon, source)
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: TfTargets, options: GlobalOptions
@@ -312,7 +313,7 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
         from freqdp_db.methods.frequency.perturbation import perturb_lists
         from freqdp_db.methods.frequency.ranking import candidates_in, lists_of, rank_signatures
 
-        ranked = rank_signatures(state, options.signature)
+        ranked = rank_signatures(state, world.tf_of(state), options.signature)
         # one partition after the other: what is picked from is never here all at once
         lists = ranked.map(lists_of, candidates_in(ranked))
         return perturb_lists(lists, options.signature, Fraction(options.epsilon_local), source)

@@ -63,6 +63,7 @@ class GloveOptions:
             clock=None,
             grain=None,
             beside=None,
+            roads=None,
         )
 
 

@@ -22,8 +22,10 @@ from freqdp_db.methods.unlinking.crowd import check_crowd, find_crowded
 from freqdp_db.methods.unlinking.dates import check_dates, new_spans
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.steps import CutLog
+from freqdp_db.methods.unlinking.trimming import check_trimmed, trim_trips
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Trajectories
+from freqdp_db.roads.network import Network
 
 _NO_LIMIT = 2**62
 
@@ -40,7 +42,13 @@ def pieces_on_clock(world: StepContext, state: WorkingSet, options: CutOptions) 
     fresh = None
     if options.dates is not None:
         fresh = new_spans(hidden.trajectories.at, world.build.timezone, options.dates)
-    return find_pieces(hidden, options, visits, find_crowded(world, hidden, options), fresh)
+    crowded = find_crowded(world, hidden, options)
+    return find_pieces(hidden, options, visits, crowded, fresh, roads_of(world, options))
+
+
+def roads_of(world: StepContext, options: CutOptions) -> Network | None:
+    """The map that ends are trimmed by; None: by none."""
+    return None if options.roads is None else world.inputs["roads"]
 
 
 def find_pieces(
@@ -49,12 +57,14 @@ def find_pieces(
     visits: tuple[Ids, Ids] | None = None,
     crowded: Flags | None = None,
     fresh: Flags | None = None,
+    roads: Network | None = None,
 ) -> TripRuns:
     """Trips, cut to the longest piece with quiet time between, and trimmed to places of several.
 
     visits: places, and who was there; None: those of the state.
     crowded: samples that may be published; None: all. Others may lie inside a piece, and are left out.
     fresh: where a new piece begins in any case, of all samples but the first.
+    roads: the map by which the ends of trips are trimmed.
     """
     side = state.trajectories
     location, whose = visits or (side.location, state.owners())
@@ -71,6 +81,8 @@ def find_pieces(
     # what is left out between two ends is no gap
     gap = _NO_LIMIT if options.samples == "ends" else options.gap
     trips = find_trips(side, state.places, options.rule)
+    if roads is not None:
+        trips = trim_trips(trips, side, state.places, roads)
     parts = map_ranges(
         _cut_trips, offsets_from(trips.last - trips.first + 1), trips.first, trips.last, side.at,
         begins, shown, ending, longest, quiet, gap,
@@ -191,8 +203,8 @@ def check_cut(
 
     Raises:
         VerificationFailed: a piece that is too long, spans a gap or a stay, ends at a place of too
-            few, has samples in a silence, is too near to the piece before, or holds what the input does
-            not; a sample without its crowd, or with another time.
+            few, has samples in a silence, is too near to the piece before or to the end of its trip, or
+            holds what the input does not; a sample without its crowd, or with another time.
     """
     old, new, rule = before.trajectories, after.trajectories, options.rule
     if len(after.key) != len(new) or len(np.unique(after.key)) != len(new):
@@ -200,6 +212,9 @@ def check_cut(
     if (new.lengths == 0).any():
         raise VerificationFailed("cut: a piece is empty")
     rows = _require_runs(world, before, after, runs, options)
+    roads = roads_of(world, options)
+    if roads is not None:
+        check_trimmed(before, find_trips(old, before.places, rule), np.sort(rows), roads)
     at = old.at[rows]
     check_dates(world, at, after, options.dates)
     head, tail = new.offsets[:-1], new.offsets[1:] - 1

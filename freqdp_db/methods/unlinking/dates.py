@@ -54,7 +54,7 @@ def week_of(world: StepContext) -> int:
     raise AssertionError(f"no week in {zone} is without a change of its clock")
 
 
-def fold(at: Ints, timezone: str, begin_us: int, span_us: int) -> Ints:
+def fold(at: Ints, timezone: str, begin_us: int | Ints, span_us: int) -> Ints:
     """Each time at the same hour and minute of the span that begins then: a week, or its first day."""
     moved: Ints = begin_us + (local_times(at, timezone) - _MONDAY_US) % span_us
     return moved

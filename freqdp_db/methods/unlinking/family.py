@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from freqdp_db.methods.contract import Kind, Method
+from freqdp_db.methods.contract import Kind, Method, Need
 from freqdp_db.methods.unlinking.steps import CutStep, PointsStep, SwapStep
 from freqdp_db.privacy.guarantee import NOTHING_CLAIMED, Declare, Guarantee, ProtectedUnit
 
 # --- What unlinking guarantees: nothing that is proved; what it does is checked and measured ---
 
 
-def unlinking_guarantee(what: str) -> Declare:
-    """`what`: a sentence on what was done to the trajectories."""
+def unlinking_guarantee(what: str, remains: str, table: str = "trajectories") -> Declare:
+    """`what`: a sentence on what was done. `remains`: whose samples can still be told apart.
+
+    table: what its rows are.
+    """
 
     def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
         return Guarantee(
@@ -23,13 +26,18 @@ def unlinking_guarantee(what: str) -> Declare:
                 "Nothing about it is proved: how much of an object somebody learns who knows a few "
                 "samples of it is measured (freqdp evaluate).",
             ],
-            artefacts={"trajectories": NOTHING_CLAIMED},
-            titles={"trajectories": "The table of trajectories"},
+            artefacts={
+                "trajectories": {
+                    **NOTHING_CLAIMED,
+                    "assumes": f"nothing is claimed for the table of {table}",
+                }
+            },
+            titles={"trajectories": f"The table of {table}"},
             assumed_public=["the parameters of the release"],
             not_protected=[
                 "single samples: they are published with their place, and their time on the clock",
                 "that somebody was at a place, for whoever watches the place",
-                "objects that seldom meet others: what goes on under one id may all be theirs",
+                remains,
                 "the join with another release of the same source through its true samples",
                 *(
                     f"the unlinking, from whoever has {other} as well: true samples join the two, "
@@ -58,6 +66,11 @@ def left_out(values: Mapping[str, Any], protected: ProtectedUnit) -> list[str]:
         said.append(
             f"Only samples at places where at least {values['crowd']:,} {protected.noun}s of the data were"
             f"{when}, are in it; this is no differential privacy."
+        )
+    if values.get("roads") is not None:
+        said.append(
+            "Nothing of a trip is in it until it is 500 m in a straight line, 650 m by road and 8 "
+            "junctions from where it begins, at the latest 2,500 m, nor from there on before it ends."
         )
     if values.get("samples") == "ends":
         said.append("Of each piece only the first and the last sample are in it.")
@@ -88,7 +101,8 @@ UNLINKING = (
         kind="unlinked",
         guarantee=unlinking_guarantee(
             "Wherever objects met, it was drawn who goes on as whom; the trajectory of an object that "
-            "met nobody is its own."
+            "met nobody is its own.",
+            "objects that seldom meet others: what goes on under one id may all be theirs",
         ),
         after=_EDITED,
         explains="Trajectories are pieced together from several objects wherever these met, at true "
@@ -100,9 +114,12 @@ UNLINKING = (
         "cuts trips into pieces with ids of their own",
         (CutStep(),),
         kind="unlinked",
+        needs=(Need("roads", "roads", optional=True),),
         guarantee=unlinking_guarantee(
             "Trips were cut into pieces with ids of their own; stays, and a while between two "
-            "pieces, were left out."
+            "pieces, were left out.",
+            "a whole piece, from whoever knows one of its samples; and pieces that few others could go on "
+            "as",
         ),
         after=_EDITED | {"unlinked"},
         explains="Each trajectory is a piece of a trip, without stays, with times on one clock for all. "
@@ -114,7 +131,12 @@ UNLINKING = (
         "publishes single samples without trajectories",
         (PointsStep(),),
         kind="unlinked",
-        guarantee=unlinking_guarantee("Every row is one sample, with an id of its own."),
+        guarantee=unlinking_guarantee(
+            "Every row is one sample, with an id of its own; no id joins two of them.",
+            "objects that few others are near: the samples that follow each other in place and time may "
+            "all be theirs",
+            "single samples",
+        ),
         after=_EDITED,
         explains="Each row is a single sample, with its time on one clock for all: there are no "
         "trajectories. Count places and times. No id says which samples belong together; places and times "

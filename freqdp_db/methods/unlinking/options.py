@@ -147,6 +147,12 @@ class CutOptions(CrowdOptions):
         "Pieces begin and end at places that at least so many objects visit in the source.",
         5,
     )
+    roads: str | None = parameter(
+        Name("public.roads"),
+        "Public table of roads: nothing of a trip is published until it is 500 m in a straight line, 650 m "
+        "by road and 8 junctions from where it begins, nor from there on before it ends. Default: ends are "
+        "not trimmed by a map.",
+    )
     samples: str | None = parameter(
         Choice(("all", "ends")),
         "Which samples of a piece are published: all, or its first and its last alone. Default: all.",

@@ -39,12 +39,18 @@ from freqdp_db.release.export.geo_files import (
     write_geopackage,
     write_geoparquet,
 )
+from freqdp_db.release.export.moving_features import (
+    moving_feature_columns,
+    write_moving_features,
+)
 from freqdp_db.release.export.notice import (
     catalog_document,
+    dcat_document,
     guarantee_document,
     readme,
     why_not_granted,
 )
+from freqdp_db.release.export.qgis_project import write_project
 
 # Tables of a release that are no trajectories, as CSV, GeoParquet and GeoPackage.
 
@@ -216,7 +222,8 @@ def export_release(
     srid: int | None = None,
     overwrite: bool = False,
 ) -> Exported:
-    """Write a published release and, beside it, its guarantee (JSON) and a README: all or nothing.
+    """Write a published release and, beside it, its guarantee (JSON), a README and what a data catalogue
+    wants to know (DCAT): all or nothing.
 
     srid: the reference system of the file; None: that of the release.
     """
@@ -225,9 +232,7 @@ def export_release(
     files_of = _relations_by_file(database, name, format_name)
     targets = [_target(name, suffix, chosen, out) for suffix in files_of]
     files = tuple(
-        target.with_name(target.name + kind)
-        for target in targets
-        for kind in ("", ".guarantee.json", ".README.txt")
+        target.with_name(target.name + kind) for target in targets for kind in _endings(format_name)
     )
     _require_writable(files, overwrite)
     written = 0
@@ -238,9 +243,14 @@ def export_release(
             reason = why_not_granted(reader.catalog["guarantee"])
             progress.note(f"Warning: NOT for handing out. {reason}")
         for number, (relations, target) in enumerate(zip(files_of.values(), targets, strict=True)):
-            data, guarantee, notice = drafts[3 * number : 3 * number + 3]
+            each = len(_endings(format_name))
+            data, guarantee, notice, dcat, *project = drafts[each * number : each * (number + 1)]
+            extent = None
             if reader.has_trajectories and system is not None:
-                rows = _write_trajectories(chosen, data, reader, system, progress)
+                with progress.stage("measure"):
+                    extent = reader.extent()
+                _require_rows(reader, extent.rows)
+                rows = chosen.write(data, reader, extent, system, progress)
                 columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
             else:
                 rows, columns = 0, {}
@@ -259,6 +269,12 @@ def export_release(
             )
             guarantee.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
             notice.write_text(readme(document, rows, columns), "utf-8")
+            known = dcat_document(document, None if extent is None else extent.box, system)
+            dcat.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            for path in project:
+                layers = ["lines", "samples"] if reader.has_trajectories else relations
+                layers = ["areas"] if reader.has_areas else layers
+                write_project(path, target.name, name, layers, system)
     return Exported(name, files, written)
 
 
@@ -272,19 +288,28 @@ def _relations_by_file(database: Database, name: str, format_name: str) -> dict[
         reader = ReleaseReader(connection, database, name)
     if reader.has_trajectories:
         return {"": [name]}
+    if format_name in _OF_TRAJECTORIES:
+        raise BadInput(
+            f"[[format]] {format_name}: release {name!r} has no trajectories",
+            remedy="use [[format]] geoparquet, gpkg or csv",
+        )
     if format_name == "gpkg":
         return {"": [*reader.views, *reader.tables]}
     written = reader.tables if format_name == "csv" else [*reader.tables, *reader.views]
     return {relation.removeprefix(name): [relation] for relation in written}
 
 
-def _write_trajectories(
-    chosen: _Format, data: Path, reader: ReleaseReader, system: ReferenceSystem, progress: Progress
-) -> int:
-    with progress.stage("measure"):
-        extent = reader.extent()
-    _require_rows(reader, extent.rows)
-    return chosen.write(data, reader, extent, system, progress)
+_BESIDE = ("", ".guarantee.json", ".README.txt", ".dcat.jsonld")
+"""How the names of a file and of what stands beside it end."""
+
+
+def _endings(format_name: str) -> tuple[str, ...]:
+    """The same of a format: beside a GeoPackage there is a project for QGIS."""
+    return (*_BESIDE, ".qgs") if format_name == "gpkg" else _BESIDE
+
+
+_OF_TRAJECTORIES = ("mfjson",)
+"""Formats that have nothing for tables of other kinds."""
 
 
 def _find_format(name: str) -> _Format:
@@ -357,4 +382,5 @@ FORMATS = {
     "csv": _Format(".csv", write_csv, csv_columns),
     "geoparquet": _Format(".parquet", write_geoparquet, geoparquet_columns),
     "gpkg": _Format(".gpkg", write_geopackage, geopackage_columns),
+    "mfjson": _Format(".mfjson", write_moving_features, moving_feature_columns),
 }

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyproj
+
 import freqdp_db
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.methods.registry import find_method
@@ -29,6 +31,9 @@ _COLUMNS = {
     "x": "easting of the location's point",
     "y": "northing of the location's point",
     "geometry": "the location's point, as WKB",
+    "bbox": "the box around the geometry, by which readers skip what they do not need",
+    "datetimes": "times of the samples, in UTC",
+    "coordinates": "the locations' points, in the same order",
     "geom": "the location's point",
     "fid": "row number; needed by the format",
     "area": "where samples of the group lie, of some or all of its objects; as WKB",
@@ -102,6 +107,70 @@ def guarantee_document(
     }
 
 
+_MEDIA_TYPES = {
+    "csv": "text/csv",
+    "geoparquet": "application/vnd.apache.parquet",
+    "gpkg": "application/geopackage+sqlite3",
+    "mfjson": "application/geo+json",
+}
+
+
+def dcat_document(
+    document: dict[str, Any],
+    box: tuple[float, float, float, float] | None,
+    system: ReferenceSystem | None,
+) -> dict[str, Any]:
+    """For data catalogues (DCAT 3, JSON-LD): what the file is. `document`: the guarantee beside it.
+
+    box: of its rows, in its reference system.
+    """
+    file, guarantee = document["file"], document["guarantee"]
+    spatial = {}
+    if box is not None and system is not None:
+        west, south, east, north = pyproj.Transformer.from_crs(
+            system.crs, "EPSG:4326", always_xy=True
+        ).transform_bounds(*box)
+        ring = [(west, south), (east, south), (east, north), (west, north), (west, south)]
+        corners = ", ".join(f"{x:.6f} {y:.6f}" for x, y in ring)
+        spatial = {
+            "dct:spatial": {
+                "@type": "dct:Location",
+                "dcat:bbox": {"@type": "geo:wktLiteral", "@value": f"POLYGON(({corners}))"},
+            }
+        }
+    return {
+        "@context": {
+            "dcat": "http://www.w3.org/ns/dcat#",
+            "dct": "http://purl.org/dc/terms/",
+            "spdx": "http://spdx.org/rdf/terms#",
+            "geo": "http://www.opengis.net/ont/geosparql#",
+            "xsd": "http://www.w3.org/2001/XMLSchema#",
+        },
+        "@type": "dcat:Dataset",
+        "dct:identifier": document["name"],
+        "dct:title": f"{document['dataset']}, release {document['name']}",
+        "dct:description": " ".join(
+            [_use(document["method"]), *guarantee.get("notes", []), guarantee["plain"]]
+        ),
+        "dct:issued": {"@type": "xsd:dateTime", "@value": document["published_at"]},
+        "dcat:version": str(document["version"]),
+        "dct:accessRights": "see the README beside the file",
+        **spatial,
+        "dcat:distribution": {
+            "@type": "dcat:Distribution",
+            "dct:title": file["name"],
+            "dcat:downloadURL": {"@id": file["name"]},
+            "dcat:mediaType": _MEDIA_TYPES[file["format"]],
+            "dcat:byteSize": file["bytes"],
+            "spdx:checksum": {
+                "@type": "spdx:Checksum",
+                "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256"},
+                "spdx:checksumValue": file["sha256"],
+            },
+        },
+    }
+
+
 def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> str:
     """The text for a file that `document` (the guarantee beside it) describes.
 
@@ -120,6 +189,12 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
         f"{rows:,} {'areas' if areas else 'samples' if 'seq' in columns else 'rows'}. "
         f"Method {document['method']}: {parameters}.",
     ]
+    if document["series"] == document["name"]:
+        blocks.append(
+            f"It is a series: all windows from {document['time_window']} that were published when it was "
+            "written. window_start is the first day of a row's window. Ids of trajectories are of one "
+            "window each. What is guaranteed holds for each window."
+        )
     if file["srid"] is not None:
         blocks.append(f"Reference system: {file['reference_system']} (SRID {file['srid']}).")
     if file["format"] == "gpkg":
@@ -132,6 +207,11 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
             + "and `lines` with one line for each day of a trajectory that has at least two "
             "samples; the M of a line's points is the time in seconds since 1970-01-01 UTC."
         )
+    if file["format"] == "mfjson":
+        blocks.append(
+            "OGC Moving Features JSON: a feature for each trajectory. Of samples with the same time the "
+            "first is written; what lies between two samples is not said (interpolation Discrete)."
+        )
     if areas:
         blocks.append(
             "Read the areas and intervals, not the points: a point is only the middle of an area, "
@@ -143,6 +223,8 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
         _title("What it may be used for"),
         *_paragraphs([_use(document["method"]), *guarantee.get("errors", [])]),
     ]
+    if guarantee.get("notes"):
+        lines += [_title("How to read it"), *_items(guarantee["notes"])]
     if not document["granted"]:
         lines += [
             _title("NOT FOR HANDING OUT"),

@@ -1,0 +1,63 @@
+"""`release report --evidence`: the page for a data protection officer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from servers import SharedServer, cloned
+from world import city_template, freqdp
+
+
+@pytest.fixture(scope="module")
+def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+        freqdp(url, "anonymize", "city", "--method", "lg", "--as", "edited").succeeded()
+        period = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-04/2024-03-06")
+        freqdp(url, "dataset", "set", "city", *period).succeeded()
+        asked = ("--zones", "grid:1km", "--bins", "hour-of-day")
+        freqdp(
+            url, "anonymize", "city", "--method", "counts", *asked, "--as", "counted"
+        ).succeeded()
+        yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
+
+
+@pytest.fixture
+def released(shared_server: SharedServer, released_template: str) -> Iterator[str]:
+    with cloned(shared_server.get(), released_template) as url:
+        yield url
+
+
+def _page(url: str, name: str, folder: Path) -> str:
+    out = folder / f"{name}.evidence.html"
+    asked = ("release", "report", name, "--evidence", "--out", str(out), "--force")
+    assert freqdp(url, *asked).succeeded()["file"] == str(out)
+    return re.sub(r"\s+", " ", out.read_text("utf-8"))
+
+
+def test_a_release_without_a_guarantee_for_persons(released: str, tmp_path: Path) -> None:
+    unmeasured = _page(released, "edited", tmp_path)
+    assert "Nothing is proved for one object with its data." in unmeasured
+    assert "This release has not been measured." in unmeasured
+    assert "counted: counts (counts), readable by analysts" in unmeasured
+    freqdp(released, "evaluate", "edited").succeeded()
+    measured = _page(released, "edited", tmp_path)
+    assert "has not been measured" not in measured
+    assert "Each trajectory is the record of one object." in measured
+    assert "Measured, not proved: linked to the right trajectory" in measured
+    assert "By measurement on the original data, the strongest of" in measured
+
+
+def test_a_release_with_one(released: str, tmp_path: Path) -> None:
+    page = _page(released, "counted", tmp_path)
+    assert page.count("No, within the bound") == 3, "all three questions"
+    assert "Nothing is proved for one object" not in page
+    assert "edited: lg (edited), readable by analysts" in page
+
+
+def test_one_report_at_a_time(released: str) -> None:
+    asked = ("release", "report", "edited", "--evidence", "--public")
+    freqdp(released, *asked).refused("two reports")
