@@ -486,7 +486,7 @@ def _canary(
     """An object with a place of its own: is the place in the table? And without that sample?"""
     owner = richest(state.frequencies)
     here, locations, place = with_canary(state.trajectories, state.places, owner)
-    wider = StepContext(replace(world.build, trajectories=here, locations=locations))
+    wider = StepContext(world.build.with_trajectories(here, locations))
     trial = Trial(lambda number: source)
 
     def released(side: Trajectories) -> bool:

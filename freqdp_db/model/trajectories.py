@@ -8,7 +8,7 @@ SRID; losses are whole millimetres.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +107,15 @@ class Build:
     timezone: str = "UTC"
     systems: tuple[str, str] | None = None
     """Definitions of both reference systems, for methods that make places of their own."""
+    tf: Ids | None = None
+    """How many trajectories visit each location, as it is stored; None: it was not read."""
+
+    def with_trajectories(
+        self, trajectories: Trajectories, locations: Locations | None = None
+    ) -> Build:
+        """The same build with other trajectories: the stored TF is not theirs, and goes."""
+        places = self.locations if locations is None else locations
+        return replace(self, trajectories=trajectories, locations=places, tf=None)
 
 
 # Areas and intervals, how they look in a release, and points of interest.

@@ -159,7 +159,7 @@ class OnObjects:
             truth = None
             if self.network is not None:
                 truth = Truth.of(self.network, original, self.build.locations, progress)
-            self._sides = {size: (replace(self.build, trajectories=original), truth)}
+            self._sides = {size: (self.build.with_trajectories(original), truth)}
         return self._sides[size]
 
     @staticmethod

@@ -265,7 +265,7 @@ class PaperRuns:
     def _original(self) -> Build:
         """The objects of the table."""
         size = max(self.design.sizes)
-        return replace(self.build, trajectories=some_objects(self.build.trajectories, size))
+        return self.build.with_trajectories(some_objects(self.build.trajectories, size))
 
     @cached_property
     def _truth(self) -> Truth:

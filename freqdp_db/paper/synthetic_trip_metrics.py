@@ -225,10 +225,10 @@ class OnTrips:
     def _side(self, size: int) -> _Side:
         """One size is kept at a time."""
         if size not in self._sides:
-            build = replace(self.build, trajectories=some_objects(self.build.trajectories, size))
+            build = self.build.with_trajectories(some_objects(self.build.trajectories, size))
             if self.design.each_trip:
                 trips, places = as_trips(build.trajectories, build.locations, self.facts)
-                build = replace(build, trajectories=trips, locations=places)
+                build = build.with_trajectories(trips, places)
             region, _ = self.facts
             box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
             compared = _compared(build.trajectories, build.locations, self.facts, 0)

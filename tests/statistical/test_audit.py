@@ -20,10 +20,12 @@ from freqdp_db.evaluation.audit import (
     audit_world,
     released_told_apart,
     told_apart,
+    with_canary,
 )
 from freqdp_db.evaluation.bounds import Observed, bound_from, bound_from_hits
-from freqdp_db.methods.contract import StepContext
+from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency import perturbation as local_pf
+from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.methods.synthesis import vectors
 from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
 from freqdp_db.methods.synthesis.plan import SCALE, Draw, MeasurementPlan, Statistic
@@ -151,6 +153,17 @@ def test_bounds() -> None:
     least = (0.05 / 4) ** (1 / 100)
     assert certain.lower == pytest.approx(np.log(least / (1 - least)), rel=1e-6)
     assert np.isinf(certain.upper)
+
+
+def test_a_build_with_other_trajectories_has_no_stored_tf() -> None:
+    """An audit adds a place of its own: the TF that was stored for the build does not cover it."""
+    trajectories, places = small_city(40, 3)
+    counted = count_frequencies(trajectories, len(places)).tf
+    build = Build(trajectories, places, Clock(1, 1), 3857, 3857, tf=counted)
+    here, wider, canary = with_canary(trajectories, places, 0)
+    world = StepContext(build.with_trajectories(here, wider))
+    tf = world.tf_of(WorkingSet(here, wider, np.arange(len(here))))
+    assert len(tf) == len(wider) and tf[canary] == 1
 
 
 # --- The audit of a guarantee for a person has power, and catches mechanisms that are broken.
