@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from freqdp_db import load, results
     from freqdp_db.configuration import Applied
     from freqdp_db.dataset.road_tables import MatchedDataset
-    from freqdp_db.db.builds import BuildSize
+    from freqdp_db.db.builds import BuildSize, Window
     from freqdp_db.db.connection import Database
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
     from freqdp_db.db.releases import ReleaseRow
-    from freqdp_db.db.windows import Window
     from freqdp_db.engines.partitions import Engine as RunningEngine
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
@@ -228,7 +227,7 @@ class Freqdp:
 
     def _window(self, dataset: "DatasetRow", word: str | None) -> "Window | None":
         """The window that a word means in the time zone of a dataset, if it is over."""
-        from freqdp_db.db.windows import ended_window
+        from freqdp_db.db.builds import ended_window
 
         if word is None:
             return None

@@ -1,4 +1,4 @@
-"""Alembic's entry point. The connection and the schema names come from `storage.schema`."""
+"""Alembic's entry point. The connection and the schema names come from `db.revisions`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.builds import BuildRow, Window
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.names import postgis_schema
@@ -29,7 +29,6 @@ from freqdp_db.db.source import (
 )
 from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, read_anchors
 from freqdp_db.db.source_trips import as_samples
-from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput

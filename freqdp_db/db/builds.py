@@ -1,4 +1,4 @@
-"""Builds: filled as standalone tables, attached as partitions, made current by one UPDATE."""
+"""Builds: filled as standalone tables, attached as partitions, made current by one UPDATE; windows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from psycopg import sql
 from freqdp_db.db.connection import Database, driver
 from freqdp_db.db.copy import (
     Layout,
-    create_notes,
-    drop_notes,
     point_coordinates,
     read_arrays,
     write_records,
@@ -27,17 +25,19 @@ from freqdp_db.db.copy import (
 from freqdp_db.db.datasets import table
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
+from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import SourceRelation
 from freqdp_db.db.statements import (
     as_written,
     call,
     column_list,
+    execute,
     one_value,
     private_name,
     rows_as,
     select_own,
 )
-from freqdp_db.errors import Busy, NotFound
+from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of
 from freqdp_db.model.documents import Document
 from freqdp_db.model.trajectories import Locations, Trajectories
@@ -79,16 +79,15 @@ class BuildRow:
 
 
 def find_build(database: Database, build_id: int) -> BuildRow:
-    builds = table(database, "build")
+    # not *: auditors may not read the frame of the grid
+    query = sql.SQL("SELECT {} FROM {} WHERE build_id = %s").format(
+        column_list(f.name for f in fields(BuildRow)), private_name(database, "build")
+    )
     with database.begin() as connection:
-        row = connection.execute(
-            sa.select(*(builds.c[f.name] for f in fields(BuildRow))).where(
-                builds.c.build_id == build_id
-            )
-        ).first()
-    if row is None:
+        found = rows_as(BuildRow, connection, query, [build_id])
+    if not found:
         raise NotFound(f"there is no build {build_id}")
-    return BuildRow(**row._mapping)
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -108,39 +107,32 @@ class BuildSize(Document):
     """Those that are replayed on it: they have to be withdrawn before it can go."""
 
 
-_SIZES = sql.SQL(
-    """
+_SIZES = """
     SELECT b.build_id, d.name AS dataset, b.time_window, b.built_at, b.samples,
         (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 FROM pg_class c
          WHERE c.relnamespace = %s::regnamespace
              AND c.relname = ANY (
                  SELECT part || '_' || b.build_id FROM unnest(%s::text[]) AS part)) AS bytes,
         d.current_build IS NOT DISTINCT FROM b.build_id AND d.dropped_at IS NULL AS current,
-        ARRAY(SELECT r.name FROM {release} AS r
+        ARRAY(SELECT r.name FROM {p}.release AS r
               WHERE r.build_id = b.build_id AND r.state IN ('running', 'published') ORDER BY 1) AS releases
-    FROM {build} AS b JOIN {dataset} AS d USING (dataset_id)
+    FROM {p}.build AS b JOIN {p}.dataset AS d USING (dataset_id)
     WHERE b.dropped_at IS NULL
     ORDER BY bytes DESC, b.build_id
-    """
-)
+"""
 
 
 def builds_by_size(database: Database) -> list[BuildSize]:
     """All builds that are kept, the largest first."""
-    query = _SIZES.format(
-        **{name: private_name(database, name) for name in ("release", "build", "dataset")}
-    )
     schema = sql.Identifier(database.settings.schema).as_string(None)
     with database.begin() as connection:
-        return rows_as(BuildSize, connection, query, [schema, list(PARTS)])
+        return rows_as(BuildSize, connection, _SIZES, [schema, list(PARTS)])
 
 
 def grid_of(connection: sa.Connection, database: Database, build_id: int) -> dict[str, float]:
     """The frame of a build's grid. Its corner may be a sample's place: auditors may not read it."""
-    builds = table(database, "build")
-    found: dict[str, float] = connection.execute(
-        sa.select(builds.c.grid).where(builds.c.build_id == build_id)
-    ).scalar_one()
+    query = "SELECT grid FROM {p}.build WHERE build_id = %s"
+    found: dict[str, float] = one_value(connection, query, [build_id])
     return found
 
 
@@ -217,55 +209,48 @@ def sweep_builds(database: Database) -> list[int]:
     What somebody is reading is left to the next sweep: the work that was done has succeeded.
     """
     swept = []
-    recorded = table(database, "build")
+    recorded = "SELECT EXISTS (SELECT FROM {p}.build WHERE build_id = %s)"
     for number in numbers_left(database, _PARTITION):
         with suppress(Busy), database.begin() as connection:
             # a build in progress holds its lock; it may have been attached since we looked
-            if is_free(connection, database, "build", number) and not connection.scalar(
-                sa.select(sa.exists().where(recorded.c.build_id == number))
+            if is_free(connection, database, "build", number) and not one_value(
+                connection, recorded, [number]
             ):
                 drop_parts(connection, database, number)
                 swept.append(number)
     return swept + _drop_unneeded(database)
 
 
-def _drop_unneeded(database: Database) -> list[int]:
-    """Builds that are nobody's current one and that no unfinished or published release names.
+# Nobody's current build, which no unfinished or published release names. Of the builds of windows, the
+# newest of each dataset stays for who plans and then releases it.
+_UNNEEDED = """
+    SELECT b.build_id FROM {p}.build b JOIN {p}.dataset d USING (dataset_id)
+    WHERE b.dropped_at IS NULL
+        AND (b.build_id IS DISTINCT FROM d.current_build OR d.dropped_at IS NOT NULL)
+        AND (b.time_window IS NULL OR d.dropped_at IS NOT NULL OR EXISTS (
+            SELECT FROM {p}.build n WHERE n.dataset_id = b.dataset_id
+            AND n.time_window IS NOT NULL AND n.dropped_at IS NULL AND n.build_id > b.build_id))
+        AND NOT EXISTS (SELECT FROM {p}.release r
+            WHERE r.build_id = b.build_id AND r.state IN ('running', 'published'))
+    ORDER BY 1
+"""
 
-    Of the builds of windows, the newest of each dataset stays for who plans and then releases it.
-    """
-    private = sql.Identifier(database.settings.schema)
-    query = sql.SQL(
-        "SELECT b.build_id FROM {p}.build b JOIN {p}.dataset d USING (dataset_id) "
-        "WHERE b.dropped_at IS NULL "
-        "AND (b.build_id IS DISTINCT FROM d.current_build OR d.dropped_at IS NOT NULL) "
-        "AND (b.time_window IS NULL OR d.dropped_at IS NOT NULL OR EXISTS (SELECT FROM {p}.build n "
-        "WHERE n.dataset_id = b.dataset_id AND n.time_window IS NOT NULL AND n.dropped_at IS NULL "
-        "AND n.build_id > b.build_id)) "
-        "AND NOT EXISTS (SELECT FROM {p}.release r WHERE r.build_id = b.build_id "
-        "AND r.state IN ('running', 'published')) ORDER BY 1"
-    ).format(p=private)
-    builds = table(database, "build")
+
+def _drop_unneeded(database: Database) -> list[int]:
     with database.begin() as connection:
-        numbers = [row[0] for row in driver(connection).execute(query)]
+        numbers = execute(connection, _UNNEEDED).fetchall()
     dropped = []
-    for number in numbers:
+    for (number,) in numbers:
         with suppress(Busy), database.begin() as connection:
             if not is_free(connection, database, "build", number):
                 continue
             # looked at again under the row's lock: a release may have been asked for since, and
             # whoever asks holds that lock until the release is recorded
-            connection.execute(
-                sa.select(builds.c.build_id).where(builds.c.build_id == number).with_for_update()
-            )
-            still = [row[0] for row in driver(connection).execute(query)]
-            if number in still:
+            execute(connection, "SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
+            if (number,) in execute(connection, _UNNEEDED).fetchall():
                 drop_parts(connection, database, number)
-                connection.execute(
-                    sa.update(builds)
-                    .where(builds.c.build_id == number)
-                    .values(dropped_at=sa.func.now())
-                )
+                mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
+                execute(connection, mark, [number])
                 dropped.append(number)
     return dropped
 
@@ -298,14 +283,9 @@ def load_trajectories(
 
 def load_object_keys(database: Database, build_id: int) -> list[str]:
     """The object of each trajectory of a build, as the source names it: for curators."""
-    rows = table(database, "trajectory")
+    query = select_own(database, "trajectory", ["object_key"], "trajectory_id", build_id=build_id)
     with database.begin() as connection:
-        found = connection.execute(
-            sa.select(rows.c.object_key)
-            .where(rows.c.build_id == build_id)
-            .order_by(rows.c.trajectory_id)
-        )
-        return list(found.scalars())
+        return [key for (key,) in execute(connection, query)]
 
 
 def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
@@ -323,7 +303,7 @@ def object_numbers(
     """The trajectory of each object, by its key in the source."""
     columns = ("object_key", "trajectory_id")
     query = select_own(database, "trajectory", columns, build_id=build.build_id)
-    return dict(driver(connection).execute(query).fetchall())
+    return dict(execute(connection, query).fetchall())
 
 
 def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
@@ -345,13 +325,11 @@ def samples_by_place(
     connection: sa.Connection, database: Database, build: BuildRow, begin: datetime, end: datetime
 ) -> Ints:
     """How many samples each location of a build has from one moment to before another."""
-    rows = driver(connection).execute(
-        sql.SQL(
-            "SELECT location_id, count(*) FROM {} "
-            "WHERE build_id = %s AND at >= %s AND at < %s GROUP BY location_id"
-        ).format(private_name(database, "sample")),
-        (build.build_id, begin, end),
+    query = (
+        "SELECT location_id, count(*) FROM {p}.sample "
+        "WHERE build_id = %s AND at >= %s AND at < %s GROUP BY location_id"
     )
+    rows = execute(connection, query, [build.build_id, begin, end])
     found = np.zeros(build.locations, np.int64)
     for place, samples in rows:
         found[place] = samples
@@ -360,14 +338,9 @@ def samples_by_place(
 
 def sparse_objects(database: Database, build_id: int, signature: int) -> int:
     """Objects with fewer than 2m places: the method leaves little of them."""
-    rows = table(database, "trajectory")
+    query = "SELECT count(*) FROM {p}.trajectory WHERE build_id = %s AND places < %s"
     with database.begin() as connection:
-        found: int = connection.execute(
-            sa.select(sa.func.count())
-            .select_from(rows)
-            .where(rows.c.build_id == build_id, rows.c.places < 2 * signature)
-        ).scalar_one()
-    return found
+        return int(one_value(connection, query, [build_id, 2 * signature]))
 
 
 # The large tables of a build, samples and segments, written in ranges by several sessions at once.
@@ -386,7 +359,7 @@ def create_large(database: Database, build_id: int) -> int:
     with database.begin() as connection:
         for part in LARGE:
             call(connection, database, "create_build_table", build_id, part)
-        return create_notes(connection, database, "build", build_id)
+        return int(call(connection, database, "create_notes", "build", build_id))
 
 
 def write_range(
@@ -411,7 +384,8 @@ def finish_large(database: Database, build_id: int) -> None:
     with database.side_by_side(len(LARGE)) as start:
         for part in LARGE:
             start(index, part)
-    drop_notes(database, "build", build_id)
+    with database.begin() as connection:
+        call(connection, database, "drop_notes", "build", build_id)
 
 
 # The grid of a build, as the search reads it: its cells, and the segments of some or all of them.
@@ -457,3 +431,90 @@ def cell_segments(
     )
     rows = read_arrays(driver(connection), query, layout)
     return rows["trajectory_id"], rows["seq"] - 1
+
+
+# Windows of a dataset: days, weeks and months of the calendar in its time zone.
+
+
+EVERY = {"day": "daily", "week": "weekly", "month": "monthly"}
+"""What a window can be, and what a series of such is called."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window, as SQL's `find_window` gives it."""
+
+    time_window: str
+    """2024-05-06, 2024-W19 or 2024-05."""
+    every: str
+    """day, week or month."""
+    first_day: date
+    window_begin: datetime
+    window_end: datetime
+    """Not in it."""
+    following: str
+    """What the next one is called."""
+    ended: bool
+
+    @property
+    def times(self) -> tuple[datetime, datetime]:
+        return self.window_begin, self.window_end
+
+
+def find_window(connection: sa.Connection, database: Database, word: str, timezone: str) -> Window:
+    """The window that a word means now: `2024-05-06`, `yesterday`, ...; raises BadInput."""
+    query = "SELECT * FROM {p}.find_window(%s::text, %s::text)"
+    (found,) = rows_as(Window, connection, query, [word, timezone])
+    return found
+
+
+def ended_window(database: Database, word: str, timezone: str) -> Window:
+    """The same, of a window that is over: what is released is closed, and must be whole."""
+    with database.begin() as connection:
+        window = find_window(connection, database, word, timezone)
+    if not window.ended:
+        raise BadInput(
+            f"[[window]] {window.time_window} has not ended in {timezone}: a release closes it",
+            remedy="take one that is over, such as yesterday or last-week",
+        )
+    return window
+
+
+def window_name(series: str, time_window: str) -> str:
+    """The release of a window in a series; `record_release` refuses any other name."""
+    return f"{series}_{time_window.replace('-', '_')}"
+
+
+def missing_index(
+    connection: sa.Connection, database: Database, source: tuple[str, str], column: str
+) -> str | None:
+    """The statement that makes an index by which a window can be read alone; None: there is one.
+
+    Of a view, any table behind it with a column of that name.
+    """
+    query = """
+        SELECT l.source_schema, l.source_relation, EXISTS (
+            SELECT FROM pg_index AS i
+            WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL
+        )
+        FROM {p}.source_lineage(%s::text, %s::text) AS l
+        JOIN pg_attribute AS a ON a.attrelid = l.relation_oid::oid AND a.attname = %s AND NOT a.attisdropped
+        WHERE l.relation_kind IN ('r', 'p', 'm')
+        ORDER BY (l.source_schema, l.source_relation) = (%s::text, %s::text) DESC, 1, 2
+        """
+    found = execute(connection, query, [*source, column, *source]).fetchall()
+    if not found or any(indexed for *_, indexed in found):
+        return None
+    schema, relation, _ = found[0]
+    return f"CREATE INDEX ON {format_relation(schema, relation)} ({format_name(column)})"
+
+
+def window_build(database: Database, dataset_id: int, time_window: str) -> int | None:
+    """The newest build of a window that is there."""
+    query = (
+        "SELECT max(build_id) FROM {p}.build "
+        "WHERE dataset_id = %s AND time_window = %s AND dropped_at IS NULL"
+    )
+    with database.begin() as connection:
+        found: int | None = one_value(connection, query, [dataset_id, time_window])
+    return found

@@ -19,98 +19,9 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
 
 from freqdp_db import errors
-from freqdp_db.db.names import format_name
+from freqdp_db.db.rights import ROLES, remedy_for
 from freqdp_db.errors import BadInput, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
-
-# Which GRANT a login lacks when the server says that permission is denied.
-
-
-_DENIED = re.compile(
-    r"permission denied for (?P<kind>schema|table|view|materialized view|foreign table|sequence|"
-    r"function|procedure|database|type|column) (?P<name>.+)"
-)
-_RIGHT = {
-    "sequence": "USAGE ON SEQUENCE", "function": "EXECUTE ON FUNCTION",
-    "procedure": "EXECUTE ON PROCEDURE", "database": "CONNECT, CREATE ON DATABASE",
-    "type": "USAGE ON TYPE",
-}  # fmt: skip
-_RELATIONS = {"table", "view", "materialized view", "foreign table"}
-# The least role with which a command can be run, where that is not a runner's: who is one reads originals.
-_LEAST = {
-    "release list": "analyst", "release show": "analyst", "release export": "analyst",
-    "release report": "analyst",
-    "budget": "auditor", "ledger verify": "auditor", "dataset list": "auditor",
-    "dataset show": "auditor",
-    "dataset add": "admin", "dataset set": "admin", "dataset drop": "admin", "apply": "admin",
-}  # fmt: skip
-_MAY = {
-    "analyst": "to read releases that were granted, and nothing else",
-    "auditor": "to read the ledger and the records, and no data",
-    "runner": "to build, publish and measure",
-    "admin": "to register datasets and raise budgets",
-}
-# Ours that administrators alone write or call; runners have the rest, auditors and analysts a part.
-_FOR_ADMINISTRATORS = {
-    "account", "dataset", "grant_budget", "claim_population", "name_population", "open_account",
-    "declare_unit",
-}  # fmt: skip
-_FOR_RUNNERS = {
-    "build", "release", "release_step", "step_column", "release_key", "tf_target", "pf_target",
-    "edit_run", "edit", "step_value",
-    "metric", "method", "job_queue", "job_progress", "job", "progress", "worker",
-    "schedule", "trajectory", "location", "sample", "segment", "grid_cell", "build_number",
-    "record_release", "require_booked", "trace_source", "source_lineage", "build_source", "population",
-    "population_source", "approve_release", "request_release", "cancel_job", "sql_object",
-    "schema_version", "spend", "budget", "catalog", "create_build_table", "finish_build_table",
-    "attach_build", "drop_build", "create_notes", "drop_notes", "create_staging", "index_staging",
-    "finish_staging", "drop_staging", "publish_tables", "grant_release", "show_current",
-    "drop_current", "revoke_release", "leave_series", "drop_release", "series",
-    "find_window", "check_release", "lock",
-}  # fmt: skip
-
-
-def remedy_for(denied: str, settings: Settings, user: str | None, command: str = "") -> str:
-    """The least that an administrator has to grant; `denied` is the server's message."""
-    login = format_name(user) if user else "your login"
-    found = _DENIED.fullmatch(denied)
-    if found is None:
-        return "ask the owner of the object, or a superuser, for that right"
-    kind, name = found["kind"], found["name"]
-    role = None
-    if kind == "schema" and name == settings.release_schema:
-        role = "analyst"
-    elif (kind, name) == ("schema", settings.schema):
-        role = _LEAST.get(command, "runner")
-    elif _stem(name) in _FOR_RUNNERS:
-        role = "runner"
-    elif name in _FOR_ADMINISTRATORS:
-        role = "admin"
-    if role is not None:
-        granted = format_name(settings.role(role))
-        if role in ("runner", "admin"):
-            return (
-                f"this reads original data, and is not for analysts: they have schema "
-                f"{format_name(settings.release_schema)} (`freqdp release list`). For others an "
-                f"administrator can: GRANT {granted} TO {login} ({_MAY[role]})"
-            )
-        return f"an administrator can: GRANT {granted} TO {login} ({_MAY[role]})"
-    if kind == "schema":
-        schema = format_name(name)
-        return (
-            f"its owner can: GRANT USAGE ON SCHEMA {schema} TO {login}; to make tables there: "
-            f"GRANT CREATE ON SCHEMA {schema} TO {login}"
-        )
-    right = "SELECT ON" if kind in _RELATIONS else _RIGHT.get(kind)
-    if right is None:
-        return "ask the owner of the object, or a superuser, for that right"
-    return f"its owner can: GRANT {right} {format_name(name)} TO {login}"
-
-
-def _stem(name: str) -> str:
-    """A partition's table: sample_12 is of `sample`."""
-    return re.sub(r"_\d+$", "", name)
-
 
 # Why a server let nobody in, in its own words, and what can be done about it.
 
@@ -153,24 +64,17 @@ def unreachable(text: str) -> ConnectionFailed:
     """What the driver says of a connection that failed or broke. It never holds a password."""
     said = _SAID.findall(text)
     reason = said[-1].strip() if said else text.strip()
-    for pattern, remedy in _REMEDIES:
-        found = pattern.search(reason)
-        if found is not None:
-            return ConnectionFailed(
-                f"the server refused the connection: {_plain(reason)}",
-                remedy=remedy.format(**found.groupdict()),
-            )
-    if said:
-        return ConnectionFailed(
-            f"the server refused the connection: {_plain(reason)}", remedy=_ELSEWHERE
-        )
-    why = text.strip().splitlines()[0] if text.strip() else "connection lost"
-    return ConnectionFailed(f"the database cannot be reached: {why}", remedy=_ELSEWHERE)
-
-
-def _plain(reason: str) -> str:
-    """Of a refusal by libpq itself, what comes after the address."""
-    return reason.splitlines()[0].rpartition("failed: ")[2] or reason
+    remedy = _ELSEWHERE if said else None
+    for pattern, known in _REMEDIES:
+        if (found := pattern.search(reason)) is not None:
+            remedy = known.format(**found.groupdict())
+            break
+    if remedy is None:
+        why = reason.splitlines()[0] if reason else "connection lost"
+        return ConnectionFailed(f"the database cannot be reached: {why}", remedy=_ELSEWHERE)
+    # of a refusal by libpq itself, what comes after the address
+    plain = reason.splitlines()[0].rpartition("failed: ")[2] or reason
+    return ConnectionFailed(f"the server refused the connection: {plain}", remedy=remedy)
 
 
 __all__ = [
@@ -283,6 +187,8 @@ class Database:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
+            # see `statements`
+            connection.info["schemas"] = self.settings.schema, self.settings.release_schema
             raw = driver(connection)
             self._at_work.add(raw)
             try:
@@ -523,9 +429,6 @@ def _reached(reach: DatabaseRef) -> Database:
 # Who is connected, to what, and with which rights.
 
 
-_KINDS = ("admin", "runner", "analyst", "auditor")
-
-
 @dataclass(frozen=True)
 class Login:
     """A connection as a person would name it."""
@@ -553,29 +456,22 @@ def login_of(connection: Connection, settings: Settings) -> Login:
             "SELECT current_database() AS database, current_user AS user, "
             "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser, "
             "ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname = ANY(:roles) "
-            "AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles"
+            "AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles, "
+            "count(*) = 2 AS there, "
+            "coalesce(bool_or(nspname = :private AND usable), false) AS sees_private, "
+            "coalesce(bool_or(nspname = :released AND usable), false) AS sees_released "
+            "FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS usable FROM pg_namespace "
+            "WHERE nspname IN (:private, :released)) AS ours"
         ),
-        {"roles": [settings.role(kind) for kind in _KINDS]},
+        {
+            "roles": [settings.role(kind) for kind in ROLES],
+            "private": settings.schema,
+            "released": settings.release_schema,
+        },
     ).one()
-    schemas = connection.execute(
-        sa.text(
-            "SELECT nspname::text, has_schema_privilege(oid, 'USAGE') FROM pg_namespace "
-            "WHERE nspname IN (:private, :released)"
-        ),
-        {"private": settings.schema, "released": settings.release_schema},
-    )
-    seen = {name: bool(may) for name, may in schemas}
     info = driver(connection).info
-    return Login(
-        f"server at {info.host or 'the default socket'}, port {info.port}",
-        row.database,
-        row.user,
-        list(row.roles),
-        bool(row.superuser),
-        len(seen) == 2,
-        seen.get(settings.schema, False),
-        seen.get(settings.release_schema, False),
-    )
+    server = f"server at {info.host or 'the default socket'}, port {info.port}"
+    return Login(server=server, **row._mapping)
 
 
 def may_use(connection: Connection, schema: str) -> bool:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
 import numpy as np
 import psycopg
-import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 from psycopg.abc import PQGen
@@ -25,27 +24,15 @@ from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
 from freqdp_db.db.connection import Database, driver
-from freqdp_db.db.statements import call, column_list
+from freqdp_db.db.statements import column_list
 from freqdp_db.errors import BadData
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, within
 from freqdp_db.model.edits import MM_PER_M, EditRuns, Operation
 
-ColumnType = Literal[
-    "char",
-    "int2",
-    "int4",
-    "int8",
-    "float8",
-    "timestamptz",
-    "date",
-    "point",
-    "line",
-    "box",
-    "tstzrange",
-]
-
+ColumnType: TypeAlias = str
+"""A key of `WIRE`."""
 # What a column of this type is on the wire, big-endian; its width follows.
-WIRE: dict[str, str] = {
+WIRE: dict[ColumnType, str] = {
     "char": "S1",
     "int2": ">i2",
     "int4": ">i4",
@@ -122,48 +109,35 @@ AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
 """Of a generalised release: where and when each sample may have been."""
 
 
-def point_bytes(x: NDArray[np.float64], y: NDArray[np.float64], srid: int) -> NDArray[np.void]:
-    """EWKB points, as PostGIS sends and receives them, one fixed-width blob each."""
-    points = np.empty(len(x), _POINT)
-    points["order"] = 1
-    points["type"] = 0x20000001
-    points["srid"] = srid
-    points["x"] = x
-    points["y"] = y
-    return points.view("V25")
+def _ewkb(
+    rows: int, layout: np.dtype[Any], kind: int, srid: int, **fields: Any
+) -> NDArray[np.void]:
+    """Geometries as PostGIS sends and receives them, one fixed-width blob each."""
+    blobs = np.empty(rows, layout)
+    blobs["order"], blobs["type"], blobs["srid"] = 1, 0x20000000 | kind, srid
+    for name, values in fields.items():
+        blobs[name] = values
+    return blobs.view(f"V{layout.itemsize}")
 
 
-def line_bytes(ends: NDArray[np.float64], srid: int) -> NDArray[np.void]:
+def point_bytes(x: Metres, y: Metres, srid: int) -> NDArray[np.void]:
+    """EWKB points."""
+    return _ewkb(len(x), _POINT, 1, srid, x=x, y=y)
+
+
+def line_bytes(ends: Metres, srid: int) -> NDArray[np.void]:
     """EWKB lines of two points, from rows of ax, ay, bx, by."""
-    lines = np.empty(len(ends), _LINE)
-    lines["order"] = 1
-    lines["type"] = 0x20000002
-    lines["srid"] = srid
-    lines["points"] = 2
-    lines["ends"] = ends
-    return lines.view("V45")
+    return _ewkb(len(ends), _LINE, 2, srid, points=2, ends=ends)
 
 
 def box_bytes(
-    x_min: NDArray[np.float64],
-    y_min: NDArray[np.float64],
-    x_max: NDArray[np.float64],
-    y_max: NDArray[np.float64],
-    srid: int,
+    x_min: Metres, y_min: Metres, x_max: Metres, y_max: Metres, srid: int
 ) -> NDArray[np.void]:
     """EWKB polygons: boxes, their corners from the south-west, around by the east."""
-    boxes = np.empty(len(x_min), _BOX)
-    boxes["order"] = 1
-    boxes["type"] = 0x20000003
-    boxes["srid"] = srid
-    boxes["rings"] = 1
-    boxes["points"] = 5
-    for corner, (x, y) in enumerate(
-        [(x_min, y_min), (x_max, y_min), (x_max, y_max), (x_min, y_max), (x_min, y_min)]
-    ):
-        boxes["corners"][:, corner, 0] = x
-        boxes["corners"][:, corner, 1] = y
-    return boxes.view("V97")
+    x = np.stack([x_min, x_max, x_max, x_min, x_min], axis=1)
+    y = np.stack([y_min, y_min, y_max, y_max, y_min], axis=1)
+    corners = np.stack([x, y], axis=2)
+    return _ewkb(len(x_min), _BOX, 3, srid, rings=1, points=5, corners=corners)
 
 
 def range_bytes(begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.void]:
@@ -562,11 +536,6 @@ def encode_columns(
 # the notes of the next one, even if its tables have the same names.
 
 
-def create_notes(connection: sa.Connection, database: Database, kind: str, number: int) -> int:
-    """Make the table in which the parts of a build or a release are noted; the number of this run."""
-    return int(call(connection, database, "create_notes", kind, number))
-
-
 @contextmanager
 def writing_once(
     database: Database, notes: sql.Identifier, run: int, part: int
@@ -574,14 +543,6 @@ def writing_once(
     """A transaction to write a part in; None: that was done before."""
     with database.begin() as connection:
         raw = driver(connection)
-        mine = raw.execute(
-            sql.SQL("INSERT INTO {} VALUES ({}, {}) ON CONFLICT DO NOTHING RETURNING part").format(
-                notes, sql.Literal(part), sql.Literal(run)
-            )
-        ).fetchone()
+        insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING part")
+        mine = raw.execute(insert.format(notes), [part, run]).fetchone()
         yield None if mine is None else raw
-
-
-def drop_notes(database: Database, kind: str, number: int) -> None:
-    with database.begin() as connection:
-        call(connection, database, "drop_notes", kind, number)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import sqlalchemy as sa
 
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Database
 from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
+from freqdp_db.db.statements import execute, rows_as
 from freqdp_db.db.tables import Names, metadata_for
 from freqdp_db.errors import AlreadyExists, NotFound, Remark
 from freqdp_db.privacy.guarantee import ProtectedUnit
@@ -86,43 +87,26 @@ _MAPPING = {
 """Where each field of a mapping is stored."""
 
 
-def _row(row: Any) -> DatasetRow:
-    mapping = Mapping(**{name: getattr(row, column) for name, column in _MAPPING.items()})
-    others = {f.name: getattr(row, f.name) for f in fields(DatasetRow) if f.name != "mapping"}
+_SELECT: LiteralString = (
+    "SELECT d.*, people.name AS persons, people.unit, people.timezone AS unit_timezone "
+    "FROM {p}.dataset d JOIN {p}.account USING (account_id) "
+    "JOIN {p}.population people USING (population_id) "
+)
+
+
+def _row(**columns: Any) -> DatasetRow:
+    mapping = Mapping(**{name: columns[column] for name, column in _MAPPING.items()})
+    others = {f.name: columns[f.name] for f in fields(DatasetRow) if f.name != "mapping"}
     return DatasetRow(mapping=mapping, **others)
 
 
-def _living(database: Database, **values: Any) -> list[DatasetRow]:
-    """Those that were not dropped and have these values, by name."""
-    datasets = table(database, "dataset")
+def _select(database: Database, condition: LiteralString, *values: Any) -> list[DatasetRow]:
     with database.begin() as connection:
-        return _read(
-            connection, database, datasets.c.dropped_at.is_(None),
-            *(datasets.c[name] == value for name, value in values.items()),
-        )  # fmt: skip
-
-
-def _read(connection: Connection, database: Database, *conditions: Any) -> list[DatasetRow]:
-    """Those that meet all conditions, by name."""
-    datasets, accounts = table(database, "dataset"), table(database, "account")
-    populations = table(database, "population")
-    rows = connection.execute(
-        sa.select(
-            datasets,
-            populations.c.name.label("persons"),
-            populations.c.unit,
-            populations.c.timezone.label("unit_timezone"),
-        )
-        .join(accounts, accounts.c.account_id == datasets.c.account_id)
-        .join(populations, populations.c.population_id == accounts.c.population_id)
-        .where(*conditions)
-        .order_by(datasets.c.name)
-    )
-    return [_row(row) for row in rows]
+        return rows_as(_row, connection, _SELECT + condition, values)
 
 
 def find_dataset(database: Database, name: str) -> DatasetRow:
-    found = _living(database, name=name)
+    found = _select(database, "WHERE d.name = %s AND d.dropped_at IS NULL", name)
     if not found:
         known = [row.name for row in list_datasets(database)]
         raise NotFound(
@@ -134,20 +118,18 @@ def find_dataset(database: Database, name: str) -> DatasetRow:
 
 def get_dataset(database: Database, dataset_id: int) -> DatasetRow:
     """A dataset by its number, also one that was dropped since."""
-    datasets = table(database, "dataset")
-    with database.begin() as connection:
-        (found,) = _read(connection, database, datasets.c.dataset_id == dataset_id)
+    (found,) = _select(database, "WHERE d.dataset_id = %s", dataset_id)
     return found
 
 
 def living_dataset(database: Database, dataset_id: int) -> DatasetRow | None:
     """The dataset of this number, unless it was dropped."""
-    found = _living(database, dataset_id=dataset_id)
+    found = _select(database, "WHERE d.dataset_id = %s AND d.dropped_at IS NULL", dataset_id)
     return found[0] if found else None
 
 
 def list_datasets(database: Database) -> list[DatasetRow]:
-    return _living(database)
+    return _select(database, "WHERE d.dropped_at IS NULL ORDER BY d.name")
 
 
 def insert_dataset(
@@ -191,32 +173,21 @@ def insert_dataset(
                     remedy=f"choose another name, or drop it: freqdp dataset drop {shlex.quote(name)}",
                 ) from None
             raise
-        (row,) = _read(connection, database, datasets.c.dataset_id == dataset_id)
-    return row, claimed
+    return get_dataset(database, dataset_id), claimed
 
 
 def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     """What a new budget cannot know of, in words: sources that lead nowhere, and likely copies."""
-    datasets, mapping = table(database, "dataset"), dataset.mapping
-    source = dataset.source_schema, dataset.source_relation
-    same_columns = (
-        datasets.c.object_column == mapping.object,
-        datasets.c.time_column == mapping.time,
-        datasets.c.geom_column.is_not_distinct_from(mapping.geom),
-        datasets.c.lon_column.is_not_distinct_from(mapping.lon),
-        datasets.c.lat_column.is_not_distinct_from(mapping.lat),
+    mapping, source = dataset.mapping, (dataset.source_schema, dataset.source_relation)
+    query = (
+        "SELECT DISTINCT source_schema, source_relation FROM {p}.dataset WHERE account_id <> %s "
+        "AND (source_schema, source_relation) <> (%s, %s) AND object_column = %s AND time_column = %s "
+        "AND (geom_column, lon_column, lat_column) IS NOT DISTINCT FROM (%s::text, %s::text, %s::text)"
     )
-    others = (
-        datasets.c.account_id != dataset.account_id,
-        sa.tuple_(datasets.c.source_schema, datasets.c.source_relation) != source,
-    )
+    columns = [mapping.object, mapping.time, mapping.geom, mapping.lon, mapping.lat]
     with database.begin() as connection:
         nowhere = untraced(connection, database, *source)
-        alike = connection.execute(
-            sa.select(datasets.c.source_schema, datasets.c.source_relation)
-            .distinct()
-            .where(*same_columns, *others)
-        ).all()
+        alike = execute(connection, query, [dataset.account_id, *source, *columns]).fetchall()
     return [
         *(
             f"what {what} reads cannot be traced: if it is a source with a budget, the two do not "

@@ -22,7 +22,7 @@ from freqdp_db.db.copy import (
     read_runs,
     write_records,
 )
-from freqdp_db.db.statements import private_name, select_own
+from freqdp_db.db.statements import execute, private_name, select_own
 from freqdp_db.errors import BadData, VerificationFailed
 from freqdp_db.model.edits import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
 
@@ -58,12 +58,12 @@ def save_columns(
     connection: Connection, database: Database, release_id: int, step: int, part: Part, columns: Any
 ) -> None:
     """Keep a draw or a log, inside the caller's transaction."""
-    schema, raw = database.settings.schema, driver(connection)
+    raw = driver(connection)
     if isinstance(columns, EditLog):
         # those of workers come one range after the other: they are never here all at once
         write_records(
             raw,
-            sql.Identifier(schema, "edit_run"),
+            private_name(database, "edit_run"),
             ["release_id", "step", "operation", *RUN_COLUMNS],
             (
                 rows
@@ -80,12 +80,12 @@ def save_columns(
             zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
         )
         packed = layout.pack(release_id=release_id, step=step, **values)
-        write_records(raw, sql.Identifier(schema, name), layout.names, [packed])
+        write_records(raw, private_name(database, name), layout.names, [packed])
         return
-    statement = sql.SQL(
-        "INSERT INTO {} (release_id, step, part, name, chunk, dtype, whole, number) "
+    statement = (
+        "INSERT INTO {p}.step_column (release_id, step, part, name, chunk, dtype, whole, number) "
         "VALUES (%s, %s, %s, %s, %s, %s, %b::int8[], %b::float8[])"
-    ).format(sql.Identifier(schema, "step_column"))
+    )
     for field in fields(columns):
         column = np.asarray(getattr(columns, field.name))
         for chunk, begin in enumerate(range(0, max(len(column), 1), _CHUNK)):
@@ -96,7 +96,7 @@ def save_columns(
                 else (part_of.astype(np.int64).tolist(), None)
             )
             about = (release_id, step, part, field.name, chunk, column.dtype.str)
-            raw.execute(statement, [*about, *kept])
+            execute(connection, statement, [*about, *kept])
 
 
 def load_columns(
@@ -138,22 +138,15 @@ def load_edits(
     part: tuple[int | None, int | None] = (None, None),
 ) -> Edits:
     """The edits of a step; part: of the trajectories from one on, and before another."""
-    return Edits(*(_runs(connection, database, release_id, step, o, part) for o in ("d", "i")))
 
+    def runs(operation: Operation) -> EditRuns:
+        kept = select_own(
+            database, "edit_run", RUN_COLUMNS, part=part,
+            release_id=release_id, step=step, operation=operation,
+        )  # fmt: skip
+        return read_runs(driver(connection), kept, operation)
 
-def _runs(
-    connection: Connection,
-    database: Database,
-    release_id: int,
-    step: int,
-    operation: Operation,
-    part: tuple[int | None, int | None],
-) -> EditRuns:
-    runs = select_own(
-        database, "edit_run", RUN_COLUMNS, part=part,
-        release_id=release_id, step=step, operation=operation,
-    )  # fmt: skip
     try:
-        return read_runs(driver(connection), runs, operation)
+        return Edits(runs("d"), runs("i"))
     except BadData:
         raise VerificationFailed("the edit log holds edits without a position or a loss") from None

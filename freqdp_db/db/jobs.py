@@ -9,43 +9,40 @@ from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import Connection, Database, driver, pinned, translated
-from freqdp_db.db.exact_json import as_json, from_json
-from freqdp_db.db.statements import call, one_value, private_name, rows_as
+from freqdp_db.db.connection import Connection, Database, pinned, translated
+from freqdp_db.db.statements import as_json, call, execute, from_json, one_value, rows_as
 from freqdp_db.errors import Busy
 
 # Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
 # the statement here: a transaction of one statement. A worker that asks holds nothing: if a job is its
 # own, it was not told that it has it, because the connection broke.
 _CLAIM = """
-UPDATE {queue} SET
+UPDATE {p}.job_queue AS j SET
     state = 'running', worker_id = %(worker)s, attempts = least(attempts, 999999) + 1,
     lease_until = clock_timestamp() + %(lease)s * interval '1 second',
     started_at = coalesce(started_at, clock_timestamp())
 FROM (
-    SELECT q.job_id AS id, q.state AS was FROM {queue} q
+    SELECT q.job_id AS id, q.state AS was FROM {p}.job_queue q
     WHERE (
         q.state = 'waiting' AND q.due_at <= now()
         OR q.state = 'running' AND (q.lease_until < now() OR q.worker_id = %(worker)s)
     )
     AND NOT EXISTS (
-        SELECT FROM {queue} r WHERE r.dataset_id = q.dataset_id AND r.job_id <> q.job_id
+        SELECT FROM {p}.job_queue r WHERE r.dataset_id = q.dataset_id AND r.job_id <> q.job_id
         AND r.state = 'running' AND r.lease_until >= now() AND (
             r.request = q.request OR 'true' IN (r.request ->> 'rebuild', q.request ->> 'rebuild')
         )
     )
     ORDER BY q.due_at, q.job_id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
 ) chosen
-WHERE job_id = chosen.id
+WHERE j.job_id = chosen.id
 RETURNING job_id, worker_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
     cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by,
-    (SELECT s.created_by FROM {schedule} s WHERE s.schedule_id = {queue}.schedule_id) AS scheduled_by
+    (SELECT s.created_by FROM {p}.schedule s WHERE s.schedule_id = j.schedule_id) AS scheduled_by
 """
 _MOST_TOLD = 4000
-_MINE = sql.SQL("job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'")
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class JobRow:
         return [self.asked_by] if self.scheduled_by is None else [self.asked_by, self.scheduled_by]
 
     def holding(self, **values: Any) -> dict[str, Any]:
-        """Values of a statement about this job, if its worker still holds it (`_MINE`)."""
+        """Values of a statement about this job, if its worker still holds it (`_change`)."""
         return {"job": self.job_id, "worker": self.worker_id, **values}
 
 
@@ -109,15 +106,6 @@ class JobView:
     total: int | None
 
 
-def _names(database: Database) -> dict[str, sql.Composable]:
-    return {
-        "queue": private_name(database, "job_queue"),
-        "progress": private_name(database, "job_progress"),
-        "schedule": private_name(database, "schedule"),
-        "mine": _MINE,
-    }
-
-
 def request_release(
     connection: Connection,
     database: Database,
@@ -130,38 +118,33 @@ def request_release(
     asked = (dataset, document["method"], None, Jsonb(options, as_json))
     job_id = int(call(connection, database, "request_release", *asked))
     if schedule_id is not None:
-        driver(connection).execute(
-            sql.SQL("UPDATE {queue} SET schedule_id = %s WHERE job_id = %s").format(
-                **_names(database)
-            ),
-            [schedule_id, job_id],
-        )
+        query = "UPDATE {p}.job_queue SET schedule_id = %s WHERE job_id = %s"
+        execute(connection, query, [schedule_id, job_id])
     return job_id
 
 
 def cancel_job(database: Database, job_id: int) -> str:
     """Cancel, or be refused; returns `cancelled` or `cancelling`."""
-    query = sql.SQL("SELECT {}(%s::bigint)").format(private_name(database, "cancel_job"))
     with database.begin() as connection:
-        return str(one_value(connection, query, [job_id]))
+        return str(one_value(connection, "SELECT {p}.cancel_job(%s::bigint)", [job_id]))
 
 
 def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
     """Take the next job that is due, or whose worker has not been heard of for its lease."""
-    statement = sql.SQL(_CLAIM).format(**_names(database))
     with database.begin() as connection:
-        found = rows_as(JobRow, connection, statement, {"worker": worker_id, "lease": lease_s})
+        found = rows_as(JobRow, connection, _CLAIM, {"worker": worker_id, "lease": lease_s})
     return found[0] if found else None
 
 
 def seconds_to_next(database: Database) -> float | None:
     """Until a job is due again, a lease runs out or a schedule asks; None: nothing is planned."""
-    query = sql.SQL(
+    query = (
         "SELECT extract(epoch FROM min(at) - now())::float8 FROM ("
-        "SELECT min(due_at) AS at FROM {queue} WHERE state = 'waiting' AND due_at > now() UNION ALL "
-        "SELECT min(lease_until) FROM {queue} WHERE state = 'running' AND lease_until > now() UNION ALL "
-        "SELECT min(next_at) FROM {schedule} WHERE ended_at IS NULL) times"
-    ).format(**_names(database))
+        "SELECT min(due_at) AS at FROM {p}.job_queue WHERE state = 'waiting' AND due_at > now() "
+        "UNION ALL SELECT min(lease_until) FROM {p}.job_queue "
+        "WHERE state = 'running' AND lease_until > now() "
+        "UNION ALL SELECT min(next_at) FROM {p}.schedule WHERE ended_at IS NULL) times"
+    )
     with database.begin() as connection:
         seconds = one_value(connection, query)
     return None if seconds is None else max(0.0, float(seconds))
@@ -171,13 +154,7 @@ def record_release(
     connection: Connection, database: Database, job: JobRow, release_id: int
 ) -> None:
     """In the transaction that books the spend: one release a job, whoever carries it to its end."""
-    done = driver(connection).execute(
-        sql.SQL("UPDATE {queue} SET release_id = %(release)s WHERE {mine}").format(
-            **_names(database)
-        ),
-        job.holding(release=release_id),
-    )
-    if done.rowcount != 1:
+    if _change(connection, "release_id = %(release)s", job.holding(release=release_id)) != 1:
         raise Busy(
             f"job {job.job_id} was taken over by another worker", remedy="that one goes on with it"
         )
@@ -185,9 +162,7 @@ def record_release(
 
 def release_of(database: Database, job_id: int) -> int | None:
     """The release that a job has recorded so far."""
-    query = sql.SQL("SELECT release_id FROM {} WHERE job_id = %s").format(
-        private_name(database, "job_queue")
-    )
+    query = "SELECT release_id FROM {p}.job_queue WHERE job_id = %s"
     with database.begin() as connection:
         found: int | None = one_value(connection, query, [job_id])
     return found
@@ -195,12 +170,7 @@ def release_of(database: Database, job_id: int) -> int | None:
 
 def record_build(database: Database, job: JobRow, build_id: int) -> None:
     with database.begin() as connection:
-        driver(connection).execute(
-            sql.SQL("UPDATE {queue} SET build_id = %(build)s WHERE {mine}").format(
-                **_names(database)
-            ),
-            job.holding(build=build_id),
-        )
+        _change(connection, "build_id = %(build)s", job.holding(build=build_id))
 
 
 def finish(
@@ -238,32 +208,31 @@ def _short(text: str | None) -> str | None:
     return None if text is None else text[:_MOST_TOLD]
 
 
+def _change(connection: Connection, change: LiteralString, values: dict[str, Any]) -> int:
+    """Change a job, if its worker still holds it; how many jobs that are: one or none."""
+    statement = (
+        "UPDATE {p}.job_queue SET {change} "
+        "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'"
+    )
+    return execute(connection, statement, values, change=sql.SQL(change)).rowcount
+
+
 def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:
-    names = _names(database)
     with database.begin() as connection:
-        raw = driver(connection)
-        left = raw.execute(
-            sql.SQL("UPDATE {queue} SET lease_until = NULL, {change} WHERE {mine}").format(
-                change=sql.SQL(change), **names
-            ),
-            values,
-        )
-        if left.rowcount != 1:
+        if _change(connection, "lease_until = NULL, " + change, values) != 1:
             return False
-        raw.execute(
-            sql.SQL("DELETE FROM {progress} WHERE job_id = %(job)s").format(**names), values
-        )
+        execute(connection, "DELETE FROM {p}.job_progress WHERE job_id = %(job)s", values)
         call(connection, database, "wake_workers")
     return True
 
 
 def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list[JobView]:
     """The newest jobs first, with the phase of those that run."""
-    query = sql.SQL(
-        "SELECT j.*, p.phase, p.done, p.total FROM {job} j LEFT JOIN {progress} p USING (job_id) "
+    query = (
+        "SELECT j.*, g.phase, g.done, g.total FROM {p}.job j LEFT JOIN {p}.progress g USING (job_id) "
         "WHERE %(job)s::bigint IS NULL OR j.job_id = %(job)s "
         "ORDER BY (j.state IN ('waiting', 'running', 'cancelling')) DESC, j.job_id DESC LIMIT %(limit)s"
-    ).format(job=private_name(database, "job"), progress=private_name(database, "progress"))
+    )
     with database.begin() as connection:
         return rows_as(JobView, connection, query, {"job": job_id, "limit": limit})
 
@@ -275,44 +244,33 @@ def kept_releases(
 
     Of a series, those of the newest windows first, whenever they were published.
     """
-    query = sql.SQL(
-        "SELECT r.release_id FROM {release} r JOIN {build} b USING (build_id) "
+    query = (
+        "SELECT r.release_id FROM {p}.release r JOIN {p}.build b USING (build_id) "
         "WHERE r.dataset_id = %s AND r.state = 'published' AND r.series IS NOT DISTINCT FROM %s "
-        "AND r.grantable AND r.held = %s AND EXISTS (SELECT FROM {queue} q "
+        "AND r.grantable AND r.held = %s AND EXISTS (SELECT FROM {p}.job_queue q "
         "WHERE q.release_id = r.release_id AND q.request ? 'keep') "
         "ORDER BY CASE WHEN r.series IS NOT NULL THEN b.window_begin END DESC, r.version DESC"
-    ).format(
-        release=private_name(database, "release"),
-        build=private_name(database, "build"),
-        **_names(database),
     )
     with database.begin() as connection:
-        return [row[0] for row in driver(connection).execute(query, [dataset_id, series, held])]
+        return [number for (number,) in execute(connection, query, [dataset_id, series, held])]
 
 
 def count_jobs(database: Database) -> dict[str, Any]:
     """Numbers for whoever watches: jobs by state, how long the oldest waits, live workers."""
-    names = _names(database)
-    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
-        states = cursor.execute(
-            sql.SQL("SELECT state, count(*) AS jobs FROM {queue} GROUP BY state").format(**names)
-        ).fetchall()
-        rest = cursor.execute(
-            sql.SQL(
-                "SELECT coalesce(extract(epoch FROM now() - min(q.due_at)), 0)::float8 AS waiting_s, "
-                "(SELECT count(*) FROM {schedule} WHERE ended_at IS NULL) AS schedules, "
-                "(SELECT count(*) FROM {schedule} WHERE ended_reason LIKE 'the budget%%') AS exhausted "
-                "FROM {queue} q WHERE q.state = 'waiting' AND q.due_at <= now()"
-            ).format(**names)
-        ).fetchone()
-    assert rest is not None
-    return {"states": {row["state"]: row["jobs"] for row in states}, **rest}
+    states = "SELECT state, count(*) FROM {p}.job_queue GROUP BY state"
+    rest = (
+        "SELECT coalesce(extract(epoch FROM now() - min(q.due_at)), 0)::float8 AS waiting_s, "
+        "(SELECT count(*) FROM {p}.schedule WHERE ended_at IS NULL) AS schedules, "
+        "(SELECT count(*) FROM {p}.schedule WHERE ended_reason LIKE 'the budget%%') AS exhausted "
+        "FROM {p}.job_queue q WHERE q.state = 'waiting' AND q.due_at <= now()"
+    )
+    with database.begin() as connection:
+        by_state = dict(execute(connection, states).fetchall())
+        (others,) = rows_as(dict[str, Any], connection, rest, ())
+    return {"states": by_state, **others}
 
 
 # Workers in the database: who serves, who lives, and the line that keeps a job's lease.
-
-
-_FORGET = "7 days"
 
 
 @dataclass(frozen=True)
@@ -351,41 +309,51 @@ class HeartbeatReply:
 
 
 def register_worker(database: Database, host: str, pid: int, software: str, listening: bool) -> int:
+    insert = (
+        "INSERT INTO {p}.worker (host, pid, software, listening) VALUES (%s, %s, %s, %s) "
+        "RETURNING worker_id"
+    )
     with database.begin() as connection:
-        worker = private_name(database, "worker")
-        driver(connection).execute(
-            sql.SQL("DELETE FROM {} WHERE seen_at < now() - {}::interval").format(
-                worker, sql.Literal(_FORGET)
-            )
-        )
-        insert = sql.SQL(
-            "INSERT INTO {} (host, pid, software, listening) VALUES (%s, %s, %s, %s) "
-            "RETURNING worker_id"
-        ).format(worker)
+        execute(connection, "DELETE FROM {p}.worker WHERE seen_at < now() - interval '7 days'")
         return int(one_value(connection, insert, [host, pid, software, listening]))
 
 
 def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> None:
+    query = (
+        "UPDATE {p}.worker SET seen_at = clock_timestamp(), "
+        "stopped_at = CASE WHEN %s THEN clock_timestamp() END WHERE worker_id = %s"
+    )
     with database.begin() as connection:
-        driver(connection).execute(
-            sql.SQL(
-                "UPDATE {} SET seen_at = clock_timestamp(), "
-                "stopped_at = CASE WHEN %s THEN clock_timestamp() END WHERE worker_id = %s"
-            ).format(private_name(database, "worker")),
-            [stopped, worker_id],
-        )
+        execute(connection, query, [stopped, worker_id])
 
 
 def list_workers(database: Database) -> list[WorkerRow]:
     """Workers that have not said that they stop, the last heard of first."""
-    query = sql.SQL(
+    query = (
         "SELECT w.worker_id, w.host, w.pid, w.software, w.listening, w.started_at, w.seen_at, "
         "extract(epoch FROM clock_timestamp() - w.seen_at)::float8 AS quiet_s, "
-        "(SELECT q.job_id FROM {} q WHERE q.worker_id = w.worker_id AND q.state = 'running') AS job_id "
-        "FROM {} w WHERE w.stopped_at IS NULL ORDER BY w.seen_at DESC"
-    ).format(private_name(database, "job_queue"), private_name(database, "worker"))
+        "(SELECT q.job_id FROM {p}.job_queue q "
+        "WHERE q.worker_id = w.worker_id AND q.state = 'running') AS job_id "
+        "FROM {p}.worker w WHERE w.stopped_at IS NULL ORDER BY w.seen_at DESC"
+    )
     with database.begin() as connection:
         return rows_as(WorkerRow, connection, query)
+
+
+_BEAT: LiteralString = (
+    "WITH alive AS (UPDATE {p}.worker SET seen_at = clock_timestamp() WHERE worker_id = %(worker)s) "
+    "UPDATE {p}.job_queue SET lease_until = clock_timestamp() + %(lease)s * interval '1 second' "
+    "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running' "
+    "RETURNING cancel_asked_by IS NOT NULL"
+)
+_PROGRESS = """
+INSERT INTO {p}.job_progress (job_id, phase, done, total, unit, phase_at, updated_at)
+VALUES (%(job)s, %(phase)s, %(done)s, %(total)s, %(unit)s,
+    clock_timestamp() - %(seconds)s * interval '1 second', clock_timestamp())
+ON CONFLICT (job_id) DO UPDATE SET phase = excluded.phase, done = excluded.done,
+    total = excluded.total, unit = excluded.unit, phase_at = excluded.phase_at,
+    updated_at = excluded.updated_at
+"""
 
 
 class LeaseConnection:
@@ -405,36 +373,14 @@ class LeaseConnection:
             if self._connection is None or self._connection.closed:
                 self._connection = self._database.open_connection(autocommit=True)
             with pinned(self._connection) as connection:
-                row = connection.execute(
-                    sql.SQL(
-                        "WITH alive AS (UPDATE {worker} SET seen_at = clock_timestamp() "
-                        "WHERE worker_id = %(worker)s) "
-                        "UPDATE {queue} SET lease_until = "
-                        "clock_timestamp() + %(lease)s * interval '1 second' "
-                        "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running' "
-                        "RETURNING cancel_asked_by IS NOT NULL"
-                    ).format(
-                        worker=private_name(self._database, "worker"),
-                        queue=private_name(self._database, "job_queue"),
-                    ),
-                    self._values,
-                ).fetchone()
+                row = connection.execute(self._in_schema(_BEAT), self._values).fetchone()
                 if row is not None and step is not None:
-                    self._write(connection, step)
+                    values = {**self._values, **vars(step)}
+                    connection.execute(self._in_schema(_PROGRESS), values)
         return HeartbeatReply(held=row is not None, cancelled=row is not None and bool(row[0]))
 
-    def _write(self, connection: psycopg.Connection[Any], step: PhaseProgress) -> None:
-        connection.execute(
-            sql.SQL(
-                "INSERT INTO {} AS p (job_id, phase, done, total, unit, phase_at, updated_at) "
-                "VALUES (%(job)s, %(phase)s, %(done)s, %(total)s, %(unit)s, "
-                "clock_timestamp() - %(seconds)s * interval '1 second', clock_timestamp()) "
-                "ON CONFLICT (job_id) DO UPDATE SET phase = excluded.phase, done = excluded.done, "
-                "total = excluded.total, unit = excluded.unit, phase_at = excluded.phase_at, "
-                "updated_at = excluded.updated_at"
-            ).format(private_name(self._database, "job_progress")),
-            {**self._values, **vars(step)},
-        )
+    def _in_schema(self, statement: LiteralString) -> sql.Composed:
+        return sql.SQL(statement).format(p=sql.Identifier(self._database.settings.schema))
 
     def close(self) -> None:
         if self._connection is not None:

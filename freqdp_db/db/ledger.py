@@ -8,13 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from psycopg import sql
-from psycopg.rows import dict_row
-
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import Mapping
-from freqdp_db.db.statements import call, one_value, private_name, rows_as
+from freqdp_db.db.statements import call, execute, one_value, rows_as
 from freqdp_db.errors import NotFound
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
@@ -109,9 +106,7 @@ class Entry:
 
 
 def find_budget(database: Database, account_id: int) -> Budget:
-    query = sql.SQL("SELECT * FROM {} WHERE account_id = %s").format(
-        private_name(database, "budget")
-    )
+    query = "SELECT * FROM {p}.budget WHERE account_id = %s"
     with database.begin() as connection:
         found = rows_as(Budget, connection, query, [account_id])
     if not found:
@@ -128,61 +123,50 @@ def budget_of(
     """
     own = find_budget(database, account_id)
     if unit not in (None, own.unit):
-        own = _for_unit(database, own, unit)
+        none: dict[str, Any] = dict.fromkeys(
+            ("granted", "spent", "remaining", "together"), _NOTHING
+        )
+        empty = replace(own, unit=str(unit), windows=0, entries=0, **none)
+        own = next((b for b in budgets(database, account_id) if b.unit == unit), empty)
     if build is None or not own.entries:
         return own
-    query = sql.SQL("SELECT {}(%s::int, {}(%s::int, %s::text, %s, %s))").format(
-        private_name(database, "spent_in"), private_name(database, "units_of")
-    )
-    values = [own.account_id, own.population_id, own.unit, build.window_begin, build.window_end]
     with database.begin() as connection:
-        spent = Decimal(one_value(connection, query, values))
+        spent = Decimal(
+            one_value(
+                connection,
+                "SELECT {p}.spent_in(%s::int, {p}.units_of(%s::int, %s::text, %s, %s))",
+                [own.account_id, own.population_id, own.unit, build.window_begin, build.window_end],
+            )
+        )
     return replace(own, spent=spent, remaining=own.granted - spent)
-
-
-def _for_unit(database: Database, own: Budget, unit: str | None) -> Budget:
-    return next(
-        (b for b in budgets(database, own.account_id) if b.unit == unit),
-        replace(
-            own,
-            unit=str(unit),
-            granted=_NOTHING,
-            spent=_NOTHING,
-            remaining=_NOTHING,
-            together=_NOTHING,
-            windows=0,
-            entries=0,
-        ),
-    )
 
 
 def budgets(database: Database, account_id: int) -> list[Budget]:
     """All budgets of the population that an account belongs to: one for each unit."""
-    query = sql.SQL(
-        "SELECT b.* FROM {b} b JOIN {b} own ON own.account_id = %s "
+    query = (
+        "SELECT b.* FROM {p}.budget b JOIN {p}.budget own ON own.account_id = %s "
         "AND own.population_id = b.population_id ORDER BY b.account_id"
-    ).format(b=private_name(database, "budget"))
+    )
     with database.begin() as connection:
         return rows_as(Budget, connection, query, [account_id])
 
 
 def entries(database: Database, account_id: int) -> list[Entry]:
     """All entries of a budget, oldest first."""
-    query = sql.SQL(
+    query = (
         "SELECT s.entry, s.kind, s.amount, r.name AS release, s.reason, s.actor, s.at, s.hash, "
         "coalesce(r.parameters ? 'seed', false) AS seeded, "
-        "coalesce(r.parameters ->> 'accounting' = 'zcdp', false) AS zcdp FROM {} s LEFT JOIN {} r "
-        "USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
-    ).format(private_name(database, "spend"), private_name(database, "release"))
+        "coalesce(r.parameters ->> 'accounting' = 'zcdp', false) AS zcdp FROM {p}.spend s "
+        "LEFT JOIN {p}.release r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
+    )
     with database.begin() as connection:
         return rows_as(Entry, connection, query, [account_id])
 
 
 def require_booked(database: Database, release_id: int) -> None:
     """Refuse a release whose entry in the ledger is not what its record costs."""
-    query = sql.SQL("SELECT {}(%s::int)").format(private_name(database, "require_booked"))
     with database.begin() as connection:
-        driver(connection).execute(query, [release_id])
+        call(connection, database, "require_booked", release_id)
 
 
 def grant_budget(
@@ -203,16 +187,16 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
 
     Hashes are computed here: whoever owns the schema can replace its function `entry_hash`.
     """
-    query = sql.SQL(
+    query = (
         "SELECT account_id, entry, kind, amount, release_id, reason, actor, "
         "extract(epoch FROM at)::text AS at, previous_hash, hash, "
         "extract(epoch FROM lower(during))::text AS begins, "
-        "extract(epoch FROM upper(during))::text AS ends FROM {} ORDER BY account_id, entry"
-    ).format(private_name(database, "spend"))
+        "extract(epoch FROM upper(during))::text AS ends FROM {p}.spend ORDER BY account_id, entry"
+    )
     faults: list[dict[str, Any]] = []
     last: dict[str, Any] = {"account_id": None}
-    with database.begin() as connection, driver(connection).cursor(row_factory=dict_row) as cursor:
-        for row in cursor.execute(query):
+    with database.begin() as connection:
+        for row in rows_as(dict[str, Any], connection, query):
             follows = last["account_id"] == row["account_id"]
             if row["entry"] != (last["entry"] + 1 if follows else 1):
                 fault = "an entry is missing before it"
@@ -265,20 +249,19 @@ def _microseconds(seconds: str) -> str:
 
 def missing_heads(database: Database, heads: list[str]) -> list[str]:
     """Which of these hashes are entries of no chain."""
-    query = sql.SQL(
-        "SELECT h FROM unnest(%s::text[]) h WHERE NOT EXISTS (SELECT 1 FROM {} s WHERE s.hash = h)"
-    ).format(private_name(database, "spend"))
+    query = (
+        "SELECT h FROM unnest(%s::text[]) h "
+        "WHERE NOT EXISTS (SELECT 1 FROM {p}.spend s WHERE s.hash = h)"
+    )
     with database.begin() as connection:
-        return [str(row[0]) for row in driver(connection).execute(query, [heads])]
+        return [head for (head,) in execute(connection, query, [heads])]
 
 
 def published_heads(database: Database) -> list[str]:
     """The heads that the catalogue's releases have published."""
-    query = sql.SQL("SELECT ledger_head FROM {} ORDER BY published_at").format(
-        sql.Identifier(database.settings.release_schema, "catalog")
-    )
     with database.begin() as connection:
-        return [str(row[0]) for row in driver(connection).execute(query)]
+        rows = execute(connection, "SELECT ledger_head FROM {r}.catalog ORDER BY published_at")
+        return [head for (head,) in rows]
 
 
 # Which budget a source belongs to: that of the population whose rows it gives.
@@ -307,9 +290,7 @@ def claim_account(
     It is the one called `persons`, else the one that has met any relation behind the source; if there
     is none, a new one is opened with `budget`.
     """
-    query = sql.SQL("SELECT * FROM {}(%s::text, %s::text, %s::text, %s::text)").format(
-        private_name(database, "claim_population")
-    )
+    query = "SELECT * FROM {p}.claim_population(%s::text, %s::text, %s::text, %s::text)"
     (claimed,) = rows_as(Claimed, connection, query, [*source, mapping.object, persons])
     if claimed.is_new:
         reason = "; ".join(["opening budget", *claimed.notes])
@@ -324,62 +305,47 @@ def open_account(
 
     True: it is new. Who opens it at the same moment waits for the commit, and is told that it is not.
     """
-    query = sql.SQL("SELECT opened, is_new FROM {}(%s::int, %s::text)").format(
-        private_name(database, "open_account")
-    )
-    found = driver(connection).execute(query, [account_id, unit]).fetchone()
-    assert found is not None
-    return found[0], found[1]
+    query = "SELECT opened, is_new FROM {p}.open_account(%s::int, %s::text)"
+    ((opened, is_new),) = execute(connection, query, [account_id, unit]).fetchall()
+    return opened, is_new
 
 
 def declare_unit(
     connection: Connection, database: Database, account_id: int, unit: str, timezone: str
 ) -> None:
     """Say what guarantees for the persons of an account's population are for; said once."""
-    query = sql.SQL("SELECT {}(%s::int, %s::text, %s::text)").format(
-        private_name(database, "declare_unit")
-    )
-    driver(connection).execute(query, [account_id, unit, timezone])
+    call(connection, database, "declare_unit", account_id, unit, timezone)
 
 
 def name_population(database: Database, dataset_id: int, persons: str) -> bool:
     """Call a dataset's population so. True: there was one of that name, and the two became one."""
-    query = sql.SQL("SELECT {}(%s::int, %s::text)").format(
-        private_name(database, "name_population")
-    )
     with database.begin() as connection:
-        return bool(one_value(connection, query, [dataset_id, persons]))
+        return bool(call(connection, database, "name_population", dataset_id, persons))
 
 
 def require_traced(
     connection: Connection, database: Database, dataset_id: int, build_id: int | None = None
 ) -> None:
     """Refuse a source, or a build of it, whose rows are counted on another budget than the dataset's."""
-    query = sql.SQL("SELECT {}(%s::int, %s::int)").format(private_name(database, "trace_source"))
-    driver(connection).execute(query, [dataset_id, build_id])
+    call(connection, database, "trace_source", dataset_id, build_id)
 
 
-def accounts_of_same_rows(connection: Connection, database: Database, account_id: int) -> list[int]:
+def accounts_of_same_rows(connection: Connection, account_id: int) -> list[int]:
     """Accounts of populations that were read from a relation that this one's was too, its own among them.
 
     By whatever column their objects are told apart: the samples are the same.
     """
-    query = sql.SQL(
-        """
+    query = """
         SELECT DISTINCT a.account_id
-        FROM {account} AS own
-        JOIN {source} AS mine ON mine.population_id = own.population_id
-        JOIN {source} AS theirs ON (
+        FROM {p}.account AS own
+        JOIN {p}.population_source AS mine ON mine.population_id = own.population_id
+        JOIN {p}.population_source AS theirs ON (
             (mine.database_key, mine.relation_oid) = (theirs.database_key, theirs.relation_oid)
             AND mine.relation_oid <> 0
             OR (mine.source_schema, mine.source_relation)
                 = (theirs.source_schema, theirs.source_relation)
         )
-        JOIN {account} AS a ON a.population_id = theirs.population_id
+        JOIN {p}.account AS a ON a.population_id = theirs.population_id
         WHERE own.account_id = %s
         """
-    ).format(
-        account=private_name(database, "account"),
-        source=private_name(database, "population_source"),
-    )
-    return [found for (found,) in driver(connection).execute(query, [account_id])]
+    return [found for (found,) in execute(connection, query, [account_id])]

@@ -12,22 +12,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import LiteralString
 
 import sqlalchemy as sa
 from psycopg import sql
 
-from freqdp_db.db.connection import Database, driver
-from freqdp_db.db.statements import private_name
+from freqdp_db.db.connection import Database
+from freqdp_db.db.statements import execute
 from freqdp_db.errors import Busy
 
-_MAKE = "INSERT INTO {} (kind, number) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-_TAKE = "SELECT FROM {} WHERE kind = %s AND number = %s FOR UPDATE"
+_MAKE = "INSERT INTO {p}.lock (kind, number) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_TAKE = "SELECT FROM {p}.lock WHERE kind = %s AND number = %s FOR UPDATE"
 _TRY = _TAKE + " SKIP LOCKED"
 # Who locks a row writes the number of its transaction there. Of sessions of other users, only their
 # number and name can be read.
 _HOLDER = (
-    "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM {} l "
+    "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM {p}.lock l "
     "JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.transactionid = l.xmax "
     "AND t.granted JOIN pg_catalog.pg_stat_activity a ON a.pid = t.pid "
     "WHERE l.kind = %s AND l.number = %s"
@@ -45,39 +44,30 @@ def hold(
     must not take all of its connections from the one who works.
     """
     with database.begin() as connection:
-        _run(connection, database, _MAKE, kind, number)
+        execute(connection, _MAKE, [kind, number])
     while True:
         with database.begin() as connection:
             connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            if _run(connection, database, _TRY, kind, number):
+            if execute(connection, _TRY, [kind, number]).fetchone() is not None:
                 yield
                 return
-            holder = _run(connection, database, _HOLDER, kind, number)
+            holder = execute(connection, _HOLDER, [kind, number]).fetchone()
         if not wait:
-            by = _named(*holder[0]) if holder else "another session"
+            by = _named(*holder) if holder else "another session"
             raise Busy(f"{what} is being worked on by {by}", remedy="wait until it has finished")
         time.sleep(_SECONDS_BETWEEN)
 
 
 def is_free(connection: sa.Connection, database: Database, kind: str, number: int) -> bool:
     """Take the lock until the end of this transaction, if nobody holds it."""
-    _run(connection, database, _MAKE, kind, number)
-    return bool(_run(connection, database, _TRY, kind, number))
+    execute(connection, _MAKE, [kind, number])
+    return execute(connection, _TRY, [kind, number]).fetchone() is not None
 
 
 def wait_for(connection: sa.Connection, database: Database, kind: str, number: int = 0) -> None:
     """Take the lock until the end of this transaction, after whoever has it."""
-    _run(connection, database, _MAKE, kind, number)
-    _run(connection, database, _TAKE, kind, number)
-
-
-def _run(
-    connection: sa.Connection, database: Database, query: LiteralString, kind: str, number: int
-) -> list[tuple[object, ...]]:
-    cursor = driver(connection).execute(
-        sql.SQL(query).format(private_name(database, "lock")), [kind, number]
-    )
-    return cursor.fetchall() if cursor.description is not None else []
+    execute(connection, _MAKE, [kind, number])
+    execute(connection, _TAKE, [kind, number])
 
 
 def _named(*holder: object) -> str:
@@ -90,7 +80,7 @@ def _named(*holder: object) -> str:
 
 def limit_waiting(connection: sa.Connection, longest: str) -> None:
     """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
-    driver(connection).execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(longest)))
+    execute(connection, "SET LOCAL lock_timeout = {longest}", longest=sql.Literal(longest))
 
 
 # Tables of ours that are called by a number: which there are.
@@ -98,12 +88,10 @@ def limit_waiting(connection: sa.Connection, longest: str) -> None:
 
 def numbers_left(database: Database, pattern: re.Pattern[str]) -> list[int]:
     """The numbers in the names of standalone tables of the private schema: the group `number`."""
+    query = (
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relkind = 'r' AND NOT c.relispartition"
+    )
     with database.begin() as connection:
-        names = connection.execute(
-            sa.text(
-                "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-                "WHERE n.nspname = :schema AND c.relkind = 'r' AND NOT c.relispartition"
-            ),
-            {"schema": database.settings.schema},
-        ).scalars()
-        return sorted({int(m["number"]) for name in names if (m := pattern.fullmatch(name))})
+        names = execute(connection, query, [database.settings.schema])
+        return sorted({int(m["number"]) for (name,) in names if (m := pattern.fullmatch(name))})

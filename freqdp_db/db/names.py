@@ -60,7 +60,16 @@ def format_relation(schema: str, name: str) -> str:
 
 
 def format_name(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def quoted(identifier: str) -> str:
+    """A name, in double quotes in any case."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def identifier(relation: tuple[str, str]) -> sql.Identifier:

@@ -1,26 +1,34 @@
-"""Rows of `release` and what belongs to one: requests, steps, the key, what is erased."""
+"""Rows of `release` and what belongs to one: requests, steps, the key, objects, metrics."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import psycopg
 import sqlalchemy as sa
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import Layout, read_arrays, write_records
 from freqdp_db.db.datasets import table
-from freqdp_db.db.exact_json import as_json
+from freqdp_db.db.draws import save_columns
 from freqdp_db.db.ledger import accounts_of_same_rows
 from freqdp_db.db.locks import wait_for
 from freqdp_db.db.names import did_you_mean
-from freqdp_db.db.statements import call, one_value, private_name, rows_as, select_own
+from freqdp_db.db.statements import (
+    as_json,
+    call,
+    execute,
+    one_value,
+    private_name,
+    rows_as,
+    select_own,
+)
 from freqdp_db.errors import AlreadyExists, Busy, NotFound
 from freqdp_db.model.arrays import Ints
 
@@ -83,83 +91,72 @@ class StepRow:
     digest: str | None
 
 
+_SELECT = "SELECT r.* FROM {p}.release r "
 _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
+
+
+def _select(connection: Connection, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
+    return rows_as(ReleaseRow, connection, _SELECT + condition, values)
 
 
 def find_release(database: Database, name: str) -> ReleaseRow:
     """The release of this name: the live one, else the newest that was withdrawn."""
-    releases = table(database, "release")
     with database.begin() as connection:
-        row = connection.execute(
-            sa.select(releases)
-            .where(releases.c.name == name)
-            .order_by(
-                releases.c.state.in_(["withdrawn", "abandoned"]), releases.c.release_id.desc()
-            )
-        ).first()
-    if row is None:
-        if windows := list_windows(database, name):
-            raise NotFound(
-                f"{name!r} is a series, and this is done with one window of it",
-                remedy=f"name the window, such as {windows[-1].name}; `freqdp release list` shows them",
-            )
-        rows = list_releases(database)
-        known = [release.name for release in rows] + [r.series for r in rows if r.series]
-        raise NotFound(
-            f"there is no release {name!r}",
-            remedy=did_you_mean(name, known) + "`freqdp release list` shows what there is",
+        found = _select(
+            connection,
+            "WHERE r.name = %s ORDER BY r.state IN ('withdrawn', 'abandoned'), r.release_id DESC LIMIT 1",
+            name,
         )
-    return ReleaseRow(**row._mapping)
+    if found:
+        return found[0]
+    if windows := list_windows(database, name):
+        raise NotFound(
+            f"{name!r} is a series, and this is done with one window of it",
+            remedy=f"name the window, such as {windows[-1].name}; `freqdp release list` shows them",
+        )
+    rows = list_releases(database)
+    known = [release.name for release in rows] + [r.series for r in rows if r.series]
+    raise NotFound(
+        f"there is no release {name!r}",
+        remedy=did_you_mean(name, known) + "`freqdp release list` shows what there is",
+    )
 
 
 def get_release(database: Database, release_id: int) -> ReleaseRow:
-    releases = table(database, "release")
     with database.begin() as connection:
-        row = connection.execute(
-            sa.select(releases).where(releases.c.release_id == release_id)
-        ).one()
-    return ReleaseRow(**row._mapping)
+        (found,) = _select(connection, "WHERE r.release_id = %s", release_id)
+    return found
 
 
 def list_releases(database: Database, state: str | None = None) -> list[ReleaseRow]:
     """All releases, or those in a state, oldest first."""
-    releases = table(database, "release")
-    wanted = sa.true() if state is None else releases.c.state == state
     with database.begin() as connection:
-        rows = connection.execute(sa.select(releases).where(wanted).order_by(releases.c.release_id))
-        return [ReleaseRow(**row._mapping) for row in rows]
+        condition = "WHERE r.state = coalesce(%s, r.state) ORDER BY r.release_id"
+        return _select(connection, condition, state)
 
 
 def list_windows(database: Database, series: str) -> list[ReleaseRow]:
     """The published windows of a series, also those that are held, oldest first."""
-    releases, builds = table(database, "release"), table(database, "build")
     with database.begin() as connection:
-        rows = connection.execute(
-            sa.select(releases)
-            .join(builds, builds.c.build_id == releases.c.build_id)
-            .where(
-                releases.c.series == series,
-                releases.c.state == "published",
-            )
-            .order_by(builds.c.window_begin, releases.c.release_id)
+        return _select(
+            connection,
+            "JOIN {p}.build b USING (build_id) WHERE r.series = %s AND r.state = 'published' "
+            "ORDER BY b.window_begin, r.release_id",
+            series,
         )
-        return [ReleaseRow(**row._mapping) for row in rows]
 
 
 def same_request(
     connection: Connection, database: Database, request_hash: str
 ) -> ReleaseRow | None:
     """The newest release that answers the same request and was not withdrawn."""
-    releases = table(database, "release")
-    row = connection.execute(
-        sa.select(releases)
-        .where(
-            releases.c.request_hash == request_hash,
-            releases.c.state.in_(["running", "published"]),
-        )
-        .order_by(releases.c.release_id.desc())
-    ).first()
-    return None if row is None else ReleaseRow(**row._mapping)
+    found = _select(
+        connection,
+        "WHERE r.request_hash = %s AND r.state IN ('running', 'published') "
+        "ORDER BY r.release_id DESC LIMIT 1",
+        request_hash,
+    )
+    return found[0] if found else None
 
 
 def update_release(database: Database, release_id: int, **values: Any) -> None:
@@ -171,19 +168,14 @@ def update_release(database: Database, release_id: int, **values: Any) -> None:
 
 
 def list_steps(connection: Connection, database: Database, release_id: int) -> list[StepRow]:
-    steps = table(database, "release_step")
-    rows = connection.execute(
-        sa.select(steps).where(steps.c.release_id == release_id).order_by(steps.c.step)
-    )
-    return [StepRow(**row._mapping) for row in rows]
+    query = "SELECT * FROM {p}.release_step WHERE release_id = %s ORDER BY step"
+    return rows_as(StepRow, connection, query, [release_id])
 
 
 def finish_step(
     database: Database, release_id: int, step: int, logged: Any, counts: Any, digest: str
 ) -> None:
     """Commit a step's log together with its counts."""
-    from freqdp_db.db.draws import save_columns
-
     steps = table(database, "release_step")
     with database.begin() as connection:
         save_columns(connection, database, release_id, step, "log", logged)
@@ -204,8 +196,6 @@ def commit_draw(
     key: Ints | None,
 ) -> None:
     """Commit a step's draw; with the first one, the key that hides the objects."""
-    from freqdp_db.db.draws import save_columns
-
     with database.begin() as connection:
         if key is not None:
             layout = Layout([("release_id", "int4"), *_KEY.columns])
@@ -243,30 +233,22 @@ def queue_up(connection: Connection, database: Database, account_id: int) -> Non
     that must not be published beside each other the second finds the first.
     """
     # in ascending order, so that no two wait for each other
-    for account in sorted(accounts_of_same_rows(connection, database, account_id)):
+    for account in sorted(accounts_of_same_rows(connection, account_id)):
         wait_for(connection, database, "request", account)
 
 
 def keep_build(connection: Connection, database: Database, build_id: int) -> None:
     """Keep the build from being swept between here and the commit."""
-    builds = table(database, "build")
-    alive = connection.execute(
-        sa.select(builds.c.build_id)
-        .where(builds.c.build_id == build_id, builds.c.dropped_at.is_(None))
-        .with_for_update(read=True)
-    ).scalar()
+    query = "SELECT FROM {p}.build WHERE build_id = %s AND dropped_at IS NULL FOR SHARE"
+    alive = execute(connection, query, [build_id]).fetchone()
     if alive is None:
         raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
 
 
 def used_names(connection: Connection, database: Database, begin: str) -> set[str]:
     """Names of releases that begin so."""
-    rows = table(database, "release")
-    return set(
-        connection.execute(
-            sa.select(rows.c.name).where(rows.c.name.startswith(begin, autoescape=True))
-        ).scalars()
-    )
+    query = "SELECT DISTINCT name FROM {p}.release WHERE starts_with(name, %s)"
+    return {name for (name,) in execute(connection, query, [begin])}
 
 
 def request_hash(
@@ -292,10 +274,10 @@ def record_release(
     series: str | None = None,
 ) -> ReleaseRow:
     """Record a release and book what it spends, or refuse both."""
-    query = sql.SQL(
-        "SELECT {}(%s::text, %s::int, %s::text, %s::jsonb, %s::boolean, %s::boolean, %s::text, "
-        "%s::jsonb, %s::text)"
-    ).format(private_name(database, "record_release"))
+    query = (
+        "SELECT {p}.record_release(%s::text, %s::int, %s::text, %s::jsonb, %s::boolean, "
+        "%s::boolean, %s::text, %s::jsonb, %s::text)"
+    )
     values = [
         name, build_id, method, Jsonb(parameters, as_json), grantable, held, software,
         Jsonb(guarantee), series,
@@ -306,9 +288,8 @@ def record_release(
         raise AlreadyExists(
             f"there is a release {name!r} already", remedy="choose another name with [[name]]"
         ) from None
-    rows = table(database, "release")
-    row = connection.execute(sa.select(rows).where(rows.c.release_id == release_id)).one()
-    return ReleaseRow(**row._mapping)
+    (row,) = _select(connection, "WHERE r.release_id = %s", release_id)
+    return row
 
 
 @dataclass(frozen=True)
@@ -341,59 +322,31 @@ def published_beside(
 
     running: also those that are being made.
     """
-    states = ("published", "running") if running else ("published",)
-    releases, datasets = table(database, "release"), table(database, "dataset")
-    builds = table(database, "build")
-    accounts = accounts_of_same_rows(connection, database, account_id)
-    rows = connection.execute(
-        sa.select(
-            releases.c.name,
-            releases.c.state,
-            datasets.c.name.label("dataset"),
-            releases.c.method,
-            releases.c.parameters,
-            releases.c.build_id,
-            builds.c.window_begin,
-            builds.c.window_end,
-        )
-        .join(datasets, datasets.c.dataset_id == releases.c.dataset_id)
-        .join(builds, builds.c.build_id == releases.c.build_id)
-        .where(
-            datasets.c.account_id.in_(accounts),
-            releases.c.state.in_(states),
-            releases.c.grantable,
-            ~releases.c.held,
-        )
-        .order_by(releases.c.release_id.desc())
+    query = (
+        "SELECT r.name, r.state, d.name AS dataset, r.method, r.parameters, r.build_id, "
+        "b.window_begin, b.window_end FROM {p}.release r JOIN {p}.dataset d USING (dataset_id) "
+        "JOIN {p}.build b USING (build_id) WHERE d.account_id = ANY (%s) AND r.state = ANY (%s) "
+        "AND r.grantable AND NOT r.held ORDER BY r.release_id DESC"
     )
-    return [PublishedBeside(**row._mapping) for row in rows]
+    accounts = accounts_of_same_rows(connection, account_id)
+    states = ["published", "running"] if running else ["published"]
+    return rows_as(PublishedBeside, connection, query, [accounts, states])
 
 
 def method_of(connection: Connection, database: Database, name: str) -> str | None:
     """The method of the newest release of this name, also of one that was withdrawn."""
-    releases = table(database, "release")
-    found: str | None = connection.execute(
-        sa.select(releases.c.method)
-        .where(releases.c.name == name)
-        .order_by(releases.c.release_id.desc())
-    ).scalar()
-    return found
+    found = _select(connection, "WHERE r.name = %s ORDER BY r.release_id DESC LIMIT 1", name)
+    return found[0].method if found else None
 
 
 def times_overlap(connection: Connection, database: Database, one: int, other: int) -> bool:
     """Whether two builds have samples of the same stretch of time."""
-    samples = table(database, "sample")
-    (begin, end), (other_begin, other_end) = (
-        connection.execute(
-            sa.select(sa.func.min(samples.c.at), sa.func.max(samples.c.at)).where(
-                samples.c.build_id == build
-            )
-        ).one()
-        for build in (one, other)
+    query = (
+        "SELECT coalesce(a.first <= b.last AND b.first <= a.last, false) FROM "
+        "(SELECT min(at) AS first, max(at) AS last FROM {p}.sample WHERE build_id = %s) a, "
+        "(SELECT min(at) AS first, max(at) AS last FROM {p}.sample WHERE build_id = %s) b"
     )
-    if begin is None or other_begin is None:
-        return False
-    return bool(begin <= other_end and other_begin <= end)
+    return bool(one_value(connection, query, [one, other]))
 
 
 @dataclass(frozen=True)
@@ -406,30 +359,19 @@ class Provenance:
 
 
 def provenance(database: Database, release: ReleaseRow) -> Provenance:
-    spends, datasets = table(database, "spend"), table(database, "dataset")
-    builds = table(database, "build")
+    query = (
+        "SELECT d.name AS dataset, s.hash AS ledger_head, b.time_window FROM {p}.release r "
+        "JOIN {p}.dataset d USING (dataset_id) JOIN {p}.build b USING (build_id) "
+        "JOIN {p}.spend s USING (release_id) WHERE r.release_id = %s"
+    )
     with database.begin() as connection:
-        head = connection.execute(
-            sa.select(spends.c.hash).where(spends.c.release_id == release.release_id)
-        ).scalar_one()
-        dataset = connection.execute(
-            sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
-        ).scalar_one()
-        window = connection.execute(
-            sa.select(builds.c.time_window).where(builds.c.build_id == release.build_id)
-        ).scalar_one()
-    return Provenance(dataset, head, window)
+        (found,) = rows_as(Provenance, connection, query, [release.release_id])
+    return found
 
 
 def give_up(database: Database, release_id: int) -> None:
     """Mark an unfinished release as abandoned."""
-    releases = table(database, "release")
-    with database.begin() as connection:
-        connection.execute(
-            sa.update(releases)
-            .where(releases.c.release_id == release_id)
-            .values(state="abandoned", withdrawn_at=sa.func.now())
-        )
+    update_release(database, release_id, state="abandoned", withdrawn_at=sa.func.now())
 
 
 # Where an object is: which builds and releases hold it. Reads the key; for the curator only.
@@ -451,7 +393,7 @@ class ObjectRow:
 
 def find_object(database: Database, object_key: str) -> list[ObjectRow]:
     """One row per build that holds the object, and per release made from it."""
-    query = sql.SQL(
+    query = (
         "SELECT d.name AS dataset, t.build_id, t.trajectory_id, r.name AS release, r.state, "
         "r.method, r.parameters, k.released_id FROM {p}.trajectory t JOIN {p}.build b USING (build_id) "
         "JOIN {p}.dataset d USING (dataset_id) "
@@ -459,6 +401,65 @@ def find_object(database: Database, object_key: str) -> list[ObjectRow]:
         "LEFT JOIN {p}.release_key k ON k.release_id = r.release_id "
         "AND k.trajectory_id = t.trajectory_id "
         "WHERE t.object_key = %s ORDER BY t.build_id, r.release_id"
-    ).format(p=sql.Identifier(database.settings.schema))
+    )
     with database.begin() as connection:
         return rows_as(ObjectRow, connection, query, [object_key])
+
+
+# What was measured of a release: rows of `metric`.
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One measured number."""
+
+    release_id: int
+    name: str
+    value: float
+    publishable: bool
+    seed: int | None
+    measured_at: datetime
+
+
+def store_metrics(
+    database: Database,
+    release_id: int,
+    values: Mapping[str, float],
+    publishable: Collection[str],
+    seed: int,
+    family: str | None = None,
+) -> None:
+    """Write metrics; those of the same name are replaced, others stay.
+
+    family: how their names begin; others that begin so go.
+    """
+    begins = "DELETE FROM {p}.metric WHERE release_id = %s AND starts_with(name, %s)"
+    insert = (
+        "INSERT INTO {p}.metric (release_id, name, value, publishable, seed) "
+        "SELECT %s, name, value, publishable, %s "
+        "FROM unnest(%s::text[], %s::float8[], %s::boolean[]) AS m (name, value, publishable) "
+        "ON CONFLICT (release_id, name) DO UPDATE SET value = excluded.value, "
+        "publishable = excluded.publishable, seed = excluded.seed, measured_at = now()"
+    )
+    columns = [list(values), list(map(float, values.values())), [n in publishable for n in values]]
+    with database.begin() as connection:
+        if family is not None:
+            execute(connection, begins, [release_id, family])
+        execute(connection, insert, [release_id, seed, *columns])
+
+
+def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
+    query = "SELECT * FROM {p}.metric WHERE release_id = %s ORDER BY name"
+    with database.begin() as connection:
+        return rows_as(MetricRow, connection, query, [release_id])
+
+
+def measured_value(database: Database, release_id: int, name: str) -> float | None:
+    """One number of a release; None if it was not measured, or if the login may not know."""
+    relation = private_name(database, "metric").as_string(None)
+    query = "SELECT value FROM {p}.metric WHERE release_id = %s AND name = %s"
+    with database.begin() as connection:
+        if not one_value(connection, "SELECT has_table_privilege(%s, 'SELECT')", [relation]):
+            return None
+        found = execute(connection, query, [release_id, name]).fetchone()
+    return found[0] if found else None

@@ -1,21 +1,103 @@
-"""The revisions of our tables, run by Alembic; apart, because only `init` has to import it."""
+"""What an installation is made of: revisions of its tables, run by Alembic, and the objects of `sql/`.
+
+Alembic is imported where it is used: only `init` needs it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import sqlalchemy as sa
-from alembic import command, op
-from alembic.config import Config
 
+import freqdp_db
 from freqdp_db.db.connection import Database
-from freqdp_db.db.sql_objects import quoted, render, resource
+from freqdp_db.db.names import literal, quoted
 from freqdp_db.db.tables import Names
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_FILE = re.compile(r"^(?P<number>\d{3})_(?P<name>\w+)\.(?P<kind>view|function|procedure)\.sql$")
+_IDENTITY = re.compile(r"^-- identity: (?P<identity>.+)$", re.MULTILINE)
+
+
+def resource(folder: str) -> Path:
+    """`sql` or `migrations`: inside an installed wheel, or beside the package in a checkout."""
+    package = Path(freqdp_db.__file__).parent
+    installed = package / f"_{folder}"
+    return installed if installed.is_dir() else package.parent / folder
+
+
+def render(text: str, names: Names) -> str:
+    """Put this installation's names into a SQL text: ${private} quoted, ${private:name} as a literal."""
+    schemas = {
+        "private": names.schema,
+        "release": names.release_schema,
+        "postgis": names.postgis,
+    }
+    roles = {kind: f"{names.schema}_{kind}" for kind in ("runner", "analyst")}
+    for word, name in schemas.items():
+        text = text.replace(f"${{{word}}}", quoted(name))
+    for word, name in (schemas | roles).items():
+        text = text.replace(f"${{{word}:name}}", literal(name))
+    return text
+
+
+# The replaceable objects: found in `sql/`, dropped and applied around every migration.
+
+
+@dataclass(frozen=True)
+class SqlObject:
+    """One file of `sql/`."""
+
+    path: str
+    kind: str
+    identity: str
+    text: str
+    hash: str
+
+
+def load_objects(names: Names) -> list[SqlObject]:
+    """All objects, in the order of their numbers, which is the order of their dependencies."""
+    root = resource("sql")
+    objects = []
+    for file in sorted(root.rglob("*.sql"), key=lambda f: f.name):
+        match = _FILE.match(file.name)
+        if match is None:
+            raise RuntimeError(f"sql/{file.relative_to(root)} is not named NNN_object.kind.sql")
+        text = file.read_text(encoding="utf-8")
+        found = _IDENTITY.search(text)
+        identity = f"{match['kind'].upper()} ${{private}}.{match['name']}"
+        objects.append(
+            SqlObject(
+                path=str(file.relative_to(root)),
+                kind=match["kind"],
+                identity=found["identity"] if found else identity,
+                text=render(text, names),
+                hash=hashlib.sha256(text.encode()).hexdigest(),
+            )
+        )
+    return objects
+
+
+# The revisions of the tables.
+
+
+def head_revision() -> str:
+    """The newest revision: they are numbered, and their files begin with the number."""
+    newest = max(path.name for path in (resource("migrations") / "versions").glob("[0-9]*.py"))
+    return newest.partition("_")[0]
 
 
 def _config(names: Names) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(resource("migrations")).replace("%", "%%"))
     config.attributes["names"] = names
@@ -24,6 +106,8 @@ def _config(names: Names) -> Config:
 
 def apply(connection: sa.Connection, names: Names) -> None:
     """Bring the tables to the newest revision, in this transaction."""
+    from alembic import command
+
     config = _config(names)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
@@ -31,6 +115,8 @@ def apply(connection: sa.Connection, names: Names) -> None:
 
 def script(names: Names, revision: str | None) -> str:
     """The same as SQL, from this revision (None: from nothing)."""
+    from alembic import command
+
     config = _config(names)
     config.output_buffer = io.StringIO()
     command.upgrade(config, f"{revision}:head" if revision else "head", sql=True)
@@ -39,6 +125,8 @@ def script(names: Names, revision: str | None) -> str:
 
 def run_revision(text: str) -> None:
     """Run the statements of a revision, with this installation's names in place."""
+    from alembic import op
+
     names: Names = op.get_context().config.attributes["names"]  # type: ignore[union-attr]
     for statement in split_statements(render(text, names)):
         # a colon would be read as a bound parameter
@@ -52,6 +140,8 @@ def split_statements(text: str) -> list[str]:
 
 def check(database: Database, names: Names) -> None:
     """Raises alembic.util.AutogenerateDiffsDetected if the tables differ from the metadata."""
+    from alembic import command
+
     # Reflection leaves out the name of the default schema: with this path none of ours is it.
     path = f"-c search_path=pg_catalog,{quoted(names.postgis)}".replace(" ", r"\ ").replace(
         r"-c\ ", "-c "

@@ -8,19 +8,17 @@ from datetime import datetime
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg import sql
 
 from freqdp_db.db.connection import Connection, Database, driver, translated
-from freqdp_db.db.exact_json import as_json, from_json
 from freqdp_db.db.jobs import request_release
-from freqdp_db.db.statements import call, one_value, private_name, rows_as
+from freqdp_db.db.statements import as_json, call, execute, from_json, one_value, rows_as
 from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 
 _SELECT: LiteralString = (
     "SELECT s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
     "s.next_at, s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason, s.next_window, "
     "d.timezone AS window_timezone "
-    "FROM {schedule} s JOIN {dataset} d USING (dataset_id) "
+    "FROM {p}.schedule s JOIN {p}.dataset d USING (dataset_id) "
 )
 
 
@@ -51,19 +49,8 @@ def _row(request: str, **columns: Any) -> ScheduleRow:
     return ScheduleRow(request=from_json(request), **columns)
 
 
-def _names(database: Database) -> dict[str, sql.Composable]:
-    return {
-        "schedule": private_name(database, "schedule"),
-        "queue": private_name(database, "job_queue"),
-        "dataset": private_name(database, "dataset"),
-    }
-
-
-def _select(
-    connection: Connection, database: Database, condition: LiteralString, *values: Any
-) -> list[ScheduleRow]:
-    query = sql.SQL(_SELECT + condition).format(**_names(database))
-    return rows_as(_row, connection, query, values)
+def _select(connection: Connection, condition: LiteralString, *values: Any) -> list[ScheduleRow]:
+    return rows_as(_row, connection, _SELECT + condition, values)
 
 
 def server_time(database: Database) -> datetime:
@@ -88,10 +75,11 @@ def insert_schedule(
 ) -> int:
     """Record a schedule; a dataset has one at a time."""
     options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
-    statement = sql.SQL(
-        "INSERT INTO {schedule} (dataset_id, request, cron, timezone, next_at, next_window) "
-        "VALUES (%s, {check}(%s, %s::numeric, %s::jsonb), %s, %s, %s, %s) RETURNING schedule_id"
-    ).format(check=private_name(database, "request_document"), **_names(database))
+    statement = (
+        "INSERT INTO {p}.schedule (dataset_id, request, cron, timezone, next_at, next_window) "
+        "VALUES (%s, {p}.request_document(%s, %s::numeric, %s::jsonb), %s, %s, %s, %s) "
+        "RETURNING schedule_id"
+    )
     values = [
         dataset_id, document["method"], document.get("epsilon"), as_json(options), cron, timezone,
         next_at, next_window,
@@ -110,14 +98,13 @@ def insert_schedule(
 
 def list_schedules(database: Database) -> list[ScheduleRow]:
     with database.begin() as connection:
-        return _select(connection, database, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
+        return _select(connection, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
 
 
 def due_schedule(connection: Connection, database: Database) -> ScheduleRow | None:
     """A schedule that is due, locked; those that another worker looks after are left to it."""
     found = _select(
         connection,
-        database,
         "WHERE s.ended_at IS NULL AND s.next_at <= now() ORDER BY s.next_at LIMIT 1 "
         "FOR UPDATE OF s SKIP LOCKED",
     )
@@ -125,9 +112,10 @@ def due_schedule(connection: Connection, database: Database) -> ScheduleRow | No
 
 
 def has_open_job(connection: Connection, database: Database, schedule_id: int) -> bool:
-    query = sql.SQL(
-        "SELECT EXISTS (SELECT FROM {queue} WHERE schedule_id = %s AND state IN ('waiting', 'running'))"
-    ).format(**_names(database))
+    query = (
+        "SELECT EXISTS (SELECT FROM {p}.job_queue "
+        "WHERE schedule_id = %s AND state IN ('waiting', 'running'))"
+    )
     return bool(one_value(connection, query, [schedule_id]))
 
 
@@ -152,24 +140,20 @@ def advance(
     next_at: datetime,
     next_window: str | None,
 ) -> None:
-    driver(connection).execute(
-        sql.SQL(
-            "UPDATE {schedule} SET next_at = %s, next_window = %s, last_at = now() "
-            "WHERE schedule_id = %s"
-        ).format(**_names(database)),
-        [next_at, next_window, schedule_id],
+    query = (
+        "UPDATE {p}.schedule SET next_at = %s, next_window = %s, last_at = now() "
+        "WHERE schedule_id = %s"
     )
+    execute(connection, query, [next_at, next_window, schedule_id])
 
 
 def end_schedule(connection: Connection, database: Database, schedule_id: int, reason: str) -> None:
     """End it for good, with a reason that everybody can read."""
-    driver(connection).execute(
-        sql.SQL(
-            "UPDATE {schedule} SET ended_at = clock_timestamp(), ended_reason = %s "
-            "WHERE schedule_id = %s AND ended_at IS NULL"
-        ).format(**_names(database)),
-        [reason, schedule_id],
+    query = (
+        "UPDATE {p}.schedule SET ended_at = clock_timestamp(), ended_reason = %s "
+        "WHERE schedule_id = %s AND ended_at IS NULL"
     )
+    execute(connection, query, [reason, schedule_id])
 
 
 def record_refusal(
@@ -180,19 +164,16 @@ def record_refusal(
     window: str | None = None,
 ) -> None:
     """A refused job, so that the refusal stands where people look for jobs."""
-    names = _names(database)
     request = schedule.request if window is None else {**schedule.request, "window": window}
-    insert = sql.SQL(
-        "INSERT INTO {queue} (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
-    ).format(**names)
-    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(request)])
-    driver(connection).execute(
-        sql.SQL(
-            "UPDATE {queue} SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
-            "error = %s WHERE job_id = %s"
-        ).format(**names),
-        [schedule.schedule_id, error.told, job_id],
+    insert = (
+        "INSERT INTO {p}.job_queue (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
     )
+    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(request)])
+    refuse = (
+        "UPDATE {p}.job_queue SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
+        "error = %s WHERE job_id = %s"
+    )
+    execute(connection, refuse, [schedule.schedule_id, error.told, job_id])
 
 
 def drop_schedule(database: Database, which: str) -> ScheduleRow:
@@ -200,12 +181,9 @@ def drop_schedule(database: Database, which: str) -> ScheduleRow:
     with database.begin() as connection:
         found = _select(
             connection,
-            database,
             "WHERE s.ended_at IS NULL AND (d.name = %s OR s.schedule_id::text = %s) "
             "ORDER BY d.name = %s DESC FOR UPDATE OF s",
-            which,
-            which,
-            which,
+            *[which] * 3,
         )
         if not found:
             raise NotFound(

@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from freqdp_db.db.connection import Connection, Database, driver
-from freqdp_db.db.copy import create_notes, drop_notes, write_records, writing_once
+from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
@@ -77,7 +77,8 @@ class Staging:
         with self.database.begin() as connection:
             for relation in relations:
                 self._create(connection, relation)
-            return create_notes(connection, self.database, "release", self.release_id)
+            run = call(connection, self.database, "create_notes", "release", self.release_id)
+            return int(run)
 
     def write_part(self, run: int, part: int, tables: Mapping[Relation, Blocks]) -> None:
         """Write a part of some tables, unless that was done before."""
@@ -89,7 +90,8 @@ class Staging:
 
     def forget_parts(self) -> None:
         """All parts are written."""
-        drop_notes(self.database, "release", self.release_id)
+        with self.database.begin() as connection:
+            call(connection, self.database, "drop_notes", "release", self.release_id)
 
 
 def drop_staging(database: Database, release_id: int) -> None:

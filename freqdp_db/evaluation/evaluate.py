@@ -9,8 +9,7 @@ from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.metrics import load_metrics, store_metrics
-from freqdp_db.db.releases import ReleaseRow, get_release
+from freqdp_db.db.releases import ReleaseRow, get_release, load_metrics, store_metrics
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import recovery_attack

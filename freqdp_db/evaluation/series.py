@@ -19,8 +19,7 @@ from freqdp_db.db.builds import find_build, load_object_keys
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.metrics import store_metrics
-from freqdp_db.db.releases import ReleaseRow, list_windows
+from freqdp_db.db.releases import ReleaseRow, list_windows, store_metrics
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.evaluation.attacks.aggregates import MOST_TARGETS
 from freqdp_db.evaluation.attacks.exposure import HEADLINE, is_exposure, measure_exposure

@@ -9,14 +9,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from freqdp_db.db import schedules
-from freqdp_db.db.builds import find_build
+from freqdp_db.db.builds import EVERY, find_build, find_window
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.jobs import kept_releases
 from freqdp_db.db.ledger import budget_of
 from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
-from freqdp_db.db.windows import EVERY, find_window
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.methods.contract import WITHOUT_SAMPLES

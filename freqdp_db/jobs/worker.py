@@ -18,13 +18,12 @@ import freqdp_db
 from freqdp_db.dataset.building import build, build_of_window
 from freqdp_db.db import jobs, schedules
 from freqdp_db.db import jobs as workers
-from freqdp_db.db.builds import find_build
+from freqdp_db.db.builds import ended_window, find_build
 from freqdp_db.db.connection import Connection, Database, Listener
 from freqdp_db.db.datasets import DatasetRow, get_dataset, living_dataset
 from freqdp_db.db.jobs import JobRow, LeaseConnection, PhaseProgress
 from freqdp_db.db.releases import ReleaseRow, get_release
 from freqdp_db.db.schema import require_current
-from freqdp_db.db.windows import ended_window
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import (
     BadInput,

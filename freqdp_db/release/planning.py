@@ -9,12 +9,11 @@ from typing import Any
 from freqdp_db.dataset.building import build_of_window
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.reading import late_rows
-from freqdp_db.db.builds import find_build, sparse_objects
+from freqdp_db.db.builds import Window, find_build, sparse_objects
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import Budget, budget_of, per_unit
 from freqdp_db.db.releases import list_releases, published_beside, request_hash, same_request
-from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import WITHOUT_SAMPLES

@@ -11,9 +11,8 @@ from typing import Any, Self
 from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.metrics import measured_value
 from freqdp_db.db.names import format_relation
-from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, published_beside
+from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, measured_value, published_beside
 from freqdp_db.methods.contract import EXPOSES, Method
 from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up

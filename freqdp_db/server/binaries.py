@@ -22,13 +22,7 @@ _DISTRIBUTION_MAJOR = {
     ("ubuntu", "22.04"): 14,
     ("ubuntu", "24.04"): 16,
 }
-_PLACES = (
-    "/usr/lib/postgresql/*/bin",
-    "/usr/pgsql-*/bin",
-    "/opt/homebrew/opt/postgresql@*/bin",
-    "/usr/local/opt/postgresql@*/bin",
-    "/home/linuxbrew/.linuxbrew/opt/postgresql@*/bin",
-)
+_PLACES = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 
 
 @dataclass(frozen=True)
@@ -138,10 +132,7 @@ def _candidates(environ: Mapping[str, str]) -> list[Path]:
     override = environ.get("FREQDP_PG_BINDIR")
     if override:
         return [Path(override)]
-    unique: dict[Path, None] = {}
-    for bindir in _places(environ):
-        unique.setdefault(bindir.resolve())
-    return list(unique)
+    return list(dict.fromkeys(bindir.resolve() for bindir in _places(environ)))
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -151,8 +142,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[Path]:
         named = _output([pg_config, "--bindir"])
         if named:
             yield Path(named)
-    root = Path("/")
-    found = [p for place in _PLACES for p in root.glob(place.lstrip("/"))]
+    found = [bindir for place in _PLACES for bindir in Path("/").glob(place)]
     found += software_dir(environ).glob("usr/lib/postgresql/*/bin")
     yield from sorted(found, key=_major_in_path, reverse=True)
     on_path = shutil.which("postgres", path=path)

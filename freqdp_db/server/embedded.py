@@ -1,7 +1,7 @@
 """The embedded server: a private PostGIS cluster of this user's, started when it is needed.
 
 It listens on a unix socket only, knows its callers by their account (peer authentication), keeps
-running between commands and is as durable as any server. `cluster` knows its files.
+running between commands and is as durable as any server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -97,40 +96,23 @@ class Account:
             os.chown(made, self.uid, self.gid, follow_symlinks=follow)
 
 
-@dataclass(frozen=True)
 class ClusterLayout:
     """The places inside one data directory."""
 
-    data_dir: Path
-
-    @property
-    def cluster(self) -> Path:
-        return self.data_dir / "cluster"
-
-    @property
-    def log(self) -> Path:
-        return self.data_dir / "server.log"
-
-    @property
-    def lock(self) -> Path:
-        return self.data_dir / "lock"
-
-    @property
-    def pid_file(self) -> Path:
-        return self.cluster / "postmaster.pid"
-
-    @property
-    def socket_dir(self) -> Path:
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.cluster = data_dir / "cluster"
+        self.pid_file = self.cluster / "postmaster.pid"
+        self.log = data_dir / "server.log"
+        self.lock = data_dir / "lock"
+        self.socket_dir = data_dir / "socket"
         """In the data directory, or short and in /tmp; the same for every caller of this data."""
-        inside = self.data_dir / "socket"
-        if len(os.fsencode(inside)) <= _MAX_SOCKET_DIR and _PLAIN_PATH.fullmatch(str(inside)):
-            return inside
-        digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
-        return Path("/tmp") / f"freqdp-{digest}"
-
-    @property
-    def socket(self) -> Path:
-        return self.socket_dir / f".s.PGSQL.{PORT}"
+        if len(os.fsencode(self.socket_dir)) > _MAX_SOCKET_DIR or not _PLAIN_PATH.fullmatch(
+            str(self.socket_dir)
+        ):
+            digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+            self.socket_dir = Path("/tmp") / f"freqdp-{digest}"
+        self.socket = self.socket_dir / f".s.PGSQL.{PORT}"
 
     def major(self) -> int | None:
         """The version that made the cluster; None where there is no cluster yet."""
@@ -303,14 +285,13 @@ def _settings(layout: ClusterLayout, binaries: Binaries) -> str:
         "log_error_verbosity": "terse",
         # A failed statement, or its DETAIL, can hold rows of the source.
         "log_min_error_statement": "panic",
+        "effective_io_concurrency": 200,
+        "maintenance_io_concurrency": 200,
+        # The statement of a process that was killed ends with it, and so do its locks.
+        "client_connection_check_interval": "2s",
     }
-    if sys.platform == "linux":
-        # Elsewhere there is no posix_fadvise and no POLLRDHUP, and these are refused.
-        settings |= {"effective_io_concurrency": 200, "maintenance_io_concurrency": 200}
-        # the statement of a process that was killed ends with it, and so do its locks
-        settings["client_connection_check_interval"] = "2s"
-        if _shared_memory_is_small():
-            settings["dynamic_shared_memory_type"] = "sysv"
+    if _shared_memory_is_small():
+        settings["dynamic_shared_memory_type"] = "sysv"
     lines = [
         f"{name} = '{str(value).replace(chr(39), chr(39) * 2)}'" for name, value in settings.items()
     ]
@@ -387,31 +368,11 @@ def last_line(text: str) -> str:
 def is_postgres_of(pid: int, cluster: Path) -> bool:
     """Whether this process is a PostgreSQL that works in this cluster: it sits in its directory."""
     process = Path("/proc") / str(pid)
-    if Path("/proc/self").exists():
-        try:
-            name = (process / "comm").read_text().strip()
-            return name in ("postgres", "postmaster") and (process / "cwd").samefile(cluster)
-        except OSError:
-            return False
-    said = subprocess.run(
-        ["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return Path(said.stdout.strip()).name in ("postgres", "postmaster")
-
-
-def processes() -> list[int]:
-    proc = Path("/proc")
-    return [int(p.name) for p in proc.iterdir() if p.name.isdigit()] if proc.exists() else []
-
-
-def is_alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        name = (process / "comm").read_text().strip()
+        return name in ("postgres", "postmaster") and (process / "cwd").samefile(cluster)
+    except OSError:
         return False
-    except PermissionError:
-        pass
-    return True
 
 
 def listens(path: Path) -> bool:
@@ -502,9 +463,8 @@ class EmbeddedServer:
         version = None if major is None else str(major)
         if pid is not None:
             with suppress(psycopg.Error), psycopg.connect(self.conninfo("postgres")) as connection:
-                version = (connection.info.parameter_status("server_version") or "").partition(" ")[
-                    0
-                ]
+                shown = connection.info.parameter_status("server_version") or ""
+                version = shown.partition(" ")[0]
         return ServerStatus(
             running=pid is not None,
             version=version,
@@ -697,7 +657,8 @@ class EmbeddedServer:
         if recorded is None:
             return
         # Busy backends outlive a killed postmaster, and no new one starts beside them.
-        orphans = [pid for pid in processes() if is_postgres_of(pid, self.layout.cluster)]
+        processes = (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit())
+        orphans = [pid for pid in processes if is_postgres_of(pid, self.layout.cluster)]
         for pid in orphans:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGQUIT)
@@ -706,7 +667,7 @@ class EmbeddedServer:
             _ORPHAN_SECONDS,
         )
         # PostgreSQL sees to a dead pid itself, but takes a living stranger for its server.
-        if is_alive(recorded) and not listens(self.layout.socket):
+        if Path(f"/proc/{recorded}").exists() and not listens(self.layout.socket):
             self.layout.pid_file.unlink(missing_ok=True)
             self.layout.socket.with_name(f"{self.layout.socket.name}.lock").unlink(missing_ok=True)
 

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from freqdp_db.errors import FreqdpError, ServerNotFound
 from freqdp_db.server.binaries import (
@@ -169,14 +170,8 @@ def _no_system_cluster() -> Iterator[None]:
         setting.unlink(missing_ok=True)
 
 
-def _apt(
-    words: list[str],
-    options: Sequence[str] = (),
-    *,
-    check: bool = True,
-    cwd: Path | None = None,
-) -> str:
-    return _run(["apt-get", *options, *words], check=check, cwd=cwd)
+def _apt(words: list[str], options: Sequence[str] = (), **how: Any) -> str:
+    return _run(["apt-get", *options, *words], **how)
 
 
 def _run(command: list[str], *, check: bool = True, cwd: Path | None = None) -> str:
@@ -190,8 +185,7 @@ def _run(command: list[str], *, check: bool = True, cwd: Path | None = None) -> 
     )
     if check and done.returncode != 0:
         reason = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-        shown = " ".join(word for word in command[:1] + command[-1:])
-        raise ServerNotFound(f"{shown} failed: {reason}", remedy=remedy())
+        raise ServerNotFound(f"{command[0]} {command[-1]} failed: {reason}", remedy=remedy())
     return done.stdout
 
 

@@ -1,3 +1,6 @@
+-- example:
+--   SELECT count(*) AS drawn, min(v.value), max(v.value) FROM freqdp.step_value AS v
+--   JOIN freqdp.release AS r USING (release_id) WHERE r.name = 'city_1' AND v.part = 'draw';
 CREATE VIEW ${private}.step_value AS
 SELECT
     c.release_id,

@@ -5,30 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from world import Answer, freqdp
+from world import Answer, freqdp, login
 
-from freqdp_db.db.connection import remedy_for
+from freqdp_db.db.rights import remedy_for
 from freqdp_db.settings import Settings
 
 NO_SERVER = dict.fromkeys(("DATABASE_URL", "PGHOST", "PGSERVICE", "PGDATABASE"))
 
 
 @pytest.fixture
-def login(database_url: str) -> Iterator[str]:
+def somebody(database_url: str) -> Iterator[str]:
     """A login of no group; its name."""
-    name = f"somebody_{uuid4().hex[:8]}"
-    role = sql.Identifier(name)
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
+    with login(database_url) as name:
         yield name
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
-        connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
 def _by(url: str, name: str, *arguments: str) -> Answer:
@@ -40,15 +33,15 @@ def _found(answer: Answer) -> dict[str, str | None]:
     return {f["what"]: None if f["ok"] else f["remedy"] for f in answer.document["findings"]}
 
 
-def test_it_names_server_database_user_and_roles(database_url: str, login: str) -> None:
+def test_it_names_server_database_user_and_roles(database_url: str, somebody: str) -> None:
     parts = conninfo_to_dict(database_url)
     where = f"server at {parts['host']}, port {parts['port']}, database {parts['dbname']}, user "
     said = _found(freqdp(database_url, "doctor"))
     assert where + f"{parts['user']} (superuser)" in said
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"GRANT freqdp_admin TO {login}".encode())
-    said = _found(_by(database_url, login, "doctor"))
-    assert where + f"{login} (freqdp_admin, freqdp_runner)" in said
+        connection.execute(f"GRANT freqdp_admin TO {somebody}".encode())
+    said = _found(_by(database_url, somebody, "doctor"))
+    assert where + f"{somebody} (freqdp_admin, freqdp_runner)" in said
 
 
 def test_it_makes_no_server(run_cli: Any, tmp_path: Path) -> None:
@@ -61,47 +54,47 @@ def test_it_makes_no_server(run_cli: Any, tmp_path: Path) -> None:
     assert not place.exists()
 
 
-def test_postgis_without_usage_is_not_ok(database_url: str, login: str) -> None:
+def test_postgis_without_usage_is_not_ok(database_url: str, somebody: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"GRANT freqdp_analyst TO {login}".encode())
+        connection.execute(f"GRANT freqdp_analyst TO {somebody}".encode())
         connection.execute("REVOKE USAGE ON SCHEMA public FROM PUBLIC")
-    answer = _by(database_url, login, "doctor")
+    answer = _by(database_url, somebody, "doctor")
     assert answer.code == 1
     said = _found(answer)
-    assert said[f"PostGIS is in schema public, which {login} may not use"] == (
-        f"its owner can: GRANT USAGE ON SCHEMA public TO {login}"
+    assert said[f"PostGIS is in schema public, which {somebody} may not use"] == (
+        f"its owner can: GRANT USAGE ON SCHEMA public TO {somebody}"
     )
 
 
-def test_an_analyst_is_well(database_url: str, login: str) -> None:
+def test_an_analyst_is_well(database_url: str, somebody: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"GRANT freqdp_analyst TO {login}".encode())
-    answer = _by(database_url, login, "doctor")
+        connection.execute(f"GRANT freqdp_analyst TO {somebody}".encode())
+    answer = _by(database_url, somebody, "doctor")
     assert answer.succeeded()["ok"]
     assert any("freqdp_release can be read" in what for what in _found(answer))
 
 
-def test_analysts_beside_the_private_tables_are_named(database_url: str, login: str) -> None:
+def test_analysts_beside_the_private_tables_are_named(database_url: str, somebody: str) -> None:
     """What the server tells everybody, no right of ours hides: the way out is said."""
 
     def said() -> list[str]:
-        return [what for what in _found(freqdp(database_url, "doctor")) if login in what]
+        return [what for what in _found(freqdp(database_url, "doctor")) if somebody in what]
 
     assert said() == []
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"GRANT freqdp_analyst TO {login}".encode())
+        connection.execute(f"GRANT freqdp_analyst TO {somebody}".encode())
         (found,) = said()
         assert "pg_stat_all_tables" in found and "freqdp release publish --all" in found
-        connection.execute(f"GRANT freqdp_runner TO {login}".encode())
+        connection.execute(f"GRANT freqdp_runner TO {somebody}".encode())
         assert said() == [], "who may read the rows may know how many there are"
 
 
-def test_a_stranger_is_told_what_to_be_granted(database_url: str, login: str) -> None:
-    answer = _by(database_url, login, "doctor")
+def test_a_stranger_is_told_what_to_be_granted(database_url: str, somebody: str) -> None:
+    answer = _by(database_url, somebody, "doctor")
     assert answer.code == 1
     assert "see `freqdp doctor`" not in answer.out
-    said = _found(answer)[f"{login} may use neither schema freqdp nor freqdp_release"]
-    assert said is not None and f"GRANT freqdp_analyst TO {login}" in said
+    said = _found(answer)[f"{somebody} may use neither schema freqdp nor freqdp_release"]
+    assert said is not None and f"GRANT freqdp_analyst TO {somebody}" in said
 
 
 @pytest.mark.parametrize(
@@ -116,9 +109,9 @@ def test_a_stranger_is_told_what_to_be_granted(database_url: str, login: str) ->
     ],
 )
 def test_the_least_role_that_a_command_needs_is_named(
-    database_url: str, login: str, command: tuple[str, ...], role: str
+    database_url: str, somebody: str, command: tuple[str, ...], role: str
 ) -> None:
-    remedy = _by(database_url, login, *command).refused("permission denied")["remedy"]
+    remedy = _by(database_url, somebody, *command).refused("permission denied")["remedy"]
     assert f"GRANT freqdp_{role} TO " in remedy
     others = {"analyst", "auditor", "runner", "admin"} - {role}
     assert not any(f"freqdp_{other}" in remedy for other in others)

@@ -17,9 +17,8 @@ from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.ledger import budgets
-from freqdp_db.db.metrics import load_metrics
 from freqdp_db.db.names import format_relation
-from freqdp_db.db.releases import ReleaseRow, list_releases
+from freqdp_db.db.releases import ReleaseRow, list_releases, load_metrics
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.figures import render
 from freqdp_db.evaluation.metrics import EXPOSED, LINKED

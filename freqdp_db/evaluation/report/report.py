@@ -26,10 +26,9 @@ from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.draws import load_edits
 from freqdp_db.db.ledger import entries
-from freqdp_db.db.metrics import load_metrics
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.published import ReleaseReader
-from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps
+from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps, load_metrics
 from freqdp_db.db.source_roads import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure

@@ -1,18 +1,22 @@
-"""Populations with budgets, declared time units, locks that only our roles can take, bounds on what jobs may hold."""
+"""What 0.4.0 keeps that 0.3.0 did not: populations, relations, typed draws, windows and series, counts."""
 
 from __future__ import annotations
 
 from freqdp_db.db.revisions import run_revision
 
-revision = "0006"
+revision = "0010"
 down_revision = "0005"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
+    # Of step_column, `bits` is each value as a whole number, from its bytes, the lowest first. `||` and OFFSET:
+    # the bytes are read once.
     run_revision(
         """
+-- Populations with budgets, declared time units, locks that only our roles can take, bounds on what jobs may hold.
+
 ALTER TABLE ${private}.dataset
     ADD COLUMN time_unit text CHECK (time_unit IN ('s', 'ms', 'us', 'ns'));
 COMMENT ON COLUMN ${private}.dataset.time_unit IS 'What epoch numbers count, as the owner declared. NULL: their times are timestamps, or the unit is guessed from all rows.';
@@ -196,6 +200,122 @@ WHERE EXISTS (SELECT FROM unnest(ARRAY[phase_at, updated_at]) AS t WHERE t NOT B
 ALTER TABLE ${private}.job_progress ADD CONSTRAINT job_progress_times_check CHECK (
     phase_at BETWEEN '1970-01-01Z' AND '9000-01-01Z' AND updated_at BETWEEN '1970-01-01Z' AND '9000-01-01Z'
 );
+
+-- A release is a list of relations, and remembers what of them was verified.
+
+ALTER TABLE ${private}.release ADD COLUMN relations text[];
+COMMENT ON COLUMN ${private}.release.relations IS 'Its tables and views, once they are published: what follows the release''s name in theirs.';
+ALTER TABLE ${private}.release ADD COLUMN digests jsonb;
+COMMENT ON COLUMN ${private}.release.digests IS 'What was verified last: the number of rows and a digest of each table, and a digest of the replayed state that it was compared with.';
+UPDATE ${private}.release AS r SET relations = ARRAY(
+    SELECT part FROM unnest(ARRAY['', '_line', '_trip']) AS part
+    WHERE part <> '_trip' OR to_regclass(format('%I.%I', ${release:name}, r.name || '_trip')) IS NOT NULL
+)
+WHERE r.state IN ('published', 'withdrawing');
+
+ALTER TABLE ${release}.catalog ADD COLUMN relations text[];
+COMMENT ON COLUMN ${release}.catalog.relations IS 'The tables and views of the release, in this schema.';
+UPDATE ${release}.catalog AS c SET relations = (
+    SELECT array_agg(r.name || part.suffix ORDER BY part.place)
+    FROM ${private}.release AS r, unnest(r.relations) WITH ORDINALITY AS part (suffix, place)
+    WHERE r.name = c.name AND r.state = 'published'
+);
+UPDATE ${release}.catalog SET relations = ARRAY[name, name || '_line'] WHERE relations IS NULL;
+ALTER TABLE ${release}.catalog ALTER COLUMN relations SET NOT NULL;
+
+-- Draws and logs as arrays that SQL can read, instead of bytes.
+
+ALTER TABLE ${private}.step_column ADD COLUMN whole bigint[], ADD COLUMN number float8[];
+ALTER TABLE ${private}.step_column ALTER COLUMN whole SET STORAGE EXTERNAL, ALTER COLUMN number SET STORAGE EXTERNAL;
+UPDATE ${private}.step_column AS c SET whole = (
+    SELECT ARRAY(
+        SELECT CASE WHEN b.bits >= 0 AND substr(c.dtype, 2, 1) = 'i' AND d.width < 8
+            THEN b.bits - ((b.bits & (1::bigint << (8 * d.width - 1))) << 1) ELSE b.bits END
+        FROM (
+        SELECT i AS place, (
+            SELECT bit_or(get_byte(d.bytes, i * d.width + k)::bigint << (8 * k)) FROM generate_series(0, d.width - 1) AS k
+        ) AS bits
+        FROM generate_series(0, octet_length(d.bytes) / d.width - 1) AS i
+        ) AS b
+    )
+    FROM (SELECT c.data || ''::bytea AS bytes, right(c.dtype, 1)::int AS width OFFSET 0) AS d
+)
+WHERE substr(c.dtype, 2, 1) <> 'f';
+UPDATE ${private}.step_column AS c SET number = (
+    SELECT ARRAY(
+        SELECT (CASE WHEN b.bits < 0 THEN -1 ELSE 1 END)::float8 * CASE (b.bits >> 52) & 2047
+            WHEN 2047 THEN CASE WHEN b.bits & 4503599627370495 = 0 THEN 'Infinity' ELSE 'NaN' END::float8
+            WHEN 0 THEN (b.bits & 4503599627370495)::float8 * 4.9406564584124654e-324::float8
+            ELSE (4503599627370496 | (b.bits & 4503599627370495))::float8 * power(2::float8, (((b.bits >> 52) & 2047) - 1075)::float8)
+        END
+        FROM (
+        SELECT i AS place, (
+            SELECT bit_or(get_byte(d.bytes, i * d.width + k)::bigint << (8 * k)) FROM generate_series(0, d.width - 1) AS k
+        ) AS bits
+        FROM generate_series(0, octet_length(d.bytes) / d.width - 1) AS i
+        ) AS b
+    )
+    FROM (SELECT c.data || ''::bytea AS bytes, right(c.dtype, 1)::int AS width OFFSET 0) AS d
+)
+WHERE substr(c.dtype, 2, 1) = 'f';
+ALTER TABLE ${private}.step_column DROP COLUMN data, ADD CHECK (num_nonnulls(whole, number) = 1);
+COMMENT ON COLUMN ${private}.step_column.dtype IS 'Type of the elements, as NumPy writes it: what whole and number are read back as.';
+
+-- Units of a person and a time, windows of a dataset, and series of releases.
+
+ALTER TABLE ${private}.population
+    ADD COLUMN unit text NOT NULL DEFAULT 'person' CHECK (unit IN ('person', 'person-day', 'person-week', 'person-month')),
+    ADD COLUMN timezone text NOT NULL DEFAULT 'UTC';
+COMMENT ON COLUMN ${private}.population.unit IS 'What guarantees for its persons are for: all data of a person, or what lies in one day, week (from Monday) or month.';
+COMMENT ON COLUMN ${private}.population.timezone IS 'The zone whose days, weeks and months these are.';
+
+ALTER TABLE ${private}.build
+    ADD COLUMN time_window text,
+    ADD COLUMN window_begin timestamptz,
+    ADD COLUMN window_end timestamptz,
+    ADD CHECK (num_nonnulls(time_window, window_begin, window_end) IN (0, 3) AND window_begin < window_end);
+COMMENT ON COLUMN ${private}.build.time_window IS 'The day (2024-05-06), week (2024-W19) or month (2024-05) whose rows were read, in the time zone of the dataset. NULL: all rows.';
+COMMENT ON COLUMN ${private}.build.window_begin IS 'Where that begins.';
+COMMENT ON COLUMN ${private}.build.window_end IS 'Where it ends: not in it.';
+
+ALTER TABLE ${private}.spend ADD COLUMN during tstzrange;
+COMMENT ON COLUMN ${private}.spend.during IS 'The time whose data it was spent on, in whole units. NULL: all of it. What is spent on times that do not overlap does not add up.';
+
+ALTER TABLE ${private}.release ADD COLUMN series text;
+COMMENT ON COLUMN ${private}.release.series IS 'The series whose window it is. NULL: it stands by itself.';
+
+ALTER TABLE ${private}.schedule ADD COLUMN next_window text;
+COMMENT ON COLUMN ${private}.schedule.next_window IS 'The window that is asked for next, once it has ended. NULL: releases of all rows.';
+
+ALTER TABLE ${release}.catalog ADD COLUMN time_window text, ADD COLUMN series text;
+COMMENT ON COLUMN ${release}.catalog.time_window IS 'The day, week or month that the release covers. NULL: all data.';
+COMMENT ON COLUMN ${release}.catalog.series IS 'The series that it is a window of: see the table series. NULL: none.';
+
+CREATE TABLE ${release}.series (
+    name text PRIMARY KEY,
+    dataset text NOT NULL,
+    every text NOT NULL CHECK (every IN ('day', 'week', 'month')),
+    timezone text NOT NULL,
+    method text NOT NULL,
+    kind text NOT NULL,
+    relations text[] NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE ${release}.series IS 'Tables that grow by a release for each day, week or month. The catalogue has a row for each window.';
+COMMENT ON COLUMN ${release}.series.name IS 'Of the series, and of its first table.';
+COMMENT ON COLUMN ${release}.series.dataset IS 'What it is made from.';
+COMMENT ON COLUMN ${release}.series.every IS 'What one window is: day, week (from Monday) or month.';
+COMMENT ON COLUMN ${release}.series.timezone IS 'The zone whose days these are.';
+COMMENT ON COLUMN ${release}.series.method IS 'How all its windows are made.';
+COMMENT ON COLUMN ${release}.series.kind IS 'What a released trajectory is.';
+COMMENT ON COLUMN ${release}.series.relations IS 'Its tables, in this schema, partitioned by window_start.';
+COMMENT ON COLUMN ${release}.series.created_at IS 'When its first window was published.';
+
+-- A kind of release that is counts, not trajectories.
+
+ALTER TABLE ${private}.release DROP CONSTRAINT release_kind_check;
+ALTER TABLE ${private}.release ADD CONSTRAINT release_kind_check
+    CHECK (kind IN ('edited', 'unlinked', 'generalised', 'synthetic', 'counts'));
 """
     )
 
