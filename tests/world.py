@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -153,3 +154,26 @@ def fingerprint(url: str, relation: str) -> tuple[Any, ...]:
         relation,
     )
     return (*rows, *counted)
+
+
+@contextmanager
+def login(url: str, *groups: str) -> Iterator[str]:
+    """A login that is a member of these roles, while the block lasts; its name."""
+    name = f"somebody_{uuid4().hex[:8]}"
+    role = sql.Identifier(name)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = pg_catalog")
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
+        for group in groups:
+            connection.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), role))
+        yield name
+        connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
+        connection.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+@contextmanager
+def session_of(url: str, *groups: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session of such a login."""
+    with login(url, *groups) as name, psycopg.connect(url, autocommit=True) as session:
+        session.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(name)))
+        yield session

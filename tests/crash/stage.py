@@ -65,13 +65,6 @@ def start_worker(url: str, log: Path, *arguments: str) -> subprocess.Popen[bytes
         )  # fmt: skip
 
 
-def stop_workers(workers: list[subprocess.Popen[bytes]]) -> None:
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.wait(timeout=60)
-
-
 def wait_for_jobs(url: str, seconds: float) -> None:
     end = time.monotonic() + seconds
     while query(url, OPEN) != [(0,)]:

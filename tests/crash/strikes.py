@@ -35,22 +35,10 @@ _MOST_SECONDS = 90.0
 _RUNS_AFTERWARDS = 6
 _LEASE_S = 2
 _ENDED = {0, 1, 130, -signal.SIGKILL}
+_ANONYMIZE = "anonymize city --method lg --epsilon 0.1 --signature 3 --new-draw"
 _COMMANDS: dict[str, tuple[tuple[str, ...], set[int]]] = {
     "build": (("dataset", "build", "city"), _ENDED),
-    "anonymize": (
-        (
-            "anonymize",
-            "city",
-            "--method",
-            "lg",
-            "--epsilon",
-            "0.1",
-            "--signature",
-            "3",
-            "--new-draw",
-        ),
-        _ENDED,
-    ),
+    "anonymize": (tuple(_ANONYMIZE.split()), _ENDED),
     "worker": (("worker", "--once", "--lease", str(_LEASE_S)), _ENDED | {4, 5, 6}),
 }
 _REQUEST = """SELECT freqdp.request_release('city', 'lg', 0.1,

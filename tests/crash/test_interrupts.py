@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: exit 130, no traceback, nothing running on the server, nothing partial."""
+"""Ctrl-C and SIGTERM: exit 130, no traceback, nothing running on the server, nothing partial.
+
+And the server that goes away in the middle: one sentence, exit 1, and everything as after a kill.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,87 +27,125 @@ BUILD = ("dataset", "build", "city")
 ANONYMIZE = ("anonymize", "city", "--method", "lg")
 
 
-def interrupted_at(name: str, *values: str) -> pytest.MarkDecorator:
-    """Ctrl-C at each of these, SIGTERM at the first: it takes the same way from there on."""
-    cases = [(signal.SIGINT, v) for v in values] + [(signal.SIGTERM, values[0])]
-    return pytest.mark.parametrize(
-        ("number", name), cases, ids=[f"{number.name} {v}" for number, v in cases]
-    )
+TERMINATE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE application_name LIKE 'freqdp %%' AND datname = current_database()"
+)
 
 
-def _interrupted_at_gate(
-    url: str, driver: Driver, number: int, closed: Gate, command: tuple[str, ...]
+def _told(run: Run) -> None:
+    """The server went away in the middle: one sentence, exit 1."""
+    assert run.end() == 1, run.err
+    assert "Traceback" not in run.err
+    document = json.loads(run.out)
+    assert document["error"] == "ConnectionFailed", document
+    assert document["remedy"]
+
+
+def _end_sessions(url: str, run: Run) -> None:
+    query(url, TERMINATE)
+    run.marker.unlink(missing_ok=True)
+    _told(run)
+
+
+def _signal(number: int) -> Callable[[str, Run], None]:
+    def strike(url: str, run: Run) -> None:
+        run.signal(number)
+        assert run.end() == 130, run.err
+        assert "Traceback" not in run.err
+        assert run.document["error"] == "Interrupted"
+        assert run.document["remedy"]
+        # the process is gone, and what it was waiting for was cancelled: gates are still closed
+        wait_until(lambda: not sessions(url), "the end of its sessions", 20)
+
+    return strike
+
+
+STRIKES = {
+    "SIGINT": _signal(signal.SIGINT),
+    "SIGTERM": _signal(signal.SIGTERM),
+    "sessions ended": _end_sessions,
+}
+
+
+def struck_at(name: str, interrupted: Sequence[str], ended: Sequence[str] = ()) -> Any:
+    """Ctrl-C at each of these, SIGTERM at the first (it takes the same way from there on); the others
+    lose their sessions there."""
+    cases = [("SIGINT", v) for v in interrupted] + [("SIGTERM", v) for v in interrupted[:1]]
+    cases += [("sessions ended", v) for v in ended]
+    return pytest.mark.parametrize(("how", name), cases, ids=[f"{how} {v}" for how, v in cases])
+
+
+def _struck_at_gate(
+    url: str, driver: Driver, how: str, closed: Gate, command: tuple[str, ...]
 ) -> None:
     run = driver.start(url, *command)
     closed.reach(run)
-    run.signal(number)
-    _interrupted(url, run)
-    assert closed.waiting() == []
+    STRIKES[how](url, run)
+    if how != "sessions ended":
+        assert closed.waiting() == []
 
 
-def _interrupted(url: str, run: Run) -> None:
-    assert run.end() == 130, run.err
-    assert "Traceback" not in run.err
-    assert run.document["error"] == "Interrupted"
-    assert run.document["remedy"]
-    # the process is gone, and what it was waiting for was cancelled: gates are still closed
-    wait_until(lambda: not sessions(url), "the end of its sessions", 20)
-
-
-@interrupted_at("statement", "^COPY .*TO STDOUT", "^SELECT count")
-def test_build_interrupted_while_reading(
-    city: str, driver: Driver, number: int, statement: str
-) -> None:
+@struck_at("statement", ["^COPY .*TO STDOUT", "^SELECT count"])
+def test_build_struck_while_reading(city: str, driver: Driver, how: str, statement: str) -> None:
     before = scene(city)
     with reading_gate(city, statement, "demo.city") as reading:
         query(city, "UPDATE freqdp.dataset SET source_schema = 'public', source_relation = 'gated'")
-        _interrupted_at_gate(city, driver, number, reading, BUILD)
+        _struck_at_gate(city, driver, how, reading, BUILD)
     assert require_whole(city, before) == before
     assert leftovers(city) == []
     assert freqdp(city, *BUILD).succeeded()["trajectories"] == 40
 
 
-@interrupted_at(
+@struck_at(
     "statement",
-    "^ALTER TABLE .*sample_2 ADD PRIMARY KEY",
-    "^CREATE INDEX ON .*segment_2",
-    "ATTACH",
+    ["^ALTER TABLE .*sample_2 ADD PRIMARY KEY", "^CREATE INDEX ON .*segment_2", "ATTACH"],
 )
-def test_build_interrupted_while_writing(
-    city: str, driver: Driver, number: int, statement: str
-) -> None:
+def test_build_struck_while_writing(city: str, driver: Driver, how: str, statement: str) -> None:
     before = scene(city)
     with gate(city, statement, "end") as writing:
-        _interrupted_at_gate(city, driver, number, writing, BUILD)
+        _struck_at_gate(city, driver, how, writing, BUILD)
     assert require_whole(city, before) == before
     freqdp(city, *BUILD).succeeded()
     assert leftovers(city) == []
 
 
-@interrupted_at(
-    "statement",
-    "^CREATE INDEX .*staging_1 USING gist",
-    "^CREATE UNIQUE INDEX",
-    "ADD PRIMARY KEY USING INDEX",
-    "SET SCHEMA",
+@pytest.mark.parametrize(
+    "moment", ["reading: some rows", "writing: amid the samples", "attaching: before"]
 )
-def test_release_interrupted_on_the_server(
-    city: str, driver: Driver, number: int, statement: str
-) -> None:
+def test_sessions_ended_in_a_build(city: str, driver: Driver, moment: str) -> None:
+    before = scene(city)
+    run = driver.start(city, *BUILD, stop=moment)
+    run.reach()
+    _end_sessions(city, run)
+    assert require_whole(city, before) == before
+    freqdp(city, *BUILD).succeeded()
+    assert leftovers(city) == []
+
+
+GIST, KEY, MOVE = "^CREATE INDEX .*staging_1 USING gist", "^CREATE UNIQUE INDEX", "SET SCHEMA"
+
+
+@struck_at("statement", [GIST, KEY, "ADD PRIMARY KEY USING INDEX", MOVE], ended=[KEY, GIST, MOVE])
+def test_release_struck_on_the_server(city: str, driver: Driver, how: str, statement: str) -> None:
     before = scene(city)
     with gate(city, statement, "end") as writing:
-        _interrupted_at_gate(city, driver, number, writing, ANONYMIZE)
+        _struck_at_gate(city, driver, how, writing, ANONYMIZE)
     assert require_whole(city, before) == before
     resumed(city, *ANONYMIZE)
 
 
-@interrupted_at("moment", "copy: more rows", "drawn: first", "targets: first")
-def test_release_interrupted_at_work(city: str, driver: Driver, number: int, moment: str) -> None:
+@struck_at(
+    "moment",
+    ["copy: more rows", "drawn: first", "targets: first"],
+    ended=["spent: before reading", "drawn: first", "targets: first", "copy: more rows",
+           "publish: before"],
+)  # fmt: skip
+def test_release_struck_at_work(city: str, driver: Driver, how: str, moment: str) -> None:
     before = scene(city)
     run = driver.start(city, *ANONYMIZE, stop=moment)
     run.reach()
-    run.signal(number)
-    _interrupted(city, run)
+    STRIKES[how](city, run)
     assert require_whole(city, before) == before
     resumed(city, *ANONYMIZE)
 
@@ -135,73 +177,6 @@ def test_a_process_of_its_own(city: str) -> None:
         assert writing.waiting() == []
     assert value(city, "SELECT count(*) FROM freqdp_release.catalog") == 0
     assert freqdp(city, "release", "resume", "city_1").succeeded()["resumed"] is True
-
-
-# --- The server goes away in the middle: one sentence, exit 1, and everything as after a kill.
-
-
-TERMINATE = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE application_name LIKE 'freqdp %%' AND datname = current_database()"
-)
-
-
-def _told(run: Run) -> None:
-    assert run.end() == 1, run.err
-    assert "Traceback" not in run.err
-    document = json.loads(run.out)
-    assert document["error"] == "ConnectionFailed", document
-    assert document["remedy"]
-
-
-@pytest.mark.parametrize(
-    "moment", ["reading: some rows", "writing: amid the samples", "attaching: before"]
-)
-def test_sessions_ended_in_a_build(city: str, driver: Driver, moment: str) -> None:
-    before = scene(city)
-    run = driver.start(city, *BUILD, stop=moment)
-    run.reach()
-    query(city, TERMINATE)
-    run.go_on()
-    _told(run)
-    assert require_whole(city, before) == before
-    freqdp(city, *BUILD).succeeded()
-    assert leftovers(city) == []
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "spent: before reading",
-        "drawn: first",
-        "targets: first",
-        "copy: more rows",
-        "publish: before",
-    ],
-)
-def test_sessions_ended_in_a_release(city: str, driver: Driver, moment: str) -> None:
-    before = scene(city)
-    run = driver.start(city, *ANONYMIZE, stop=moment)
-    run.reach()
-    query(city, TERMINATE)
-    run.go_on()
-    _told(run)
-    assert require_whole(city, before) == before
-    resumed(city, *ANONYMIZE)
-
-
-@pytest.mark.parametrize(
-    "statement", ["^CREATE UNIQUE INDEX", "^CREATE INDEX .*gist", "SET SCHEMA"]
-)
-def test_sessions_ended_inside_a_statement(city: str, driver: Driver, statement: str) -> None:
-    before = scene(city)
-    with gate(city, statement, "end") as waiting:
-        run = driver.start(city, *ANONYMIZE)
-        waiting.reach(run)
-        query(city, TERMINATE)
-        _told(run)
-    assert require_whole(city, before) == before
-    resumed(city, *ANONYMIZE)
 
 
 @pytest.fixture

@@ -217,32 +217,9 @@ def test_killed_after_publishing_the_release_is_there(
     assert leftovers(city) == []
 
 
-def test_killed_again_and_again(city: str, driver: Driver) -> None:
-    """One release, killed on each of its runs; the draws of the first commit are the last ones."""
-    before = scene(city)
-    committed: dict[str, object] = {}
-    for moment in ("targets: first", "drawn: first", "copy: more rows", "publish: before"):
-        run = driver.start(city, *ANONYMIZE, "--method", "gl", stop=moment)
-        run.reach()
-        run.kill()
-        assert require_whole(city, before) == before
-        now = draws(city)
-        assert {name: now[name] for name in committed} == committed
-        committed = dict(now)
-        assert len(spends(city)) == 1
-    answer = freqdp(city, *ANONYMIZE, "--method", "gl").succeeded()
-    assert (answer["state"], answer["resumed"]) == ("published", True)
-    assert draws(city) == committed
-    assert len(spends(city)) == 1
-    assert leftovers(city) == []
-    require_whole(city, before)
-
-
 PUBLIC = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-01/2024-03-20")
 METHODS: dict[str, tuple[str, ...]] = {
     "strict": ("--epsilon", "1", "--size", "200"),
-    "swap": (),
-    "cut": (),
     "lg+swap+cut": (),
     "glove": ("--k", "3"),
     "klt": ("--k", "3", "--poi", "demo.poi"),

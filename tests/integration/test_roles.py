@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import uuid4
+from contextlib import ExitStack
 
 import psycopg
 import pytest
 from library import opened
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from world import freqdp
+from world import freqdp, login, query
 
 from freqdp_db.db.locks import hold
 
@@ -21,7 +20,6 @@ ADD = ["dataset", "add", "d", "--from", "demo.t", "--object", "o", "--time", "at
 @pytest.fixture
 def people(database_url: str) -> Iterator[dict[str, str]]:
     """A login for each group role: kind -> connection string."""
-    names = {kind: f"{kind}_{uuid4().hex[:8]}" for kind in KINDS}
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA demo")
         connection.execute(
@@ -30,24 +28,16 @@ def people(database_url: str) -> Iterator[dict[str, str]]:
             "ST_SetSRID(ST_MakePoint(4.3 + mod(i * 7, 50) * 0.001, 50.8 + mod(i * 3, 40) * 0.001), "
             "4326)::geometry(Point, 4326) AS g FROM generate_series(1, 800) i"
         )
-        for kind, name in names.items():
-            role = sql.Identifier(name)
-            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(role))
-            connection.execute(
-                sql.SQL("GRANT {} TO {}").format(sql.Identifier(f"freqdp_{kind}"), role)
-            )
-            if kind in ("admin", "runner"):
-                connection.execute(sql.SQL("GRANT USAGE ON SCHEMA demo TO {}").format(role))
-                connection.execute(sql.SQL("GRANT SELECT ON demo.t TO {}").format(role))
+    with ExitStack() as stack:
+        names = {kind: stack.enter_context(login(database_url, f"freqdp_{kind}")) for kind in KINDS}
+        for kind in ("admin", "runner"):
+            query(database_url, f"GRANT USAGE ON SCHEMA demo TO {names[kind]}")
+            query(database_url, f"GRANT SELECT ON demo.t TO {names[kind]}")
         # one login in the tests' server: SET ROLE stands for logging in as the person
         yield {
             kind: make_conninfo(database_url, options=f"-c role={name}")
             for kind, name in names.items()
         }
-        for name in names.values():
-            role = sql.Identifier(name)
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
-            connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
 def test_each_role_does_its_part(people: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ ODD = {
     "array_nulls": "off",
     "search_path": "nowhere",
 }
-ADD = (
+ADD = [
     "--from",
     "world.points",
     "--object",
@@ -35,7 +35,7 @@ ADD = (
     "geom",
     "--snap",
     "exact",
-)
+]
 
 
 def _whole_job(url: str, name: str, files: Path) -> None:

@@ -20,10 +20,10 @@ from servers import SharedServer, cloned
 
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
+from freqdp_db.db.builds import Window, ended_window
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow
-from freqdp_db.db.windows import Window, ended_window
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release import journal

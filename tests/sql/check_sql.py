@@ -23,9 +23,9 @@ import pglast
 from pglast import ast as nodes
 from pglast.enums import RoleSpecType
 
-from freqdp_db.db.revisions import split_statements
-from freqdp_db.db.schema import grant_statements, ownership_statements, role_statements
-from freqdp_db.db.sql_objects import load_objects, render, resource
+from freqdp_db.db.revisions import load_objects, render, resource, split_statements
+from freqdp_db.db.rights import grant_statements, role_statement
+from freqdp_db.db.schema import ownership_statement
 from freqdp_db.db.tables import Names
 
 NAMES = Names(schema="private", release_schema="release", postgis="postgis")
@@ -220,11 +220,11 @@ def scripts() -> Iterator[tuple[str, str]]:
         yield f"sql/{item.path}", item.text
     yield from revisions()
     for statement in (
-        *role_statements(NAMES),
-        *ownership_statements(NAMES),
+        role_statement(NAMES),
+        ownership_statement(NAMES),
         *grant_statements(NAMES),
     ):
-        yield "freqdp_db/storage/grants.py", statement
+        yield "freqdp_db/db/rights.py", statement
 
 
 def main() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,7 @@ from freqdp_db.db.connection import Database
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.progress import Progress
 from freqdp_db.release.verification import verify
+from freqdp_db.server.binaries import find_binaries
 
 POINTS: list[Point] = [
     (f"o{i}", 60 * j + i, 100 * ((i + j) % 9), 100 * ((i * j) % 5))
@@ -28,6 +31,15 @@ def query(url: str, statement: str, **values: Any) -> list[tuple[Any, ...]]:
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
+
+
+def psql(url: str, script: str) -> subprocess.CompletedProcess[str]:
+    """What psql makes of a script."""
+    return subprocess.run(
+        [find_binaries().program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", "-"],
+        input=script, capture_output=True, text=True, check=False,
+        env={**os.environ, **find_binaries().relocation()},
+    )  # fmt: skip
 
 
 def whole_job(database: Database, relation: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from check_sql import NAMES, faults, scripts, uncast_behind_definers
 
-from freqdp_db.db.sql_objects import load_objects
+from freqdp_db.db.revisions import load_objects
 
 REVOKE = "REVOKE ALL ON FUNCTION p.f() FROM PUBLIC;"
 PIN = "SET search_path = pg_catalog, pg_temp"
@@ -97,6 +97,6 @@ def test_all_of_ours_is_looked_at() -> None:
     origins = [origin for origin, _ in scripts()]
     assert sum(origin.startswith("sql/") for origin in origins) >= 20
     assert sum(origin.startswith("migrations/") for origin in origins) >= 40
-    assert sum(origin.endswith("grants.py") for origin in origins) >= 20
+    assert sum(origin.endswith("rights.py") for origin in origins) >= 20
     assert [fault for _, text in scripts() for fault in faults(text)] == []
     assert list(uncast_behind_definers({o.path: o.text for o in load_objects(NAMES)})) == []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from uuid import uuid4
 
 import psycopg
 import pytest
 from denial import GOLDEN, POINTS, make_world, matrix
-from psycopg import sql
 from servers import SharedServer, cloned
+from world import session_of
 
 from freqdp_db.methods.registry import suffixes
 
@@ -25,15 +24,8 @@ def world(shared_server: SharedServer, template_db: str) -> Iterator[str]:
 @pytest.fixture
 def analyst(world: str) -> Iterator[psycopg.Connection]:
     """A session of somebody who is an analyst and nothing else."""
-    name = f"analyst_{uuid4().hex[:8]}"
-    role = sql.Identifier(name)
-    with psycopg.connect(world, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN IN ROLE freqdp_analyst").format(role))
-        with psycopg.connect(world, autocommit=True) as session:
-            session.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(role))
-            yield session
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
-        connection.execute(sql.SQL("DROP ROLE {}").format(role))
+    with session_of(world, "freqdp_analyst") as session:
+        yield session
 
 
 def test_matrix_is_the_golden_one(world: str) -> None:

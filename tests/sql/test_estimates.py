@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import uuid4
 
 import psycopg
 import pytest
 from library import make_points
-from psycopg import sql
-from world import freqdp, query
+from world import freqdp, query, session_of
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(600)]
 ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
@@ -40,21 +38,11 @@ def world(database_url: str) -> str:
     return database_url
 
 
-@pytest.fixture(params=["freqdp_analyst", None])
+@pytest.fixture(params=[("freqdp_analyst",), ()])
 def outsider(world: str, request: pytest.FixtureRequest) -> Iterator[psycopg.Connection]:
     """An analyst, and a login without any right."""
-    name = sql.Identifier(f"outsider_{uuid4().hex[:8]}")
-    with psycopg.connect(world, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
-        if request.param:
-            connection.execute(
-                sql.SQL("GRANT {} TO {}").format(sql.Identifier(request.param), name)
-            )
-        with psycopg.connect(world, autocommit=True) as session:
-            session.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(name))
-            yield session
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(name))
-        connection.execute(sql.SQL("DROP ROLE {}").format(name))
+    with session_of(world, *request.param) as session:
+        yield session
 
 
 def _told(session: psycopg.Connection, relation: str) -> list[str]:

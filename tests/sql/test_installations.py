@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from installed import OURS, POINTS, query, roles_dropped, whole_job
-from library import make_points, opened
+from library import METRIC_SRID, make_points, opened
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import SharedServer, cloned
 from world import freqdp
@@ -29,6 +29,9 @@ def test_postgis_in_another_schema(shared_server: SharedServer) -> None:
             schema.check(database)
             whole_job(database, relation)
             assert not schema.upgrade(database).changed
+        near = "SELECT count(*) FROM freqdp.nearest_trajectories('job', gis.ST_SetSRID(%s, %s), 3)"
+        place = "gis.ST_MakePoint(500000, 4000000)"
+        assert query(url, near % (place, METRIC_SRID)) == [(3,)]
 
 
 @pytest.mark.parametrize(

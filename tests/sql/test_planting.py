@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import psycopg
 import pytest
 from library import make_points
 from psycopg import sql
-from world import freqdp, query, value
+from world import freqdp, query, session_of, value
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
 ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
@@ -27,14 +26,8 @@ def world(database_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def runner(world: str) -> Iterator[psycopg.Connection]:
-    name = sql.Identifier(f"runner_{uuid4().hex[:8]}")
-    with psycopg.connect(world, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN IN ROLE freqdp_runner").format(name))
-        with psycopg.connect(world, autocommit=True) as session:
-            session.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(name))
-            yield session
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(name))
-        connection.execute(sql.SQL("DROP ROLE {}").format(name))
+    with session_of(world, "freqdp_runner") as session:
+        yield session
 
 
 _FORGED = (
@@ -43,11 +36,7 @@ _FORGED = (
 )
 PLANTED = [
     # overloads that fit a call of ours better than the function that is meant
-    _FORGED.format(
-        "append_entry(int, unknown_text, numeric, unknown_int, text)", "text", "SELECT ''"
-    )
-    .replace("unknown_text", "varchar")
-    .replace("unknown_int", "bigint"),
+    _FORGED.format("append_entry(int, varchar, numeric, bigint, text)", "text", "SELECT ''"),
     _FORGED.format("append_entry(int, name, numeric, int, text)", "text", "SELECT ''"),
     _FORGED.format("spend_of(text, json)", "record", "SELECT 'occurrence', 0.0"),
     _FORGED.format("entry_hash(int)", "text", "SELECT ''"),
@@ -138,7 +127,7 @@ _TYPES = (
     "oid", "regclass", "regtype", "regproc", "timestamptz", "timestamp", "date", "interval",
     "jsonb", "json", "bool", "uuid", "xid8",
 )  # fmt: skip
-_OPERATORS = (
+_OPERATORS = [
     "=",
     "<>",
     "<",
@@ -155,7 +144,7 @@ _OPERATORS = (
     "?",
     "~",
     "#>>",
-)
+]
 
 
 _PLANT = """
@@ -246,29 +235,26 @@ _FUNCTIONS = (
 def hostile(empty_database_url: str) -> Iterator[str]:
     """A database in which an analyst has planted operators and functions, found first by all sessions."""
     make_points(empty_database_url, "points", POINTS)
-    name = sql.Identifier(f"analyst_{uuid4().hex[:8]}")
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("SET search_path = pg_catalog")
         connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
         connection.execute("CREATE SEQUENCE public.caught")
         connection.execute("GRANT ALL ON public.caught TO PUBLIC")
-        connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
-        connection.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(name))
-        connection.execute(_PLANT)
-        connection.execute(
-            "CALL public.plant_operators(%s::text[], %s::text[])", [list(_TYPES), list(_OPERATORS)]
-        )
-        connection.execute("CALL public.plant_functions(%s::text[])", [list(_FUNCTIONS)])
-        connection.execute("CALL public.plant_postgis()")
-        connection.execute("RESET SESSION AUTHORIZATION")
-        connection.execute(
-            sql.SQL("ALTER DATABASE {} SET search_path = public, pg_catalog").format(
-                sql.Identifier(connection.info.dbname)
+        with session_of(empty_database_url) as analyst:
+            analyst.execute("SET search_path = pg_catalog")
+            analyst.execute(_PLANT)
+            analyst.execute(
+                "CALL public.plant_operators(%s::text[], %s::text[])",
+                [list(_TYPES), list(_OPERATORS)],
             )
-        )
-        yield empty_database_url
-        connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(name))
-        connection.execute(sql.SQL("DROP ROLE {}").format(name))
+            analyst.execute("CALL public.plant_functions(%s::text[])", [list(_FUNCTIONS)])
+            analyst.execute("CALL public.plant_postgis()")
+            connection.execute(
+                sql.SQL("ALTER DATABASE {} SET search_path = public, pg_catalog").format(
+                    sql.Identifier(connection.info.dbname)
+                )
+            )
+            yield empty_database_url
 
 
 def _ask(url: str, statement: str) -> tuple[object, ...] | None:
@@ -306,18 +292,8 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     for kind in ("csv", "geoparquet", "gpkg"):
         target = str(tmp_path / kind)
         freqdp(hostile, "release", "export", "d_1", "--format", kind, "--out", target).succeeded()
-        freqdp(
-            hostile,
-            "release",
-            "export",
-            "d_1",
-            "--format",
-            kind,
-            "--out",
-            f"{target}2",
-            "--srid",
-            "4326",
-        ).succeeded()
+        elsewhere = ("--format", kind, "--out", f"{target}2", "--srid", "4326")
+        freqdp(hostile, "release", "export", "d_1", *elsewhere).succeeded()
     assert _ask(hostile, "SELECT freqdp.request_release('d', 'lg', 0.5, '{\"signature\": 2}')") == (
         1,
     )

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
+from installed import psql
 from servers import SharedServer, cloned
 from world import city_template, freqdp, query
-
-from freqdp_db.server.binaries import find_binaries
-
-
-def _run(url: str, script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [find_binaries().program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", url],
-        input=script,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **find_binaries().relocation()},
-    )
 
 
 def test_it_removes_ours_and_leaves_yours(
@@ -30,12 +15,12 @@ def test_it_removes_ours_and_leaves_yours(
         freqdp(url, "anonymize", "city", "--method", "lg", "--epsilon", "1").succeeded()
         query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1")
         script = freqdp(url, "uninstall", "--sql").succeeded()["sql"]
-        refused = _run(url, script)
+        refused = psql(url, script)
         assert refused.returncode != 0 and "public.mine" in refused.stderr
         assert query(url, "SELECT count(*) > 0 FROM freqdp_release.city_1") == [(True,)]
         query(url, "DROP VIEW public.mine")
         rows = query(url, "SELECT count(*) FROM demo.city")
-        done = _run(url, script)
+        done = psql(url, script)
         assert done.returncode == 0, done.stderr
         assert query(url, "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'freqdp%%'") == []
         assert query(url, "SELECT count(*) FROM demo.city") == rows

@@ -7,12 +7,11 @@ by a job, one withdrawn; a raised budget, a waiting job, a schedule that keeps t
 from __future__ import annotations
 
 import lzma
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed import psql
 from library import opened
 from servers import SharedServer, cloned
 from world import freqdp, query, value
@@ -20,7 +19,6 @@ from world import freqdp, query, value
 from freqdp_db.db.schema import check
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
-from freqdp_db.server.binaries import find_binaries
 
 _DUMP = Path(__file__).parent / "installed_0_3_0.sql.xz"
 _LEDGER = "SELECT account_id, entry, kind, amount, hash FROM freqdp.spend ORDER BY spend_id"
@@ -42,14 +40,7 @@ def upgraded_template(shared_server: SharedServer, template_db: str) -> Iterator
 
 
 def restore(url: str) -> None:
-    done = subprocess.run(
-        [find_binaries().program("psql"), "-q", "-v", "ON_ERROR_STOP=1", url],
-        input=lzma.decompress(_DUMP.read_bytes()).decode(),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **find_binaries().relocation()},
-    )
+    done = psql(url, lzma.decompress(_DUMP.read_bytes()).decode())
     assert done.returncode == 0, done.stderr
 
 
