@@ -16,9 +16,9 @@ from freqdp_db.db.connection import (
 )
 from freqdp_db.db.names import find_postgis, format_name
 from freqdp_db.db.published import gone, missing_relations
+from freqdp_db.db.rights import ROLES
 from freqdp_db.db.schema import (
     INIT_REMEDY,
-    ROLES,
     ROLES_REMEDY,
     existing_roles,
     objects_of_others,

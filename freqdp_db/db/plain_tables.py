@@ -171,7 +171,7 @@ def encode(table: PlainTable, chunk: Chunk) -> NDArray[Any]:
     values = {c.name: _wire(c, chunk[c.name], table.srid) for c in table.columns}
     plain = all(present is None for _, present in values.values())
     if plain and all(c.kind != "text" for c in table.columns):
-        layout = Layout([(c.name, c.kind) for c in table.columns])  # type: ignore[misc]
+        layout = Layout([(c.name, c.kind) for c in table.columns])
         return layout.pack(**{name: column for name, (column, _) in values.items()})
     return _encode_ragged(table, values)
 

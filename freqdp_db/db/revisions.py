@@ -23,8 +23,9 @@ from freqdp_db.db.tables import Names
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_FILE = re.compile(r"^(?P<number>\d{3})_(?P<name>\w+)\.(?P<kind>view|function|procedure)\.sql$")
-_IDENTITY = re.compile(r"^-- identity: (?P<identity>.+)$", re.MULTILINE)
+_FILE = re.compile(r"^(?P<number>\d{3})_(?P<name>\w+)\.(?P<kind>view|function)\.sql$")
+# Every function is taken from PUBLIC where it is made: with its types, as an upgrade drops it.
+_IDENTITY = re.compile(r"^REVOKE ALL ON (?P<identity>FUNCTION .+) FROM PUBLIC;$", re.MULTILINE)
 
 
 def resource(folder: str) -> Path:

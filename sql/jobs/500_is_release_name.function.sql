@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.is_release_name(text)
 CREATE FUNCTION ${private}.is_release_name(name text)
 RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.wake_workers()
 CREATE FUNCTION ${private}.wake_workers() RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.find_window(text, text)
 -- example:
 --   SELECT * FROM freqdp.find_window('yesterday', 'Europe/Brussels');
 CREATE FUNCTION ${private}.find_window(

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.request_document(text, numeric, jsonb)
 CREATE FUNCTION ${private}.request_document(method text, epsilon numeric, options jsonb)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.require_budget(int, text, jsonb, timestamptz, timestamptz)
 CREATE FUNCTION ${private}.require_budget(
     dataset int, method text, parameters jsonb, window_begin timestamptz, window_end timestamptz
 )

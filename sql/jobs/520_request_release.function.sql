@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.request_release(text, text, numeric, jsonb)
 CREATE FUNCTION ${private}.request_release(
     dataset text, method text DEFAULT NULL, epsilon numeric DEFAULT NULL, options jsonb DEFAULT '{}'
 ) RETURNS bigint

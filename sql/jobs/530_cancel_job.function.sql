@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.cancel_job(bigint)
 CREATE FUNCTION ${private}.cancel_job(id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: who cancelled is written by this function, not by whoever calls it

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text, tstzrange)
 CREATE FUNCTION ${private}.entry_hash(
     account int, entry int, kind text, amount numeric, release int,
     reason text, actor text, at timestamptz, previous_hash text, during tstzrange DEFAULT NULL

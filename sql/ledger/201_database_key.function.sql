@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.database_key()
 CREATE FUNCTION ${private}.database_key() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.source_lineage(text, text)
 CREATE FUNCTION ${private}.source_lineage(named_schema text, named_relation text)
 RETURNS TABLE (database_key text, relation_oid bigint, source_schema text, source_relation text, relation_kind text)
 LANGUAGE sql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.met_sources(text, text, int)
 CREATE FUNCTION ${private}.met_sources(named_schema text, named_relation text, build int)
 RETURNS TABLE (
     database_key text, relation_oid bigint, source_schema text, source_relation text,

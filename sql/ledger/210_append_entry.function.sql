@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.append_entry(int, text, numeric, int, text, tstzrange)
 CREATE FUNCTION ${private}.append_entry(
     account int, kind text, amount numeric, release int, reason text, during tstzrange DEFAULT NULL
 ) RETURNS text

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.meet_sources(int, text, text, text, int)
 CREATE FUNCTION ${private}.meet_sources(
     population int, named_schema text, named_relation text, object_column text, build int
 ) RETURNS void

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.merge_populations(int, int)
 CREATE FUNCTION ${private}.merge_populations(gone int, kept int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

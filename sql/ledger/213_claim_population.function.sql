@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.claim_population(text, text, text, text)
 CREATE FUNCTION ${private}.claim_population(
     named_schema text, named_relation text, object_column text, persons text,
     OUT account int, OUT is_new boolean, OUT notes text[]

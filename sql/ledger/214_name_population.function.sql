@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.name_population(int, text)
 CREATE FUNCTION ${private}.name_population(dataset int, persons text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.open_account(int, text)
 CREATE FUNCTION ${private}.open_account(account int, unit text, OUT opened int, OUT is_new boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 -- DEFINER: which relations share a budget is written by functions alone

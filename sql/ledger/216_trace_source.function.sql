@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.trace_source(int, int)
 CREATE FUNCTION ${private}.trace_source(dataset int, build int)
 RETURNS int
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

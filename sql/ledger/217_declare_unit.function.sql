@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.declare_unit(int, text, text)
 CREATE FUNCTION ${private}.declare_unit(account int, unit text, timezone text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.spent_in(int, tstzrange)
 CREATE FUNCTION ${private}.spent_in(account int, during tstzrange)
 RETURNS numeric
 LANGUAGE sql STABLE PARALLEL SAFE

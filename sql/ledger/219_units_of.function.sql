@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.units_of(int, text, timestamptz, timestamptz)
 CREATE FUNCTION ${private}.units_of(population int, unit text, begins timestamptz, ends timestamptz)
 RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.protected_unit(int, text)
 CREATE FUNCTION ${private}.protected_unit(account int, unit text)
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.raise_command(text, text, numeric)
 CREATE FUNCTION ${private}.raise_command(dataset text, unit text, short numeric)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE

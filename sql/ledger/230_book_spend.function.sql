@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.book_spend(int, text)
 CREATE FUNCTION ${private}.book_spend(release int, reason text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.require_series(text, int, text)
 CREATE FUNCTION ${private}.require_series(series text, build int, method text)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE

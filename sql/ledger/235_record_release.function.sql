@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text)
 CREATE FUNCTION ${private}.record_release(
     name text, build int, method text, parameters jsonb, grantable boolean, held boolean,
     software text, guarantee jsonb, series text DEFAULT NULL

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.require_booked(int)
 CREATE FUNCTION ${private}.require_booked(release int)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.grant_budget(int, numeric, text)
 CREATE FUNCTION ${private}.grant_budget(account int, amount numeric, reason text)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

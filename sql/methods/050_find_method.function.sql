@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.find_method(text)
 CREATE FUNCTION ${private}.find_method(name text)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE

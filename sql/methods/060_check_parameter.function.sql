@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.check_parameter(text, jsonb, jsonb)
 CREATE FUNCTION ${private}.check_parameter(name text, declared jsonb, given jsonb)
 RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.request_parameters(text, jsonb)
 CREATE FUNCTION ${private}.request_parameters(method text, given jsonb)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.rho_of(numeric, numeric)
 CREATE FUNCTION ${private}.rho_of(epsilon numeric, delta numeric)
 RETURNS numeric
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE

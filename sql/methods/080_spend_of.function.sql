@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.spend_of(text, jsonb)
 CREATE FUNCTION ${private}.spend_of(method text, parameters jsonb, OUT unit text, OUT amount numeric)
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.request_hash(int, text, jsonb)
 CREATE FUNCTION ${private}.request_hash(build int, method text, parameters jsonb)
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.approve_release(int)
 CREATE FUNCTION ${private}.approve_release(release int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

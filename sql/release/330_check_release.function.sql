@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.check_release(text)
 CREATE FUNCTION ${private}.check_release(release text)
 RETURNS TABLE (number int, what text, expected bigint, found bigint, ok boolean)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${release}.tile(int, int, int, json)
 -- example:
 --   SELECT length(freqdp_release.tile(9, 262, 171, '{"table": "city_1"}')) AS bytes;
 CREATE FUNCTION ${release}.tile(z int, x int, y int, query_params json DEFAULT '{}')

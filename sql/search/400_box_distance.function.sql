@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.box_distance(float8, float8, float8, float8, float8, float8)
 CREATE FUNCTION ${private}.box_distance(
     x_m float8, y_m float8, x_min float8, y_min float8, x_max float8, y_max float8
 ) RETURNS float8

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.segment_loss(float8, float8, float8, float8, float8, float8)
 -- A set of one row, because the planner inlines those with their steps; a scalar function with steps
 -- would be called a row at a time.
 CREATE FUNCTION ${private}.segment_loss(

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.cell_segments(int, bigint[])
 CREATE FUNCTION ${private}.cell_segments(build int, cells bigint[])
 RETURNS TABLE (cell_id bigint, trajectory_id int, seq int, from_location int, to_location int)
 LANGUAGE sql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.cells_near(int, float8, float8, float8, int)
 CREATE FUNCTION ${private}.cells_near(build int, x_m float8, y_m float8, within_m float8, breadth int)
 RETURNS TABLE (cell_id bigint, segments int, mindist_m float8)
 LANGUAGE sql STABLE PARALLEL SAFE

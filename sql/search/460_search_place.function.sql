@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.search_place(text, ${postgis}.geometry, int)
 CREATE FUNCTION ${private}.search_place(
     dataset text, point ${postgis}.geometry, k int,
     OUT build_id int, OUT place ${postgis}.geometry

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.nearest_segments(text, int, ${postgis}.geometry, int)
 -- example:
 --   SELECT n.seq, n.occurrences, n.loss_m
 --   FROM freqdp.nearest_segments('city', 0, ST_SetSRID(ST_MakePoint(4.35, 50.85), 4326), 5) AS n;

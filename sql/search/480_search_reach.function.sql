@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.search_reach(int, ${postgis}.geometry, bigint, float8)
 CREATE FUNCTION ${private}.search_reach(
     build int, place ${postgis}.geometry, k bigint, beyond_m float8,
     OUT within_m float8, OUT cells bigint[]

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.trajectories_within(int, ${postgis}.geometry, float8, bigint[])
 CREATE FUNCTION ${private}.trajectories_within(
     build int, place ${postgis}.geometry, within_m float8, cells bigint[]
 ) RETURNS TABLE (trajectory_id int, seq int, loss_mm bigint, contains boolean)

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.nearest_trajectories(text, ${postgis}.geometry, int, boolean)
 -- example:
 --   SELECT t.object_key, n.seq, n.loss_m
 --   FROM freqdp.nearest_trajectories('city', ST_SetSRID(ST_MakePoint(4.35, 50.85), 4326), 5) AS n

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.let_runners_fill(text)
 CREATE FUNCTION ${private}.let_runners_fill(made text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.create_notes(text, int)
 CREATE FUNCTION ${private}.create_notes(kind text, number int)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.drop_notes(text, int)
 CREATE FUNCTION ${private}.drop_notes(kind text, number int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

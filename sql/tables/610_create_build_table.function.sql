@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.create_build_table(int, text)
 CREATE FUNCTION ${private}.create_build_table(build int, part text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.finish_build_table(int, text)
 CREATE FUNCTION ${private}.finish_build_table(build int, part text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.attach_build(int)
 CREATE FUNCTION ${private}.attach_build(build int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

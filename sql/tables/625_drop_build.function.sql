@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.drop_build(int)
 CREATE FUNCTION ${private}.drop_build(build int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

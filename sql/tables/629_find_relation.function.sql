@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.find_relation(text, text)
 CREATE FUNCTION ${private}.find_relation(method text, suffix text)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.create_staging(int, text, text, int)
 CREATE FUNCTION ${private}.create_staging(release int, method text, suffix text, srid int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.index_staging(int, text, text, text)
 CREATE FUNCTION ${private}.index_staging(release int, method text, suffix text, attribute text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

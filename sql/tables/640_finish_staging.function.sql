@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.finish_staging(int, text)
 CREATE FUNCTION ${private}.finish_staging(release int, suffix text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.drop_staging(int)
 CREATE FUNCTION ${private}.drop_staging(release int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.create_trip_view(text, int, int)
 CREATE FUNCTION ${private}.create_trip_view(name text, srid int, metric_srid int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

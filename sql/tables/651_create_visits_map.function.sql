@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.create_visits_map(text, int, int)
 CREATE FUNCTION ${private}.create_visits_map(name text, srid int, metric_srid int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.publish_tables(int, jsonb)
 CREATE FUNCTION ${private}.publish_tables(release int, comments jsonb)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.join_series(int)
 CREATE FUNCTION ${private}.join_series(release int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.grant_release(int)
 CREATE FUNCTION ${private}.grant_release(release int)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

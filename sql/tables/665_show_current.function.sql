@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.show_current(int, text)
 CREATE FUNCTION ${private}.show_current(release int, part text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.drop_current(int, text)
 CREATE FUNCTION ${private}.drop_current(dataset int, part text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.revoke_release(int, text)
 CREATE FUNCTION ${private}.revoke_release(release int, kind text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

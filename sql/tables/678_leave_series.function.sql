@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.leave_series(int, boolean)
 CREATE FUNCTION ${private}.leave_series(release int, detach boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

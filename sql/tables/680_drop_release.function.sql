@@ -1,4 +1,3 @@
--- identity: FUNCTION ${private}.drop_release(int, boolean)
 CREATE FUNCTION ${private}.drop_release(release int, only_empty boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

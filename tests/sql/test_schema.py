@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from installed import OURS, POINTS, psql, query, roles_dropped, whole_job
-from library import build_city, load_city, make_points, opened, release
+from library import make_points, opened
 from servers import SharedServer, cloned
 
 from freqdp_db import errors
@@ -332,20 +332,9 @@ def test_an_object_without_one_is_found() -> None:
     assert _called(TEXTS | lonely, _source()) == set(TEXTS)
 
 
-@pytest.fixture(scope="module")
-def city_url(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """The demo's city, built and released once, as the examples assume."""
-    with cloned(shared_server.get(), template_db) as url:
-        load_city(url, objects=20, days=1)
-        with opened(url) as database:
-            build_city(database, "city", "grid:100")
-            release(database, "city", "city_1", epsilon="1", signature=2)
-        yield url
-
-
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_examples_run(city_url: str, name: str) -> None:
-    with psycopg.connect(city_url) as connection:
+def test_examples_run(released_city: str, name: str) -> None:
+    with psycopg.connect(released_city) as connection:
         rows = connection.execute(EXAMPLES[name].encode()).fetchall()
     # nothing was evaluated, so nothing is measured
     assert rows or name == "publishable_metric"

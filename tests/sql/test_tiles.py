@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import psycopg
 import pyogrio
 import pytest
-from library import build_city, load_city, opened, release
-from servers import SharedServer, cloned
 
 BRUSSELS = (11, 1048, 686)
 """z, x, y of a tile in the middle of the demo's city."""
-
-
-@pytest.fixture(scope="module")
-def city(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        load_city(url, objects=20, days=2)
-        with opened(url) as database:
-            build_city(database, "city", "grid:100")
-            release(database, "city", "city_1", epsilon="1", signature=2)
-        yield url
 
 
 def _tile(url: str, **query: str) -> bytes:
@@ -49,37 +36,37 @@ def _inside(url: str, table: str) -> int:
     return int(row[0])
 
 
-def test_points_are_counted_by_pixel(city: str, tmp_path: Path) -> None:
+def test_points_are_counted_by_pixel(released_city: str, tmp_path: Path) -> None:
     file = tmp_path / "686.pbf"
-    file.write_bytes(_tile(city, table="city_1"))
+    file.write_bytes(_tile(released_city, table="city_1"))
     found = pyogrio.raw.read(f"MVT:{file}", columns=["samples"])
     samples = found[3][0]
-    assert samples.sum() == _inside(city, "city_1") > len(samples) > 10
+    assert samples.sum() == _inside(released_city, "city_1") > len(samples) > 10
 
 
-def test_lines_have_their_columns_and_can_be_chosen(city: str, tmp_path: Path) -> None:
+def test_lines_have_their_columns_and_can_be_chosen(released_city: str, tmp_path: Path) -> None:
     file = tmp_path / "686.pbf"
-    file.write_bytes(_tile(city, table="city_1_line"))
+    file.write_bytes(_tile(released_city, table="city_1_line"))
     meta, _, _, columns = pyogrio.raw.read(f"MVT:{file}")
     assert {"trajectory_id", "day"} <= set(meta["fields"])
     ids = columns[list(meta["fields"]).index("trajectory_id")]
     # a line that only touches the edge may be left out
-    inside = _inside(city, "city_1_line")
+    inside = _inside(released_city, "city_1_line")
     assert 0 < inside - 5 <= len(ids) <= inside
     one = str(ids[0])
-    file.write_bytes(_tile(city, table="city_1_line", trajectory_id=one))
+    file.write_bytes(_tile(released_city, table="city_1_line", trajectory_id=one))
     meta, _, _, columns = pyogrio.raw.read(f"MVT:{file}")
     chosen = columns[list(meta["fields"]).index("trajectory_id")]
     assert set(map(str, chosen)) == {one} and len(chosen) == np.sum(ids == ids[0])
 
 
 @pytest.mark.parametrize("table", ["nothing", "catalog", "city_1; DROP TABLE x"])
-def test_what_is_no_layer(city: str, table: str) -> None:
+def test_what_is_no_layer(released_city: str, table: str) -> None:
     with pytest.raises(psycopg.Error, match="no released table") as refused:
-        _tile(city, table=table)
+        _tile(released_city, table=table)
     assert refused.value.sqlstate == "QF002"
 
 
-def test_no_table_named(city: str) -> None:
+def test_no_table_named(released_city: str) -> None:
     with pytest.raises(psycopg.Error, match="NULL"):
-        _tile(city)
+        _tile(released_city)

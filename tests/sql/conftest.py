@@ -1,0 +1,20 @@
+"""The demo's city, built and released once for all tests that only read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from library import build_city, load_city, opened, release
+from servers import SharedServer, cloned
+
+
+@pytest.fixture(scope="session")
+def released_city(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+    """With the release city_1, as the examples of `sql/` assume."""
+    with cloned(shared_server.get(), template_db) as url:
+        load_city(url, objects=20, days=2)
+        with opened(url) as database:
+            build_city(database, "city", "grid:100")
+            release(database, "city", "city_1", epsilon="1", signature=2)
+        yield url
