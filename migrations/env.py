@@ -1,4 +1,7 @@
-"""Alembic's entry point. The connection and the schema names come from `db.revisions`."""
+"""Alembic's entry point. The connection and the schema names come from `db.revisions`.
+
+Upgrades are written as SQL, which `freqdp init` runs or prints; a connection is there for `alembic check`.
+"""
 
 from __future__ import annotations
 
@@ -19,32 +22,29 @@ def include_name(name: str | None, type_: str, parent_names: dict[str, str | Non
     if type_ == "schema":
         return name in (names.schema, names.release_schema)
     if type_ == "table":
-        declared = {t.name for t in metadata_for(names).tables.values()}
-        return name in declared
+        return name in {table.name for table in metadata_for(names).tables.values()}
     return True
 
 
-options = {
-    "target_metadata": metadata_for(names),
-    "version_table": "schema_version",
-    "version_table_schema": names.schema,
-    "include_schemas": True,
-    "include_name": include_name,
-    "compare_type": True,
-    "compare_server_default": False,
-    # comments are written in the revisions, once, and not repeated in the metadata
-    "autogenerate_plugins": ["alembic.autogenerate.*", "~alembic.autogenerate.comments"],
-}
-
 if context.is_offline_mode():
-    context.configure(
-        dialect_name="postgresql",
-        as_sql=True,
-        literal_binds=True,
-        transactional_ddl=False,
-        **options,
-    )
-    context.run_migrations()
+    where = {
+        "dialect_name": "postgresql",
+        "as_sql": True,
+        "literal_binds": True,
+        "transactional_ddl": False,
+    }
 else:
-    context.configure(connection=config.attributes["connection"], **options)
-    context.run_migrations()
+    where = {"connection": config.attributes["connection"]}
+context.configure(
+    **where,
+    target_metadata=metadata_for(names),
+    version_table="schema_version",
+    version_table_schema=names.schema,
+    include_schemas=True,
+    include_name=include_name,
+    compare_type=True,
+    compare_server_default=False,
+    # comments are written in the revisions, once, and not repeated in the metadata
+    autogenerate_plugins=["alembic.autogenerate.*", "~alembic.autogenerate.comments"],
+)
+context.run_migrations()

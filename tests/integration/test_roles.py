@@ -122,45 +122,20 @@ def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
     freqdp(people["admin"], *limit).succeeded()
 
 
+# What runners may do to each table and column is in the denial matrix: these are other ways, and some of
+# each kind.
 BYPASSES = [
-    "INSERT INTO freqdp.spend (account_id, entry, kind, amount, reason, actor, at, previous_hash, "
-    "hash) VALUES (1, 9, 'grant', 1, 'x', 'x', now(), '', '')",
     "UPDATE freqdp.spend SET amount = 0",
-    "DELETE FROM freqdp.spend",
     "TRUNCATE freqdp.spend",
     "ALTER TABLE freqdp.spend DISABLE TRIGGER ALL",
     "SELECT freqdp.append_entry(1, 'grant', 1, NULL, 'x')",
     "SELECT freqdp.grant_budget(1, 1, 'x')",
-    "UPDATE freqdp.account SET source_relation = 'other'",
+    "UPDATE freqdp.release SET approved_by = 'somebody'",
     "INSERT INTO freqdp.account (population_id, source_schema, source_relation, object_column, unit) "
     "VALUES (1, 'demo', 'u', 'o', 'person')",
-    "DELETE FROM freqdp.population_source",
-    "UPDATE freqdp.population SET name = 'x'",
-    "SELECT freqdp.claim_population('demo', 't', 'o', 'x')",
-    "SELECT freqdp.name_population(1, 'x')",
-    "SELECT freqdp.open_account(1, 'person')",
-    "SELECT freqdp.merge_populations(1, 2)",
-    "SELECT freqdp.book_spend(1, 'x')",
-    "INSERT INTO freqdp.release (name, dataset_id, build_id, method, kind, parameters, grantable, "
-    "request_hash, state, software, guarantee) VALUES ('x', 1, 1, 'lg', 'edited', '{}', true, 'h', "
-    "'running', '0', '{}')",
-    "UPDATE freqdp.release SET requested_by = 'somebody'",
-    "UPDATE freqdp.release SET approved_by = 'somebody'",
-    "UPDATE freqdp.release SET held = false",
-    "UPDATE freqdp.job_queue SET cancel_asked_by = 'somebody'",
-    "UPDATE freqdp.job_queue SET asked_by = 'somebody'",
-    "UPDATE freqdp.dataset SET account_id = 1",
-    "UPDATE freqdp.release SET parameters = '{}'",
-    "UPDATE freqdp.release SET request_hash = 'x'",
-    "DELETE FROM freqdp.release",
-    "UPDATE freqdp.pf_target SET target = 0",
-    "UPDATE freqdp.method SET declaration = '{}'",
-    "UPDATE freqdp.step_column SET dtype = 'x'",
-    "DELETE FROM freqdp.edit_run",
     "CREATE OR REPLACE FUNCTION freqdp.book_spend(release int, reason text) RETURNS text "
     "LANGUAGE sql AS 'SELECT NULL::text'",
     "DROP FUNCTION freqdp.book_spend(int, text)",
-    "DROP FUNCTION freqdp.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text)",
     "CREATE OR REPLACE VIEW freqdp.budget AS SELECT 1 AS x",
 ]
 

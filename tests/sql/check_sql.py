@@ -23,7 +23,7 @@ import pglast
 from pglast import ast as nodes
 from pglast.enums import RoleSpecType
 
-from freqdp_db.db.revisions import load_objects, render, resource, split_statements
+from freqdp_db.db.revisions import load_objects, render, resource
 from freqdp_db.db.rights import grant_statements, role_statement
 from freqdp_db.db.schema import ownership_statement
 from freqdp_db.db.tables import Names
@@ -210,7 +210,7 @@ def revisions() -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "run_revision":
                 (text,) = node.args
                 assert isinstance(text, ast.Constant) and isinstance(text.value, str), path
-                for statement in split_statements(render(text.value, NAMES)):
+                for statement in pglast.split(render(text.value, NAMES)):
                     yield f"migrations/versions/{path.name}", statement
 
 

@@ -33,6 +33,23 @@ def test_matrix_is_the_golden_one(world: str) -> None:
     assert matrix(world) == GOLDEN.read_text().splitlines()
 
 
+# What runners only read, what they only add to, and columns that say who did what for which price.
+READ = (
+    "account",
+    "population",
+    "population_source",
+    "spend",
+    "method",
+    "sql_object",
+    "schema_version",
+)
+ADDED = ("build_source", "step_column", "release_key", "tf_target", "pf_target", "edit_run")
+RECORDED = re.compile(
+    r"\b(asked_by|cancel_asked_by|request|requested_by|approved_by|held|parameters|request_hash|account_id|"
+    r"created_by)\b"
+)
+
+
 def test_golden_matrix_denies() -> None:
     """What must never be in the golden file, whoever writes it anew."""
     for line in GOLDEN.read_text().splitlines():
@@ -51,8 +68,11 @@ def test_golden_matrix_denies() -> None:
         else:
             expected = may.get(relation, "-") if schema == "freqdp_release" else "-"
             assert rights["freqdp_analyst"] == expected, line
-        if name.startswith("freqdp.spend:"):
-            assert set(rights.values()) == {"SELECT", "-"}
+        if kind == "table" and relation in READ + ADDED:
+            expected = "SELECT" if relation in READ else "SELECT,INSERT"
+            assert rights["freqdp_runner"] == rights["freqdp_admin"] == expected, line
+        changed = re.findall(r"UPDATE\(([^)]*)\)", rights["freqdp_runner"])
+        assert not any(RECORDED.search(columns) for columns in changed), line
         if kind == "table" and rights["freqdp_auditor"] != "-":
             assert re.fullmatch(r"SELECT(\([a-z_,]+\))?", rights["freqdp_auditor"]), line
         if name == "freqdp.build:":
@@ -91,47 +111,17 @@ def test_nothing_belongs_to_anybody_but_the_owner(world: str) -> None:
         assert rows == []
 
 
+# Tables, views, functions and sequences are in the matrix; these are ways around it, and some of each.
 ATTEMPTS = [
-    # the source, and everything that is derived from it
     "SELECT * FROM world.points",
-    "SELECT * FROM freqdp.trajectory",
-    "SELECT * FROM freqdp.sample",
     "SELECT * FROM freqdp.sample_1",
-    "SELECT * FROM freqdp.location",
-    "SELECT * FROM freqdp.segment",
-    "SELECT * FROM freqdp.grid_cell",
-    "SELECT * FROM freqdp.point_frequency",
-    "SELECT * FROM freqdp.trajectory_frequency",
-    "SELECT * FROM freqdp.signature",
-    "SELECT * FROM freqdp.tf_target",
-    "SELECT * FROM freqdp.pf_target",
-    "SELECT * FROM freqdp.edit",
-    "SELECT * FROM freqdp.edit_run",
-    "SELECT * FROM freqdp.release_key",
     "SELECT user_level FROM freqdp.release",
-    "SELECT * FROM freqdp.metric",
-    "SELECT * FROM freqdp.spend",
-    "SELECT * FROM freqdp.budget",
-    "SELECT count(*) FROM freqdp.sample",
+    "SELECT * FROM freqdp.edit",
     "TABLE freqdp_release.d_seeded",
-    "TABLE freqdp_release.d_seeded_line",
     "TABLE freqdp_release.d_seeded_trip",
-    # functions
     "SELECT * FROM freqdp.nearest_trajectories('d', public.ST_Point(0, 0), 5, true)",
-    "SELECT * FROM freqdp.nearest_segments('d', 0, public.ST_Point(0, 0), 5)",
-    "SELECT * FROM freqdp.cell_segments(1, ARRAY[1])",
-    "SELECT freqdp.book_spend(1, 'x')",
     "SELECT freqdp.record_release('x', 1, 'lg', '{}', true, false, '0', '{}')",
-    "SELECT freqdp.approve_release(1)",
-    "SELECT freqdp.trace_source(1, NULL)",
-    "SELECT freqdp.claim_population('world', 'points', 'object', NULL)",
-    "SELECT * FROM freqdp.population_source",
-    "SELECT freqdp.grant_budget(1, 1, 'x')",
-    "SELECT freqdp.entry_hash(1, 1, 'x', 1, 1, 'x', 'x', now(), '')",
-    # sequences
-    "SELECT last_value FROM freqdp.build_number",
     "SELECT nextval('freqdp.build_number')",
-    "SELECT last_value FROM freqdp.release_release_id_seq",
     # plans, with what the planner knows of values
     "EXPLAIN SELECT * FROM freqdp.sample WHERE location_id = 1",
     "EXPLAIN ANALYZE SELECT * FROM freqdp.trajectory WHERE object_key = 'o1'",

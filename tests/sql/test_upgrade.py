@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from installed import psql
+from installed import check_tables, psql
 from library import opened
 from servers import SharedServer, cloned
 from world import freqdp, query, value
 
-from freqdp_db.db.schema import check
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 
@@ -34,7 +33,7 @@ def upgraded_template(shared_server: SharedServer, template_db: str) -> Iterator
         assert (first["changed"], first["created"]) == (True, False)
         assert query(url, _LEDGER) == before
         with opened(url) as database:
-            check(database)  # the tables are those of a new installation
+            check_tables(database)  # the tables are those of a new installation
         assert freqdp(url, "init").succeeded()["changed"] is False
         yield str(value(url, "SELECT current_database()::text"))
 
@@ -78,6 +77,19 @@ def test_a_release_that_is_called_series_is_in_the_way(shared_server: SharedServ
         assert query(url, revision) == before
         query(url, "ALTER TABLE freqdp_release.series RENAME TO frequencies")
         freqdp(url, "init").succeeded()
+
+
+def test_the_script_upgrades_as_init_does(shared_server: SharedServer, upgraded: str) -> None:
+    """Also what is computed from the rows that are there."""
+    with cloned(shared_server.get(), shared_server.template(schema=False)) as url:
+        restore(url)
+        script = freqdp(url, "init", "--sql", in_words=True).out
+        done = psql(url, script)
+        assert done.returncode == 0, done.stderr
+        assert freqdp(url, "init").succeeded()["changed"] is False
+        for table in ("freqdp.release", "freqdp.step_column", "freqdp_release.catalog"):
+            rows = f"SELECT t::text FROM {table} AS t ORDER BY 1"
+            assert query(url, rows) == query(upgraded, rows), table
 
 
 def test_tampering_shows_as_before(upgraded: str) -> None:
