@@ -176,14 +176,12 @@ def finish_step(
     database: Database, release_id: int, step: int, logged: Any, counts: Any, digest: str
 ) -> None:
     """Commit a step's log together with its counts."""
-    steps = table(database, "release_step")
+    update = (
+        "UPDATE {p}.release_step SET counts = %s, digest = %s WHERE release_id = %s AND step = %s"
+    )
     with database.begin() as connection:
         save_columns(connection, database, release_id, step, "log", logged)
-        connection.execute(
-            sa.update(steps)
-            .where(steps.c.release_id == release_id, steps.c.step == step)
-            .values(counts=counts, digest=digest)
-        )
+        execute(connection, update, [Jsonb(counts), digest, release_id, step])
 
 
 def commit_draw(
@@ -205,15 +203,11 @@ def commit_draw(
             relation = private_name(database, "release_key")
             write_records(driver(connection), relation, layout.names, [packed])
         save_columns(connection, database, release_id, step, "draw", drawn)
-        connection.execute(
-            sa.insert(table(database, "release_step")).values(
-                release_id=release_id,
-                step=step,
-                mechanism=mechanism,
-                drawn=len(drawn),
-                software=software,
-            )
+        insert = (
+            "INSERT INTO {p}.release_step (release_id, step, mechanism, drawn, software) "
+            "VALUES (%s, %s, %s, %s, %s)"
         )
+        execute(connection, insert, [release_id, step, mechanism, len(drawn), software])
 
 
 def load_key(connection: Connection, database: Database, release_id: int) -> Ints:

@@ -17,7 +17,7 @@ from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
-from freqdp_db.db.statements import call, private_name
+from freqdp_db.db.statements import call, execute, private_name
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
@@ -127,16 +127,15 @@ def require_free_name(
         if relation.view is None:
             indexes = (f"_{column}_idx" for column in relation.indexes)
             wanted += [_cut_off(named + suffix) for suffix in ("_pkey", *indexes)]
-    taken = connection.execute(
-        sa.text(
-            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = ANY(:wanted)"
-        ),
-        {"schema": database.settings.release_schema, "wanted": wanted},
-    ).first()
+    query = (
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = ANY(%s)"
+    )
+    schema = database.settings.release_schema
+    taken = execute(connection, query, [schema, wanted]).fetchone()
     if taken is not None:
         raise AlreadyExists(
-            f"{database.settings.release_schema} has a relation {taken[0]!r} already",
+            f"{schema} has a relation {taken[0]!r} already",
             remedy="choose another name with [[name]], or withdraw that release",
         )
 
@@ -161,32 +160,25 @@ def publish(
 
     show: as the newest of its dataset, too. comments: of each suffix; see `Relation.comments`.
     """
-    releases = table(database, "release")
+    published = (
+        "UPDATE {p}.release SET state = 'published', published_at = now(), rows = %s, version = %s "
+        "WHERE release_id = %s"
+    )
     with database.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
         require_free_name(connection, database, name, relations)
         version = next_version(connection, database, dataset_id)
         call(connection, database, "publish_tables", release_id, Jsonb(comments))
-        published_at = connection.execute(sa.select(sa.func.now())).scalar_one()
         connection.execute(
             sa.insert(table(database, "catalog", released=True)).values(
                 name=name,
-                published_at=published_at,
+                published_at=sa.func.now(),
                 version=version,
                 relations=[name + relation.suffix for relation in relations],
                 **catalog,
             )
         )
-        connection.execute(
-            sa.update(releases)
-            .where(releases.c.release_id == release_id)
-            .values(
-                state="published",
-                published_at=published_at,
-                rows=catalog["rows"],
-                version=version,
-            )
-        )
+        execute(connection, published, [catalog["rows"], version, release_id])
         if catalog["granted"]:
             call(connection, database, "grant_release", release_id)
         if catalog["granted"] and show and catalog["time_window"] is None:

@@ -18,11 +18,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-import sqlalchemy as sa
 
 from freqdp_db.errors import ServerFailed, ServerNotFound
 from freqdp_db.server import binaries
-from freqdp_db.server.embedded import EmbeddedServer, connection_url, default_data_dir
+from freqdp_db.server.embedded import EmbeddedServer, default_data_dir
 
 ROOT = Path(__file__).parents[2]
 START = (
@@ -330,16 +329,6 @@ def test_as_an_ordinary_user(scratch: Path) -> None:
         server.destroy()
 
 
-def test_a_url_for_every_client(server: EmbeddedServer) -> None:
-    url = connection_url(server.ensure_running())
-    with psycopg.connect(url) as connection:
-        assert connection.info.dbname == "freqdp"
-    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
-    with engine.connect() as connection:
-        assert connection.scalar(sa.text("SELECT current_user")) == "freqdp"
-    engine.dispose()
-
-
 def test_commands(server: EmbeddedServer) -> None:
     def freqdp(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -351,16 +340,13 @@ def test_commands(server: EmbeddedServer) -> None:
             check=False,
         )
 
-    assert json.loads(freqdp("status", "--json").stdout)["running"] is False
     started = json.loads(freqdp("start", "--json").stdout)
     assert started["running"] is True
     assert started["url"] == freqdp("url").stdout.strip()
     assert "running" in freqdp("status").stdout
     assert freqdp("psql", "-At", "-c", "SELECT 40 + 2").stdout == "42\n"
-    assert freqdp("psql", "--", "-At", "-c", "SELECT 40 + 2").stdout == "42\n"
     assert json.loads(freqdp("psql", "--json").stdout)["command"][-1] == server.conninfo()
     assert json.loads(freqdp("stop", "--json").stdout) == {"stopped": True}
-    assert freqdp("stop").stdout == "the server was not running\n"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o730])

@@ -29,7 +29,7 @@ def test_postgis_in_another_schema(shared_server: SharedServer) -> None:
             check_tables(database)
             whole_job(database, relation)
             assert not schema.upgrade(database).changed
-        near = "SELECT count(*) FROM freqdp.nearest_trajectories('job', gis.ST_SetSRID(%s, %s), 3)"
+        near = "SELECT count(*) FROM freqdp.nearest_trajectories('job', gis.ST_SetSRID(%s, %s), 3, false)"
         place = "gis.ST_MakePoint(500000, 4000000)"
         assert query(url, near % (place, METRIC_SRID)) == [(3,)]
 
