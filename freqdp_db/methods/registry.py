@@ -10,7 +10,7 @@ from freqdp_db.engines.partitions import Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Kind, Method
 from freqdp_db.methods.counts.family import COUNTS
-from freqdp_db.methods.frequency.family import FREQUENCY
+from freqdp_db.methods.frequency.steps import FREQUENCY
 from freqdp_db.methods.k_anonymity.glove import GLOVE
 from freqdp_db.methods.synthesis.steps import STRICT
 from freqdp_db.methods.unlinking.family import UNLINKING

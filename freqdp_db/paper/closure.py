@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from freqdp_db.engines.ranges import joined
 from freqdp_db.methods.contract import Method, StepContext, WorkingSet
-from freqdp_db.methods.frequency.family import ASSUMED_PUBLIC, NOT_PROTECTED, PAPER, TABLE
-from freqdp_db.methods.frequency.steps import SIGNATURE, EditingStep, edit_locally, reached_pf
+from freqdp_db.methods.frequency.steps import (
+    ASSUMED_PUBLIC,
+    NOT_PROTECTED,
+    PAPER,
+    SIGNATURE,
+    TABLE,
+    EditingStep,
+    edit_locally,
+)
 from freqdp_db.methods.kinds import WIDEST_M, Number
 from freqdp_db.methods.parameters import parameter
-from freqdp_db.model.arrays import Ids, Ints
+from freqdp_db.model.arrays import offsets_of, owners, within
 from freqdp_db.model.edits import EditLog, PfTargets
+from freqdp_db.model.trajectories import Locations
 from freqdp_db.privacy.guarantee import NOTHING_CLAIMED, TABLE_NOT_DP, Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
+
+if TYPE_CHECKING:
+    from freqdp_db.methods.frequency.counts import Frequencies, Signatures
+    from freqdp_db.methods.frequency.partition import Partition
+    from freqdp_db.methods.frequency.perturbation import Ranked
 
 # --- The step `closure`: each object's signature goes, and with a radius what lies near it ---
 
@@ -54,12 +69,11 @@ class ClosureStep(EditingStep[ClosureOptions, PfTargets]):
     def draw(
         self, world: StepContext, state: WorkingSet, options: ClosureOptions, source: RandomSource
     ) -> PfTargets:
-        from freqdp_db.methods.frequency.ranking import closed_of, rank_signatures
+        from freqdp_db.methods.frequency.perturbation import rank_signatures
 
         ranked = rank_signatures(state, world.tf_of(state), options.signature)
-        targets = ranked.map(closed_of, options.radius_m)
-        columns = joined([[getattr(t, f.name) for f in fields(PfTargets)] for t in targets])
-        return PfTargets(*columns)
+        targets = state.partitions.map(_close, ranked, options.radius_m)
+        return PfTargets(*joined([list(vars(part).values()) for part in targets]))
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: PfTargets, options: ClosureOptions
@@ -69,11 +83,44 @@ class ClosureStep(EditingStep[ClosureOptions, PfTargets]):
         # every target is 0: nothing is inserted
         return edit_locally(world, state, drawn, PAPER_SPREAD_MM)
 
-    def reached(self, state: WorkingSet, drawn: PfTargets) -> Ints:
-        return reached_pf(state, drawn)
 
-    def was_and_target(self, drawn: PfTargets) -> tuple[Ids, Ids]:
-        return drawn.pf, drawn.target
+def _close(partition: Partition, ranked: Ranked, radius_m: float) -> PfTargets:
+    targets = close_signatures(ranked.frequencies, ranked.signatures, partition.places, radius_m)
+    return replace(targets, trajectory=targets.trajectory + np.int32(partition.first))
+
+
+def close_signatures(
+    frequencies: Frequencies, signatures: Signatures, locations: Locations, radius_m: float
+) -> PfTargets:
+    """Target 0 for each trajectory's signature and for all its places within the radius (0: none).
+
+    Input: PF and the signatures.
+    Protected change: none. No noise is drawn: what is missing tells where it was.
+    Sensitivity: not bounded.
+    Guarantee: none; a heuristic.
+    Paper: the methods SC and RSC of its comparison.
+    """
+    offsets, order = frequencies.offsets, signatures.order
+    owner, place = owners(offsets), frequencies.location[order]
+    stage = np.where(within(offsets) < signatures.size, 1, 0).astype(np.int16)
+    rest = np.flatnonzero(stage == 0)
+    x, y = locations.x[place], locations.y[place]
+    for nth in range(signatures.size if radius_m > 0 and len(rest) else 0):
+        # whoever has a rest has a whole signature
+        telling = offsets[owner[rest]] + nth
+        dx, dy = x[rest] - x[telling], y[rest] - y[telling]
+        stage[rest[dx * dx + dy * dy <= radius_m * radius_m]] = 2
+    closed = stage > 0
+    trajectory = owner[closed]
+    rank = within(offsets_of(trajectory, len(offsets) - 1)) + 1
+    return PfTargets(
+        trajectory=trajectory,
+        location=place[closed],
+        stage=stage[closed],
+        rank=np.minimum(rank, np.iinfo(np.int16).max).astype(np.int16),
+        pf=frequencies.pf[order][closed],
+        target=np.zeros(len(trajectory), np.int32),
+    )
 
 
 # --- What signature closure guarantees: nothing ---

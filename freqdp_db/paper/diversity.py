@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.k_anonymity.boxes import CELL_M, Origin
+from freqdp_db.methods.k_anonymity.glove import CELL_M, Origin
 from freqdp_db.model.arrays import Flags, Ids, Ints
 from freqdp_db.model.trajectories import Areas, Points, Shown
 

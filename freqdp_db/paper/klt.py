@@ -18,7 +18,7 @@ from freqdp_db.methods.k_anonymity.glove import (
     GloveLog,
     GloveOptions,
     GloveStep,
-    Grouping,
+    Origin,
     glove_guarantee,
 )
 from freqdp_db.methods.kinds import Name, Number, Whole
@@ -27,7 +27,6 @@ from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.k_anonymity.boxes import Origin
     from freqdp_db.methods.k_anonymity.greedy import Shaping
 
 
@@ -55,7 +54,7 @@ class KltLog(GloveLog):
     """A fingerprint of the points of interest."""
 
 
-class KltStep(Grouping[KltOptions, KltLog]):
+class KltStep(GloveStep):
     name = "klt"
     words = "objects that become one trajectory of areas, each with a mix of places"
     options = KltOptions
@@ -65,23 +64,18 @@ class KltStep(Grouping[KltOptions, KltLog]):
         "diverse_areas": "areas hold points of interest of all kinds",
     }
 
-    def shaping(self, world: StepContext, origin: Origin, options: KltOptions) -> Shaping | None:
+    def shaping(self, world: StepContext, origin: Origin, options: KltOptions) -> Shaping:
         from freqdp_db.paper.diversity import count_points
 
         return count_points(world.inputs["poi"], origin, options.l, float(options.t))
 
-    def log(self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> KltLog:
+    def log(self, world: StepContext, *columns: Ints) -> KltLog:
         from freqdp_db.paper.diversity import fingerprint
 
-        return KltLog(*runs, *merges, fingerprint(world.inputs["poi"]))
+        return KltLog(*columns, fingerprint(world.inputs["poi"]))
 
     def replay(
-        self,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: GloveDraw,
-        logged: KltLog,
-        options: KltOptions,
+        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Any, options: Any
     ) -> WorkingSet:
         from freqdp_db.paper.diversity import fingerprint, grow_as_shown
 
@@ -97,7 +91,7 @@ class KltStep(Grouping[KltOptions, KltLog]):
         world: StepContext,
         before: WorkingSet,
         drawn: GloveDraw,
-        logged: KltLog,
+        logged: Any,
         after: WorkingSet,
         options: KltOptions,
     ) -> dict[str, int]:

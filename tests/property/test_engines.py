@@ -32,7 +32,6 @@ from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
 from freqdp_db.methods.frequency.insertion import growing_places, insert_globally, insert_locally
 from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
-from freqdp_db.methods.frequency.ranking import close_signatures
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
@@ -42,6 +41,7 @@ from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Trajectories
 from freqdp_db.paper import dpt
+from freqdp_db.paper.closure import close_signatures
 from freqdp_db.paper.strategies import STRATEGIES
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress

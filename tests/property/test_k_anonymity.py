@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, quick, thorough, worlds
 
-from freqdp_db.engines.ranges import use
+from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
-from freqdp_db.methods.k_anonymity.boxes import Boxes, Origin, first_boxes
+from freqdp_db.methods.k_anonymity.glove import Boxes, Origin, first_boxes
 from freqdp_db.methods.k_anonymity.greedy import group_rows, replay_merges
 from freqdp_db.model.arrays import Ids, offsets_from
 from freqdp_db.model.trajectories import Locations, Points
@@ -57,14 +57,13 @@ def as_row(bounds: Ids) -> list[tuple[int, ...]]:
 
 @thorough
 @given(
-    st.one_of(rows_of_units, rows_of_boxes), st.integers(2, 4), st.booleans(), st.booleans(),
-    st.integers(1, 7),
+    st.one_of(rows_of_units, rows_of_boxes), st.integers(2, 4), st.booleans(), st.integers(1, 7),
 )  # fmt: skip
 def test_merges_are_those_of_all_pairs(
-    rows: list[list[naive_glove.Box]], k: int, join: bool, alone: bool, objects: int
+    rows: list[list[naive_glove.Box]], k: int, join: bool, objects: int
 ) -> None:
     boxes, who = boxes_of(rows), np.arange(len(rows), dtype=np.int32) % objects
-    found = group_rows(boxes, who, k, join=join, alone=alone)
+    found = group_rows(boxes, who, k, join=join)
     merges, left = naive_glove.glove(rows, who.tolist(), k, join)
     assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == merges
     groups = replay_merges(boxes, who, np.arange(len(rows)), found)
@@ -95,9 +94,9 @@ def test_long_rows_on_any_engine() -> None:
     ]
     boxes, who = boxes_of(rows), np.arange(10, dtype=np.int32)
     merges, _ = naive_glove.glove(rows, who.tolist(), 5)
-    with use(Many()):
-        shared = group_rows(boxes, who, 5)
-    for found in (shared, group_rows(boxes, who, 5, alone=True)):
+    for runner in (Many(), SingleThread()):
+        with use(runner):
+            found = group_rows(boxes, who, 5)
         assert list(zip(found.first.tolist(), found.second.tolist(), strict=True)) == merges
 
 

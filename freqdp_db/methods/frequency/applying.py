@@ -126,38 +126,24 @@ def split(rows: Any, ranges: list[Range]) -> PerPartition:
     return PerPartition([rows.between(first, last) for first, last in ranges])
 
 
-@njit(nogil=True, cache=True)
-def _delete_range(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, run_offsets, slots, position, out_offsets
-):
-    size = out_offsets[last] - out_offsets[first]
-    left_location, left_at = np.empty(size, np.int32), np.empty(size, np.int64)
-    left_position = np.empty(size, np.int32)
-    k = 0
-    for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        gone = np.zeros(hi - lo, np.bool_)
-        for e in range(slots[run_offsets[t]], slots[run_offsets[t + 1]]):
-            gone[position[e]] = True
-        for i in range(hi - lo):
-            if not gone[i]:
-                left_location[k], left_at[k], left_position[k] = location[lo + i], at[lo + i], i
-                k += 1
-    return left_location, left_at, left_position
-
-
 def delete(partition: Partition, deletions: EditRuns) -> Thinned:
     """Take the deleted samples out."""
     before = partition.trajectories
-    run_offsets = deletions.by_trajectory(len(before))
-    offsets = offsets_from(before.lengths - np.diff(deletions.offsets[run_offsets]))
-    parts = map_ranges(
-        _delete_range, before.offsets, before.offsets, before.location, before.at,
-        run_offsets, deletions.offsets, deletions.position, offsets,
-    )  # fmt: skip
-    location, at, position = joined(parts)
-    left = Trajectories(offsets, location, at, before.start)
-    return Thinned(Partition(partition.first, left, partition.places), position, deletions)
+    owner, _, position = _one_by_one(deletions)
+    keep = np.ones(before.samples, np.bool_)
+    keep[before.offsets[owner] + position] = False
+    lengths = before.lengths - np.bincount(owner, minlength=len(before))
+    stood = np.flatnonzero(keep) - np.repeat(before.offsets[:-1], lengths)
+    left = Trajectories(offsets_from(lengths), before.location[keep], before.at[keep], before.start)
+    return Thinned(replace(partition, trajectories=left), stood.astype(np.int32), deletions)
+
+
+def cheapest_of_each(group: Ids, loss: Ints, rank: Ints, wanted: Ints) -> Ints:
+    """As many rows of each group as are wanted of it: those with the least loss, ties by rank."""
+    order = np.lexsort((rank, loss, group))
+    group = group[order]
+    nth = np.arange(len(order)) - np.searchsorted(group, group)
+    return np.sort(order[nth < wanted[group]])
 
 
 @njit(nogil=True, cache=True)
@@ -246,28 +232,15 @@ def insert(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64)
     run_offsets = insertions.by_trajectory(len(left))
     offsets = offsets_from(left.lengths + np.diff(insertions.offsets[run_offsets]))
     parts = map_ranges(
-        _insert_range,
-        offsets,
-        left.offsets,
-        left.location,
-        left.at,
-        left.start,
-        thinned.position,
-        places.x,
-        places.y,
-        clock.step_us,
-        clock.median_gap_us,
-        run_offsets,
-        insertions.location,
-        insertions.offsets,
-        insertions.position,
-        key,
-        first,
-        offsets,
-    )
+        _insert_range, offsets, left.offsets, left.location, left.at, left.start,
+        thinned.position, places.x, places.y, clock.step_us, clock.median_gap_us, run_offsets,
+        insertions.location, insertions.offsets, insertions.position, key, first, offsets,
+    )  # fmt: skip
     location, at = joined(parts)
-    after = Trajectories(offsets, location, at, _starts(offsets, at, left.start))
-    return Partition(first, after, places)
+    start = left.start.copy()
+    filled = np.diff(offsets) > 0
+    start[filled] = at[offsets[:-1][filled]]
+    return replace(thinned.partition, trajectories=Trajectories(offsets, location, at, start))
 
 
 def finish(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Edited:
@@ -276,26 +249,14 @@ def finish(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64)
     return Edited(after, Edits(thinned.deletions, insertions).shifted(after.first))
 
 
-def _starts(offsets: Ints, at: Ints, before: Ints) -> Ints:
-    filled = offsets[1:] > offsets[:-1]
-    start = before.copy()
-    start[filled] = at[offsets[:-1][filled]]
-    return start
-
-
 def apply_edits(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) -> Partition:
     """The partition after one mechanism."""
     return insert(delete(partition, edits.deletions), edits.insertions, clock, key)
 
 
-def coarsen_times(trajectories: Trajectories, step_us: int) -> Trajectories:
+def coarsen_times(t: Trajectories, step_us: int) -> Trajectories:
     """Round every time down to a multiple of the step (`--time-step`)."""
-    return Trajectories(
-        trajectories.offsets,
-        trajectories.location,
-        trajectories.at // step_us * step_us,
-        trajectories.start // step_us * step_us,
-    )
+    return replace(t, at=t.at // step_us * step_us, start=t.start // step_us * step_us)
 
 
 def coarsen(partition: Partition, step_us: int) -> Partition:

@@ -8,8 +8,7 @@ delete: the neighbours of its inner samples are q itself.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numba import njit
 
 from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.methods.frequency.applying import Thinned, delete, split
+from freqdp_db.methods.frequency.applying import Thinned, cheapest_of_each, delete, split
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Ids, Ints, offsets_from, offsets_of
 from freqdp_db.model.edits import EditRuns, PfTargets, TfTargets
@@ -128,21 +127,14 @@ def _cheapest(  # type: ignore[no-untyped-def]
     return position, loss
 
 
-def _delete(partition: Partition, trajectory: Ids, location: Ids, count: Ints) -> Thinned:
+def _delete(partition: Partition, trajectory: Ids, location: Ids, count: Ids) -> Thinned:
     """Take out the so many cheapest occurrences of each location in each trajectory."""
     trajectories, places = partition.trajectories, partition.places
     slots = offsets_from(count)
     parts = map_ranges(
-        _cheapest,
-        trajectories.offsets,
-        trajectories.offsets,
-        trajectories.location,
-        places.x,
-        places.y,
-        offsets_of(trajectory, len(trajectories)),
-        location,
-        slots,
-    )
+        _cheapest, trajectories.offsets, trajectories.offsets, trajectories.location,
+        places.x, places.y, offsets_of(trajectory, len(trajectories)), location, slots,
+    )  # fmt: skip
     return delete(partition, EditRuns("d", trajectory, location, slots, *joined(parts)))
 
 
@@ -157,7 +149,7 @@ def delete_locally(partitions: Partitions[Partition], targets: PfTargets) -> Par
 def _delete_falling(partition: Partition, targets: PfTargets) -> Thinned:
     falling = np.flatnonzero(targets.target < targets.pf)
     order = falling[np.lexsort((targets.location[falling], targets.trajectory[falling]))]
-    count = (targets.pf[order] - targets.target[order]).astype(np.int64)
+    count = targets.pf[order] - targets.target[order]
     return _delete(partition, targets.trajectory[order], targets.location[order], count)
 
 
@@ -174,12 +166,8 @@ class DeletionCandidates:
     loss_mm: Ints
     """Of all occurrences together."""
 
-    @classmethod
-    def joined(cls, partitions: Iterable[DeletionCandidates]) -> DeletionCandidates:
-        return cls(*joined([[getattr(p, f.name) for f in fields(cls)] for p in partitions]))
-
     def take(self, chosen: Ints) -> DeletionCandidates:
-        return DeletionCandidates(*(getattr(self, f.name)[chosen] for f in fields(self)))
+        return DeletionCandidates(*(column[chosen] for column in vars(self).values()))
 
     def between(self, first: int, last: int) -> DeletionCandidates:
         """Those of a range of trajectories, which are numbered from its first."""
@@ -196,10 +184,10 @@ def delete_globally(
     """
     fall, own_rank = _fall(targets), split(rank, partitions.ranges)
     # the cheapest of all are among the cheapest of each partition
-    found = DeletionCandidates.joined(partitions.map(find_deletion_candidates, fall, own_rank))
-    cheapest = _cheapest_of_each_place(found.location, found.loss_mm, fall, rank[found.trajectory])
-    chosen = found.take(cheapest)
-    return partitions.map(_delete_all_occurrences, split(chosen, partitions.ranges))
+    each = partitions.map(find_deletion_candidates, fall, own_rank)
+    found = DeletionCandidates(*joined([list(vars(part).values()) for part in each]))
+    chosen = cheapest_of_each(found.location, found.loss_mm, rank[found.trajectory], fall)
+    return partitions.map(_delete_all_occurrences, split(found.take(chosen), partitions.ranges))
 
 
 def _fall(targets: TfTargets) -> Ints:
@@ -217,17 +205,10 @@ def find_deletion_candidates(partition: Partition, fall: Ints, rank: Ints) -> De
     wanted = np.zeros(len(places), np.bool_)
     wanted[: len(fall)] = fall > 0
     parts = map_ranges(
-        _candidates_of_range,
-        trajectories.offsets,
-        (frequencies.location, fall, rank),
-        trajectories.offsets,
-        trajectories.location,
-        places.x,
-        places.y,
-        frequencies.offsets,
-        frequencies.location,
-        wanted,
-    )
+        _candidates_of_range, trajectories.offsets, (frequencies.location, fall, rank),
+        trajectories.offsets, trajectories.location, places.x, places.y,
+        frequencies.offsets, frequencies.location, wanted,
+    )  # fmt: skip
     pair, owner, loss = joined(parts)
     return DeletionCandidates(
         owner + np.int32(partition.first), frequencies.location[pair], frequencies.pf[pair], loss
@@ -239,18 +220,9 @@ def _candidates_of_range(
 ) -> tuple[Ints, Ids, Ints]:
     pair, owner, loss = _sum_losses(first, last, *samples)
     location, fall, rank = places
-    kept = _cheapest_of_each_place(location[pair], loss, fall, rank[owner])
+    kept = cheapest_of_each(location[pair], loss, rank[owner], fall)
     return pair[kept], owner[kept], loss[kept]
 
 
-def _cheapest_of_each_place(place: Ids, loss: Ints, fall: Ints, rank: Ints) -> Ints:
-    """As many rows of each place as must go: those with the least loss, ties by rank."""
-    order = np.lexsort((rank, loss, place))
-    place = place[order]
-    nth = np.arange(len(order)) - np.searchsorted(place, place)
-    return np.sort(order[nth < fall[place]])
-
-
 def _delete_all_occurrences(partition: Partition, chosen: DeletionCandidates) -> Thinned:
-    count = chosen.pf.astype(np.int64)
-    return _delete(partition, chosen.trajectory, chosen.location, count)
+    return _delete(partition, chosen.trajectory, chosen.location, chosen.pf)

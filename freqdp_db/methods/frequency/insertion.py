@@ -8,8 +8,7 @@ insertion: so samples go where there is time for them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.frequency.applying import (
     Edited,
     Thinned,
+    cheapest_of_each,
     detour,
     finish,
     free_of,
@@ -41,18 +41,6 @@ from freqdp_db.search.nearest import index_segments, nearest_trajectories
 _NEARBY_MM = 500_000
 """So much farther than the nearest segment."""
 _ANYWHERE_MM = 1 << 62
-
-
-def find_room(thinned: Thinned, insertions: EditRuns, clock: Clock) -> EditRuns:
-    """Insertions of the global step, one a run, moved to segments that have time for them."""
-    state, locations = thinned.partition.trajectories, thinned.partition.places
-    parts = map_ranges(
-        _find_room, state.offsets, state.offsets, state.location, state.at, thinned.position,
-        locations.x, locations.y, clock.step_us, clock.median_gap_us,
-        insertions.by_trajectory(len(state)), insertions.location, insertions.position, insertions.loss_mm,
-    )  # fmt: skip
-    position, loss = joined(parts)
-    return replace(insertions, position=position, loss_mm=loss)
 
 
 @njit(nogil=True, cache=True)
@@ -238,21 +226,10 @@ def _insert_growing(
     slots = offsets_from(targets.target[order].astype(np.int64) - targets.pf[order])
     left, places = thinned.partition.trajectories, thinned.partition.places
     parts = map_ranges(
-        _spread_out,
-        left.offsets,
-        left.offsets,
-        left.location,
-        left.at,
-        thinned.position,
-        places.x,
-        places.y,
-        clock.step_us,
-        clock.median_gap_us,
-        spread_mm,
-        offsets_of(trajectory, len(left)),
-        location,
-        slots,
-    )
+        _spread_out, left.offsets, left.offsets, left.location, left.at, thinned.position,
+        places.x, places.y, clock.step_us, clock.median_gap_us, spread_mm,
+        offsets_of(trajectory, len(left)), location, slots,
+    )  # fmt: skip
     insertions = EditRuns("i", trajectory, location, slots, *joined(parts))
     return finish(thinned, insertions, clock, key)
 
@@ -288,10 +265,6 @@ class InsertionCandidates:
     empty: Ids
     """Trajectories without a sample: nothing is near them, they are the last resort."""
 
-    @classmethod
-    def joined(cls, partitions: Iterable[InsertionCandidates]) -> InsertionCandidates:
-        return cls(*joined([[getattr(p, f.name) for f in fields(cls)] for p in partitions]))
-
 
 def insert_globally(
     thinned: Partitions[Thinned],
@@ -308,9 +281,8 @@ def insert_globally(
     """
     own_rank = split(rank, thinned.ranges)
     # the nearest of all are among the nearest of each partition
-    found = InsertionCandidates.joined(
-        thinned.map(find_insertion_candidates, targets, own_rank, search)
-    )
+    each = thinned.map(find_insertion_candidates, targets, own_rank, search)
+    found = InsertionCandidates(*joined([list(vars(part).values()) for part in each]))
     insertions = _insert_into_nearest(found, targets, rank)
     return thinned.map(_insert_with_room, split(insertions, thinned.ranges), clock, key)
 
@@ -363,7 +335,7 @@ def find_insertion_candidates(
 def _insert_into_nearest(found: InsertionCandidates, targets: TfTargets, rank: Ints) -> EditRuns:
     """One occurrence of a place into each of its K nearest; what is lacking goes to empty ones."""
     places, more = growth(targets)
-    near = _nearest_of_each_query(found, more, rank)
+    near = cheapest_of_each(found.query, found.loss_mm, rank[found.trajectory], more)
     query, trajectory = found.query[near], found.trajectory[near]
     lacking = more - np.bincount(query, minlength=len(places))
     empty = found.empty[np.argsort(rank[found.empty], kind="stable")]
@@ -374,26 +346,20 @@ def _insert_into_nearest(found: InsertionCandidates, targets: TfTargets, rank: I
     position = np.concatenate([found.position[near], nowhere - 1])
     loss = np.concatenate([found.loss_mm[near], nowhere])
     order = np.lexsort((place, trajectory))
-    return EditRuns(
-        "i",
-        trajectory[order],
-        place[order],
-        np.arange(len(order) + 1, dtype=np.int64),
-        position[order],
-        loss[order],
-    )
-
-
-def _nearest_of_each_query(found: InsertionCandidates, more: Ints, rank: Ints) -> Ints:
-    """As many rows of each query as it wants: the nearest, ties by rank."""
-    order = np.lexsort((rank[found.trajectory], found.loss_mm, found.query))
-    query = found.query[order]
-    nth = np.arange(len(order)) - np.searchsorted(query, query)
-    return order[nth < more[query]]
+    each = np.arange(len(order) + 1, dtype=np.int64)
+    return EditRuns("i", trajectory[order], place[order], each, position[order], loss[order])
 
 
 def _insert_with_room(
     thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64
 ) -> Edited:
-    """Put places into trajectories, where these have time for them."""
-    return finish(thinned, find_room(thinned, insertions, clock), clock, key)
+    """Put places into trajectories, one a run, in segments that have time for them."""
+    left, places = thinned.partition.trajectories, thinned.partition.places
+    parts = map_ranges(
+        _find_room, left.offsets, left.offsets, left.location, left.at, thinned.position,
+        places.x, places.y, clock.step_us, clock.median_gap_us,
+        insertions.by_trajectory(len(left)), insertions.location, insertions.position,
+        insertions.loss_mm,
+    )  # fmt: skip
+    position, loss = joined(parts)
+    return finish(thinned, replace(insertions, position=position, loss_mm=loss), clock, key)

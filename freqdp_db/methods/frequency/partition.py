@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -41,15 +42,15 @@ class DistributedTrajectories(Trajectories):
 
     @cached_property
     def location(self) -> Ids:
-        return np.concatenate(list(self.partitions.map(_location_of)))
+        return np.concatenate(list(self.partitions.map(_column, "location")))
 
     @cached_property
     def at(self) -> Ints:
-        return np.concatenate(list(self.partitions.map(_at_of)))
+        return np.concatenate(list(self.partitions.map(_column, "at")))
 
     @cached_property
     def start(self) -> Ints:
-        return np.concatenate(list(self.partitions.map(_start_of)))
+        return np.concatenate(list(self.partitions.map(_column, "start")))
 
     def __repr__(self) -> str:
         return f"<{len(self):,} trajectories in {len(self.partitions.ranges)} partitions>"
@@ -66,7 +67,7 @@ def partitions_of(trajectories: Trajectories, places: Locations) -> Partitions[P
 def trajectories_in(partitions: Partitions[Partition]) -> Trajectories:
     """All trajectories of some partitions, which stay where they are."""
     if partitions.remote:
-        lengths = np.concatenate(list(partitions.map(_lengths_of)))
+        lengths = np.concatenate(list(partitions.map(_column, "lengths")))
         return DistributedTrajectories(offsets_from(lengths), partitions)
     (whole,) = partitions
     return whole.trajectories
@@ -77,17 +78,5 @@ def tf_of(partition: Partition) -> Ids:
     return partition.frequencies.tf
 
 
-def _lengths_of(partition: Partition) -> Ints:
-    return partition.trajectories.lengths
-
-
-def _location_of(partition: Partition) -> Ids:
-    return partition.trajectories.location
-
-
-def _at_of(partition: Partition) -> Ints:
-    return partition.trajectories.at
-
-
-def _start_of(partition: Partition) -> Ints:
-    return partition.trajectories.start
+def _column(partition: Partition, name: str) -> Any:
+    return getattr(partition.trajectories, name)

@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.methods.frequency.counts import Frequencies, Signatures
+from freqdp_db.engines.partitions import Partitions
+from freqdp_db.engines.ranges import either, joined, map_ranges
+from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.methods.frequency.counts import Frequencies, Signatures, rank_places
+from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, owners, within
 from freqdp_db.model.edits import PfTargets, TfTargets
 from freqdp_db.model.kernels import stable_order
 from freqdp_db.privacy.accounting import Mechanism
 from freqdp_db.privacy.noise import RandomSource, scale_for
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The places of each trajectory of a partition, most telling first."""
+
+    frequencies: Frequencies
+    """With TF of all trajectories."""
+    signatures: Signatures
+
+
+def rank_signatures(state: WorkingSet, tf: Ids, size: int) -> Partitions[Ranked]:
+    """Rank the places of every trajectory; the first `size` are its signature."""
+    return state.partitions.map(_rank, tf, len(state.trajectories), size)
+
+
+def _rank(partition: Partition, tf: Ids, trajectories: int, size: int) -> Ranked:
+    frequencies = replace(partition.frequencies, tf=tf)
+    return Ranked(frequencies, rank_places(frequencies, size, trajectories))
+
+
+def candidates_in(ranked: Partitions[Ranked]) -> Flags:
+    """The paper's P: places that are in anybody's signature."""
+    return either(list(ranked.map(_candidates)))
+
+
+def _candidates(ranked: Ranked) -> Flags:
+    return ranked.signatures.candidates
+
+
+# Global TF randomization (Alg. 1, lines 1-6)
 
 
 def tf_mechanism(epsilon: Fraction) -> Mechanism:
@@ -127,11 +161,12 @@ def _split(first, last, offsets, order, place, pf, candidates, size):  # type: i
     return listed, sure, sure_place, sure_pf, others, other_place, other_pf
 
 
-def point_lists(frequencies: Frequencies, signatures: Signatures) -> PointLists:
-    """The point list of each trajectory."""
+def lists_of(ranked: Ranked, candidates: Flags) -> PointLists:
+    """The point lists of these trajectories; candidates: those of all."""
+    frequencies, signatures = ranked.frequencies, ranked.signatures
     parts = map_ranges(
         _split, frequencies.offsets, frequencies.offsets, signatures.order, frequencies.location,
-        frequencies.pf, signatures.candidates, signatures.size,
+        frequencies.pf, candidates, signatures.size,
     )  # fmt: skip
     return PointLists(*joined(parts))
 
@@ -174,7 +209,7 @@ def perturb_pf(
     frequencies: Frequencies, signatures: Signatures, epsilon: Fraction, source: RandomSource
 ) -> PfTargets:
     """Choose each trajectory's 2m points and draw a target for the PF of each; see `perturb_lists`."""
-    lists = point_lists(frequencies, signatures)
+    lists = lists_of(Ranked(frequencies, signatures), signatures.candidates)
     return perturb_lists([lists], signatures.size, epsilon, source)
 
 

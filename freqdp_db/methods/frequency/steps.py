@@ -1,9 +1,12 @@
-"""The steps of the paper, `global` and `local`: draw targets of frequencies, edit until they hold."""
+"""The paper's methods: the steps `global` (Alg. 1) and `local` (Alg. 2), and what they guarantee.
+
+A step draws targets of frequencies, then edits trajectories until the targets hold.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
@@ -15,9 +18,11 @@ from numpy.typing import NDArray
 from freqdp_db.engines.partitions import Partitions
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import (
+    AnyStep,
     Columns,
     Counts,
     Drawn,
+    Method,
     Options,
     Step,
     StepContext,
@@ -25,71 +30,40 @@ from freqdp_db.methods.contract import (
     count_decreasing_times,
     require_none_falling,
 )
-from freqdp_db.methods.kinds import WIDEST_M, Number, Whole
+from freqdp_db.methods.kinds import WIDEST_M, Number, Whole, plain
 from freqdp_db.methods.parameters import MAX_EPSILON, parameter
-from freqdp_db.model.arrays import Ids, Ints
-from freqdp_db.model.edits import MM_PER_M, EditLog, Edits, EditTotals, PfTargets, TfTargets
+from freqdp_db.model.arrays import Flags, Ints, owners
+from freqdp_db.model.edits import (
+    MM_PER_M,
+    EditLog,
+    Edits,
+    EditTotals,
+    PfTargets,
+    Targets,
+    TfTargets,
+)
 from freqdp_db.model.trajectories import Clock
+from freqdp_db.privacy.accounting import Mechanism
+from freqdp_db.privacy.guarantee import (
+    NOTHING_CLAIMED,
+    TABLE_NOT_DP,
+    Declare,
+    Guarantee,
+    ProtectedUnit,
+)
 from freqdp_db.privacy.noise import RandomSource
 
 if TYPE_CHECKING:
     from freqdp_db.methods.frequency.applying import Edited
     from freqdp_db.methods.frequency.partition import Partition
 
-
-def finished(state: WorkingSet, edited: Partitions[Edited]) -> tuple[EditLog, WorkingSet]:
-    """What a step did, and the state after it."""
-    from freqdp_db.methods.frequency.partition import trajectories_in
-
-    after = trajectories_in(edited.map(_after_of))
-    return log_of(edited.map(_edits_of)), WorkingSet(after, state.places, state.key)
-
-
-def _after_of(edited: Edited) -> Partition:
-    return edited.after
-
-
-def _edits_of(edited: Edited) -> Edits:
-    return edited.edits
-
-
-def log_of(edits: Partitions[Edits]) -> EditLog:
-    """The log of edits that are kept in partitions."""
-    totals = list(edits.map(_totals_of))
-    deletions, insertions = (
-        EditTotals(sum(t.edits for t in kind), sum(t.loss_mm for t in kind))
-        for kind in zip(*totals, strict=True)
-    )
-    return EditLog(edits, deletions, insertions)
-
-
-def _totals_of(edits: Edits) -> tuple[EditTotals, EditTotals]:
-    return edits.deletions.totals(), edits.insertions.totals()
-
-
-def edit_locally(
-    world: StepContext, state: WorkingSet, targets: PfTargets, spread_mm: int
-) -> tuple[EditLog, WorkingSet]:
-    """Edit every trajectory until its own targets hold."""
-    from freqdp_db.methods.frequency.deletion import delete_locally
-    from freqdp_db.methods.frequency.insertion import insert_locally
-
-    thinned = delete_locally(state.partitions, targets)
-    return finished(
-        state, insert_locally(thinned, targets, spread_mm, world.clock, key_of(targets))
-    )
-
-
-def key_of(drawn: Columns) -> np.uint64:
-    """Picks the times of inserted samples: nobody knows it who does not know all that was drawn."""
-    told = hashlib.blake2b(digest_size=8)
-    for field in fields(drawn):
-        told.update(getattr(drawn, field.name).astype("<i8").tobytes())
-    return np.uint64(int.from_bytes(told.digest(), "little"))
+# a half of a total has one decimal more
+_EPSILON_SHARE = Number(MAX_EPSILON, "0.5", decimals=10)
+SIGNATURE = (Whole(1, 10_000, "10"), "m: size of a signature.", 10)
 
 
 class EditingStep(Step[Options, Drawn, EditLog]):
-    """A step whose log is deletions and insertions, and whose draw is targets."""
+    """A step whose draw is targets, and whose log is deletions and insertions."""
 
     logs = EditLog
     partitioned = True
@@ -97,14 +71,6 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         "edits": "edits replayed",
         "targets": "targets hold exactly",
     }
-
-    @abstractmethod
-    def reached(self, state: WorkingSet, drawn: Drawn) -> Ints:
-        """The frequency of each place that has a target."""
-
-    @abstractmethod
-    def was_and_target(self, drawn: Drawn) -> tuple[Ids, Ids]:
-        """Each frequency that a target was drawn from, and the target."""
 
     def replay(
         self, world: StepContext, state: WorkingSet, drawn: Drawn, logged: EditLog, options: Options
@@ -118,22 +84,20 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         self,
         world: StepContext,
         before: WorkingSet,
-        drawn: Drawn,
+        drawn: Any,
         logged: EditLog,
         after: WorkingSet,
         options: Options,
     ) -> dict[str, int]:
-        missed = int((self.reached(after, drawn) != self.was_and_target(drawn)[1]).sum())
+        missed = int((_frequencies(after, drawn) != drawn.target).sum())
         if missed:
             raise VerificationFailed(f"{missed:,} of {len(drawn):,} targets do not hold")
-        require_none_falling(sum(after.partitions.map(_falling_of)))
-        return {
-            "edits": logged.deletions.edits + logged.insertions.edits,
-            "targets": len(drawn),
-        }
+        require_none_falling(sum(after.partitions.map(_falling)))
+        return {"edits": len(logged), "targets": len(drawn)}
 
-    def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Drawn) -> None:
-        if not (self.reached(state, drawn) == self.was_and_target(drawn)[0]).all():
+    def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Any) -> None:
+        was = drawn.tf if isinstance(drawn, TfTargets) else drawn.pf
+        if not (_frequencies(state, drawn) == was).all():
             raise VerificationFailed("its targets were drawn from other data")
 
     def counts(
@@ -155,34 +119,30 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         return f"{drawn:,} targets, {', '.join(parts)}"
 
 
-def reached_tf(state: WorkingSet, targets: TfTargets) -> Ints:
-    """TF of each location of the targets; -1 for a location that does not exist."""
-    tf = state.tf
-    known = (targets.location >= 0) & (targets.location < len(tf))
-    place = np.where(known, targets.location, 0)
-    return np.where(known, tf[place], -1).astype(np.int64)
-
-
-def reached_pf(state: WorkingSet, targets: PfTargets) -> Ints:
-    """PF of each (trajectory, location) of the targets; 0 where it is absent."""
+def _frequencies(state: WorkingSet, targets: Targets) -> Ints:
+    """TF of each location of the targets (-1: there is no such location), or PF (0: it is absent)."""
+    if isinstance(targets, TfTargets):
+        tf = state.tf
+        known = (targets.location >= 0) & (targets.location < len(tf))
+        return np.where(known, tf[np.where(known, targets.location, 0)], -1).astype(np.int64)
     from freqdp_db.methods.frequency.applying import split
 
     partitions = state.partitions
     found = np.zeros(len(targets), np.int64)
-    pf_of_each = partitions.map(_pf_of, split(targets, partitions.ranges))
+    pf_of_each = partitions.map(_pf, split(targets, partitions.ranges))
     for (first, last), pf in zip(partitions.ranges, pf_of_each, strict=True):
         lo, hi = np.searchsorted(targets.trajectory, [first, last])
         found[lo:hi] = pf
     return found
 
 
-def _pf_of(partition: Partition, targets: PfTargets) -> Ints:
+def _pf(partition: Partition, targets: PfTargets) -> Ints:
     from freqdp_db.methods.frequency.applying import pf_of_targets
 
     return pf_of_targets(partition.frequencies, targets)
 
 
-def _falling_of(partition: Partition) -> int:
+def _falling(partition: Partition) -> int:
     return count_decreasing_times(partition.trajectories)
 
 
@@ -195,15 +155,57 @@ def _replay(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) ->
     return apply_edits(partition, own, clock, key)
 
 
-# What the steps `local` and `global` declare alike.
+def key_of(drawn: Columns) -> np.uint64:
+    """Picks the times of inserted samples: nobody knows it who does not know all that was drawn."""
+    told = hashlib.blake2b(digest_size=8)
+    for field in fields(drawn):
+        told.update(getattr(drawn, field.name).astype("<i8").tobytes())
+    return np.uint64(int.from_bytes(told.digest(), "little"))
 
 
-# a half of a total has one decimal more
-EPSILON_SHARE = Number(MAX_EPSILON, "0.5", decimals=10)
-SIGNATURE = (Whole(1, 10_000, "10"), "m: size of a signature.", 10)
+def finished(state: WorkingSet, edited: Partitions[Edited]) -> tuple[EditLog, WorkingSet]:
+    """What a step did, and the state after it."""
+    from freqdp_db.methods.frequency.partition import trajectories_in
+
+    after = trajectories_in(edited.map(_after))
+    return log_of(edited.map(_edits)), WorkingSet(after, state.places, state.key)
 
 
-def user_costs(what: str, per_user: NDArray[Any], epsilon: Decimal) -> dict[str, float]:
+def _after(edited: Edited) -> Partition:
+    return edited.after
+
+
+def _edits(edited: Edited) -> Edits:
+    return edited.edits
+
+
+def log_of(edits: Partitions[Edits]) -> EditLog:
+    """The log of edits that are kept in partitions."""
+    deletions, insertions = (
+        EditTotals(sum(t.edits for t in kind), sum(t.loss_mm for t in kind))
+        for kind in zip(*edits.map(_totals), strict=True)
+    )
+    return EditLog(edits, deletions, insertions)
+
+
+def _totals(edits: Edits) -> tuple[EditTotals, EditTotals]:
+    return edits.deletions.totals(), edits.insertions.totals()
+
+
+def edit_locally(
+    world: StepContext, state: WorkingSet, targets: PfTargets, spread_mm: int
+) -> tuple[EditLog, WorkingSet]:
+    """Edit every trajectory until its own targets hold."""
+    from freqdp_db.methods.frequency.deletion import delete_locally
+    from freqdp_db.methods.frequency.insertion import insert_locally
+
+    thinned = delete_locally(state.partitions, targets)
+    return finished(
+        state, insert_locally(thinned, targets, spread_mm, world.clock, key_of(targets))
+    )
+
+
+def _user_costs(what: str, per_user: NDArray[Any], epsilon: Decimal) -> dict[str, float]:
     """What a whole user costs: epsilon for each unit that is the user's."""
     mean, most = float(per_user.sum() / max(len(per_user), 1)), int(per_user.max(initial=0))
     return {
@@ -220,7 +222,7 @@ def user_costs(what: str, per_user: NDArray[Any], epsilon: Decimal) -> dict[str,
 @dataclass(frozen=True)
 class GlobalOptions:
     epsilon_global: Decimal = parameter(
-        EPSILON_SHARE, "For the trajectory frequencies.", share_of="epsilon"
+        _EPSILON_SHARE, "For the trajectory frequencies.", share_of="epsilon"
     )
     signature: int = parameter(*SIGNATURE)
 
@@ -235,8 +237,11 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
         self, world: StepContext, state: WorkingSet, options: GlobalOptions, source: RandomSource
     ) -> TfTargets:
         """Alg. 1, lines 1-6: perturb the TF of every place that is in a signature."""
-        from freqdp_db.methods.frequency.perturbation import perturb_tf
-        from freqdp_db.methods.frequency.ranking import candidates_in, rank_signatures
+        from freqdp_db.methods.frequency.perturbation import (
+            candidates_in,
+            perturb_tf,
+            rank_signatures,
+        )
 
         tf = world.tf_of(state)
         candidates = candidates_in(rank_signatures(state, tf, options.signature))
@@ -255,21 +260,20 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
         edited = insert_globally(thinned, drawn, state.rank, world.clock, key_of(drawn), search)
         return finished(state, edited)
 
-    def reached(self, state: WorkingSet, drawn: TfTargets) -> Ints:
-        return reached_tf(state, drawn)
-
-    def was_and_target(self, drawn: TfTargets) -> tuple[Ids, Ids]:
-        return drawn.tf, drawn.target
-
     def user_level(
         self, state: WorkingSet, drawn: TfTargets, options: GlobalOptions
     ) -> dict[str, float]:
-        from freqdp_db.methods.frequency.ranking import visits_of
-
         candidate = np.zeros(len(state.places), np.bool_)
         candidate[drawn.location] = True
-        visited = np.concatenate(list(state.partitions.map(visits_of, candidate)))
-        return user_costs("candidates", visited, options.epsilon_global)
+        visited = np.concatenate(list(state.partitions.map(_visits, candidate)))
+        return _user_costs("candidates", visited, options.epsilon_global)
+
+
+def _visits(partition: Partition, chosen: Flags) -> Ints:
+    """How many of the chosen places each trajectory visits."""
+    frequencies = partition.frequencies
+    visitor = owners(frequencies.offsets)[chosen[frequencies.location]]
+    return np.bincount(visitor, minlength=len(partition.trajectories))
 
 
 # The step `local`: how often each object visits its listed places (Alg. 2).
@@ -282,7 +286,7 @@ _INSERTIONS_PER_SAMPLE = 50
 @dataclass(frozen=True)
 class LocalOptions:
     epsilon_local: Decimal = parameter(
-        EPSILON_SHARE, "For the point frequencies.", share_of="epsilon"
+        _EPSILON_SHARE, "For the point frequencies.", share_of="epsilon"
     )
     signature: int = parameter(*SIGNATURE)
     spread: Decimal | str = parameter(
@@ -310,8 +314,12 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
         self, world: StepContext, state: WorkingSet, options: LocalOptions, source: RandomSource
     ) -> PfTargets:
         """Alg. 2, lines 1-18: perturb the PF of 2m places of every trajectory."""
-        from freqdp_db.methods.frequency.perturbation import perturb_lists
-        from freqdp_db.methods.frequency.ranking import candidates_in, lists_of, rank_signatures
+        from freqdp_db.methods.frequency.perturbation import (
+            candidates_in,
+            lists_of,
+            perturb_lists,
+            rank_signatures,
+        )
 
         ranked = rank_signatures(state, world.tf_of(state), options.signature)
         # one partition after the other: what is picked from is never here all at once
@@ -338,14 +346,136 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
                 remedy=f"with [[signature]] {options.signature} it takes at least {least:.1g}",
             )
 
-    def reached(self, state: WorkingSet, drawn: PfTargets) -> Ints:
-        return reached_pf(state, drawn)
-
-    def was_and_target(self, drawn: PfTargets) -> tuple[Ids, Ids]:
-        return drawn.pf, drawn.target
-
     def user_level(
         self, state: WorkingSet, drawn: PfTargets, options: LocalOptions
     ) -> dict[str, float]:
         listed = np.bincount(drawn.trajectory, weights=drawn.pf, minlength=len(state.trajectories))
-        return user_costs("listed_occurrences", listed, options.epsilon_local)
+        return _user_costs("listed_occurrences", listed, options.epsilon_local)
+
+
+# What the paper's methods guarantee: each mechanism for its own vector, nothing for the table.
+
+
+_NEIGHBOURING = "added or removed; moved counts as two"
+ASSUMED_PUBLIC = (
+    "the locations that can occur, and which of them are candidates or listed",
+    "the number of objects",
+    "the parameters of the release",
+)
+NOT_PROTECTED = (
+    "untouched samples, with their times and the gaps that deletions leave",
+    "which locations are candidates or listed: they are chosen from the data",
+    "the number of objects, and which samples an edit fell on",
+    "the join of several releases of one source through their untouched samples",
+)
+TABLE = "The table of trajectories"
+_LISTS = "the lists of places taken as fixed: they are chosen from the data, without noise"
+_TITLES = {
+    "tf_vector": "How many objects visit each signature place (TF)",
+    "pf_vectors": "How often each object visits its listed places (PF)",
+    "both_vectors": "Both of these together",
+    "trajectories": TABLE,
+}
+PAPER = (
+    "Method: F. Jin, W. Hua, B. Ruan, X. Zhou, Frequency-based Randomization for Guaranteeing "
+    "Differential Privacy in Spatial Trajectories, ICDE 2022. What is claimed here is narrower "
+    "than that title."
+)
+
+
+def _artefact(mechanism: Mechanism, epsilon: Decimal) -> dict[str, Any]:
+    """What one mechanism guarantees for its vector: all of the epsilon that it was given."""
+    number = plain(epsilon)
+    return {
+        "unit": mechanism.unit,
+        "neighbouring": _NEIGHBOURING,
+        "claimed_epsilon": number,
+        "accounted_epsilon": number,
+        "assumes": mechanism.assumes,
+        "whole_user": f"{number} times {mechanism.whole_user}",
+    }
+
+
+def frequency_guarantee(*, global_held: bool = False) -> Declare:
+    """`global_held`: the local step reads the global one's output, which has to be held fixed."""
+
+    def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
+        from freqdp_db.methods.frequency.perturbation import pf_mechanism, tf_mechanism
+
+        for_global, for_local = values.get("epsilon_global"), values.get("epsilon_local")
+        artefacts: dict[str, dict[str, Any]] = {}
+        parts = []
+        if for_global is not None:
+            artefacts["tf_vector"] = _artefact(tf_mechanism(Fraction(for_global)), for_global)
+            parts.append(
+                f"how many objects visit each signature place was perturbed with epsilon "
+                f"{plain(for_global)} per (object, place) incidence"
+            )
+        if for_local is not None:
+            # neither the unit nor the words depend on m
+            local = _artefact(pf_mechanism(Fraction(for_local), 1), for_local)
+            held = ""
+            if global_held:
+                local["accounted_epsilon"] = None
+                local["assumes"] += "; the output of the global step is held fixed"
+                held = ", the global step's output held fixed"
+            artefacts["pf_vectors"] = local
+            parts.append(
+                f"how often each object visits its listed places was perturbed with epsilon "
+                f"{plain(for_local)} per occurrence{held}"
+            )
+        if for_global is not None and for_local is not None:
+            artefacts["both_vectors"] = {
+                "unit": "one occurrence of a location in one trajectory",
+                "neighbouring": _NEIGHBOURING,
+                "claimed_epsilon": plain(for_global + for_local),
+                "accounted_epsilon": None if global_held else plain(max(for_global, for_local)),
+                "assumes": "all lists and the number of objects are fixed and every listed count stays at "
+                "least 1",
+            }
+        artefacts["trajectories"] = NOTHING_CLAIMED
+        sentence = " and ".join(parts)
+        nothing = Decimal(0)
+        return Guarantee(
+            plain=[f"{sentence[0].upper()}{sentence[1:]}, {_LISTS}.", TABLE_NOT_DP],
+            artefacts=artefacts,
+            titles=_TITLES,
+            assumed_public=ASSUMED_PUBLIC,
+            not_protected=NOT_PROTECTED,
+            noise="discrete Laplace, exact, from the operating system's randomness",
+            spends={
+                "epsilon": plain((for_global or nothing) + (for_local or nothing)),
+                "epsilon_global": plain(for_global or nothing),
+                "epsilon_local": plain(for_local or nothing),
+            },
+            origin=PAPER,
+        )
+
+    return declare
+
+
+def _method(name: str, summary: str, *steps: AnyStep, global_held: bool = False) -> Method:
+    return Method(
+        name,
+        summary,
+        steps,
+        kind="edited",
+        guarantee=frequency_guarantee(global_held=global_held),
+        unit="occurrence",
+    )
+
+
+FREQUENCY = (
+    _method(
+        "lg", "local PF randomization, then global TF randomization", LocalStep(), GlobalStep()
+    ),
+    _method(
+        "gl",
+        "global TF randomization, then local PF randomization",
+        GlobalStep(),
+        LocalStep(),
+        global_held=True,
+    ),
+    _method("pure-g", "global TF randomization only", GlobalStep()),
+    _method("pure-l", "local PF randomization only", LocalStep()),
+)

@@ -1,30 +1,109 @@
-"""`glove`: groups of objects that are released as one trajectory of areas."""
+"""`glove`: groups of objects that are released as one trajectory of areas.
+
+Samples are boxes of whole cells of space and whole minutes, trajectories are rows of boxes. Bounds are
+whole numbers of cells (100 m) and minutes, so that what boxes cost each other is whole too, and no
+rounding decides which is the cheapest. Released bounds are then rounded outward, and do not tell where
+in its cell anybody was.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import Counts, Method, Step, StepContext, WorkingSet
-from freqdp_db.methods.k_anonymity.boxes import CELL_M, MINUTE_US, SIDES, Origin
 from freqdp_db.methods.kinds import Choice, Duration, Meet, MeetingPlace, Whole
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.unlinking.options import CutOptions
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, owners, within
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, released_ids
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.k_anonymity.greedy import Shaping
+    from freqdp_db.methods.k_anonymity.greedy import Group, Shaping
 
 
 LARGEST_K = 100
+CELL_M = 100.0
+MINUTE_US = 60_000_000
+SIDES = X_LOW, X_HIGH, Y_LOW, Y_HIGH, T_LOW, T_HIGH = range(6)
+"""Rows of a table of boxes; the high bounds are not in the box."""
+_LARGEST_SUM = 1 << 31
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the bounds are counted from: keeps the numbers small."""
+
+    x: int
+    y: int
+    minute: int
+
+    def areas(self, bounds: Ids) -> tuple[Ints, Areas]:
+        """Begins, and where and until when, in metres and microseconds."""
+        begin, until = (
+            (bounds[side].astype(np.int64) + self.minute) * MINUTE_US for side in (T_LOW, T_HIGH)
+        )
+        x_min, x_max = ((bounds[side] + float(self.x)) * CELL_M for side in (X_LOW, X_HIGH))
+        y_min, y_max = ((bounds[side] + float(self.y)) * CELL_M for side in (Y_LOW, Y_HIGH))
+        return begin, Areas(x_min, y_min, x_max, y_max, until)
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Rows of boxes, each in order of time; what a row has twice is in it once."""
+
+    offsets: Ints
+    bounds: Ids
+    """By side, then by box."""
+    origin: Origin
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, number: int) -> Ids:
+        """The boxes of one row."""
+        return self.bounds[:, self.offsets[number] : self.offsets[number + 1]]
+
+
+def first_boxes(trajectories: Trajectories, places: Locations, largest: int) -> Boxes:
+    """The cell and minute of every sample. `largest`: the most objects that a row may come to."""
+    x = np.floor(places.x / CELL_M).astype(np.int64)[trajectories.location]
+    y = np.floor(places.y / CELL_M).astype(np.int64)[trajectories.location]
+    minute = trajectories.at // MINUTE_US
+    origin = Origin(*(int(c.min()) if len(c) else 0 for c in (x, y, minute)))
+    x, y, minute = x - origin.x, y - origin.y, minute - origin.minute
+    _require_room(x, y, minute, largest)
+    owner = trajectories.owner
+    order = np.lexsort((y, x, minute, owner))
+    again = np.zeros(len(order), np.bool_)
+    again[1:] = True
+    for column in (x, y, minute, owner):
+        again[1:] &= np.diff(column[order]) == 0
+    order = order[~again]
+    bounds = np.empty((len(SIDES), len(order)), np.int32)
+    for side, column in zip((X_LOW, Y_LOW, T_LOW), (x, y, minute), strict=True):
+        bounds[side], bounds[side + 1] = column[order], column[order] + 1
+    lengths = np.bincount(owner[order], minlength=len(trajectories))
+    return Boxes(offsets_from(lengths), bounds, origin)
+
+
+def _require_room(x: Ints, y: Ints, minute: Ints, largest: int) -> None:
+    """The weighted growth of any box to any other must be exact in 32 bits."""
+    if not len(x):
+        return
+    # klt lets boxes grow beyond all samples: twice as far leaves room
+    widest = max(2 * int(x.max() + y.max() + 4), int(minute.max()) + 2)
+    if 4 * largest * widest >= _LARGEST_SUM:
+        raise BadInput(
+            f"the data reach too far in space or time for groups of {largest:,}",
+            remedy="choose a smaller [[k]], or a dataset of fewer years",
+        )
 
 
 @dataclass(frozen=True)
@@ -102,26 +181,31 @@ class GloveLog:
         return len(self.merged_first)
 
 
-Asked = TypeVar("Asked", bound=GloveOptions)
-Kept = TypeVar("Kept", bound=GloveLog)
+class GloveStep(Step[Any, GloveDraw, Any]):
+    """`glove`; `klt` does the same with areas that grow."""
 
-
-class Grouping(Step[Asked, GloveDraw, Kept]):
-    """What `glove` and `klt` have in common."""
-
+    name = "glove"
+    words = "objects that become one trajectory of areas"
+    options: type[GloveOptions] = GloveOptions
     draws = GloveDraw
+    logs: type[GloveLog] = GloveLog
     makes_areas = True
+    checked: ClassVar[dict[str, str]] = {
+        "groups": "trajectories stand for at least k objects each",
+        "samples_inside": "samples lie in the areas of their trajectory",
+        "samples_left_out": "samples were left out",
+    }
 
-    def shaping(self, world: StepContext, origin: Origin, options: Asked) -> Shaping | None:
+    def shaping(self, world: StepContext, origin: Origin, options: Any) -> Shaping | None:
         """What is done to a merged row before it goes on."""
         return None
 
-    @abstractmethod
-    def log(self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]) -> Kept:
+    def log(self, world: StepContext, *columns: Ints) -> GloveLog:
         """What is kept of runs of samples and merges."""
+        return GloveLog(*columns)
 
     def draw(
-        self, world: StepContext, state: WorkingSet, options: Asked, source: RandomSource
+        self, world: StepContext, state: WorkingSet, options: Any, source: RandomSource
     ) -> GloveDraw:
         if options.pieces is None:
             return GloveDraw(np.zeros(0, np.int64))
@@ -130,19 +214,19 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         return GloveDraw(released_ids(source, len(cut_rows(state, options)[0])))
 
     def carry_out(
-        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, options: Asked
-    ) -> tuple[Kept, WorkingSet]:
+        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, options: Any
+    ) -> tuple[GloveLog, WorkingSet]:
         from freqdp_db.methods.k_anonymity.greedy import cut_rows, group_all, make_rows, whole_rows
 
         runs = whole_rows(state) if options.pieces is None else cut_rows(state, options)
         rows = make_rows(state, *runs, options)
         shaping = self.shaping(world, rows.boxes.origin, options)
         merges = group_all(rows, options, shaping, world.told)
-        logged = self.log(world, runs, (merges.first, merges.second))
+        logged = self.log(world, *runs, merges.first, merges.second)
         return logged, self.replay(world, state, drawn, logged, options)
 
     def replay(
-        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Kept, options: Asked
+        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Any, options: Any
     ) -> WorkingSet:
         from freqdp_db.methods.k_anonymity.greedy import Merges, make_rows, replay_merges
 
@@ -150,55 +234,47 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         found = replay_merges(
             rows.boxes,
             rows.object,
-            self._keys(state, drawn, logged),
+            _keys(state, drawn, logged),
             Merges(logged.merged_first, logged.merged_second),
             self.shaping(world, rows.boxes.origin, options),
             world.told,
         )
-        large = [g for g in found if len(g.objects) >= options.k]
-        return state_of_groups(
-            [g.bounds for g in large],
-            [g.objects for g in large],
-            np.array([g.key for g in large], np.int64),
-            rows.boxes.origin,
-            options.widest,
-            len(state.trajectories),
-        )
-
-    def _keys(self, state: WorkingSet, drawn: GloveDraw, logged: Kept) -> Ints:
-        """The released id of each run: of several that become one, the smallest is taken."""
-        if len(drawn):
-            return drawn.key
-        return state.key[state.trajectories.owner[logged.first]]
+        large = [group for group in found if len(group.objects) >= options.k]
+        return _state_of_groups(large, rows.boxes.origin, options.widest, len(state.trajectories))
 
     def check(
         self,
         world: StepContext,
         before: WorkingSet,
         drawn: GloveDraw,
-        logged: Kept,
+        logged: Any,
         after: WorkingSet,
-        options: Asked,
+        options: Any,
     ) -> dict[str, int]:
+        return _check_groups(before, logged, _keys(before, drawn, logged), after, options)
 
-        return check_groups(
-            before,
-            (logged.first, logged.last),
-            (logged.merged_first, logged.merged_second),
-            self._keys(before, drawn, logged),
-            after,
-            options.k,
-            options.widest,
-        )
-
-    def require_possible(self, options: Asked, objects: int, samples: int) -> None:
+    def require_possible(self, options: Any, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
     def counts(
-        self, drawn: GloveDraw, logged: Kept, before: WorkingSet, after: WorkingSet, options: Asked
+        self, drawn: GloveDraw, logged: Any, before: WorkingSet, after: WorkingSet, options: Any
     ) -> Counts:
-
-        return {"made_alike": len(logged.first), **summary(after)}
+        """How many groups, how large, and how coarse their areas are."""
+        assert after.members is not None and after.areas is not None
+        areas = after.areas
+        sides = (areas.x_max - areas.x_min + areas.y_max - areas.y_min) / 2
+        minutes = (areas.until - after.trajectories.at) / MINUTE_US
+        return {
+            "made_alike": len(logged.first),
+            "groups": len(after.members),
+            "largest_group": int(after.members.max(initial=0)),
+            "groups_left_out": int((after.trajectories.lengths == 0).sum()),
+            "areas": after.samples,
+            "side_median_m": float(np.median(sides)) if len(sides) else 0.0,
+            "side_mean_m": float(np.mean(sides)) if len(sides) else 0.0,
+            "minutes_median": float(np.median(minutes)) if len(minutes) else 0.0,
+            "minutes_mean": float(np.mean(minutes)) if len(minutes) else 0.0,
+        }
 
     def describe(self, drawn: int, counts: Counts) -> str:
         gone = int(counts.get("groups_left_out", 0))
@@ -210,21 +286,11 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         )
 
 
-class GloveStep(Grouping[GloveOptions, GloveLog]):
-    name = "glove"
-    words = "objects that become one trajectory of areas"
-    options = GloveOptions
-    logs = GloveLog
-    checked: ClassVar[dict[str, str]] = {
-        "groups": "trajectories stand for at least k objects each",
-        "samples_inside": "samples lie in the areas of their trajectory",
-        "samples_left_out": "samples were left out",
-    }
-
-    def log(
-        self, world: StepContext, runs: tuple[Ints, Ints], merges: tuple[Ints, Ints]
-    ) -> GloveLog:
-        return GloveLog(*runs, *merges)
+def _keys(state: WorkingSet, drawn: GloveDraw, logged: GloveLog) -> Ints:
+    """The released id of each run: of several that become one, the smallest is taken."""
+    if len(drawn):
+        return drawn.key
+    return state.key[state.trajectories.owner[logged.first]]
 
 
 # --- From groups to what is released: one trajectory of areas and intervals for each ---
@@ -234,7 +300,7 @@ SEVERAL = -1
 """The owner of a sample that is several objects'."""
 
 
-def too_wide(bounds: Ids, widest: Meet | None) -> Flags:
+def _too_wide(bounds: Ids, widest: Meet | None) -> Flags:
     """Boxes that are left out."""
     if widest is None:
         return np.zeros(bounds.shape[1], np.bool_)
@@ -243,21 +309,16 @@ def too_wide(bounds: Ids, widest: Meet | None) -> Flags:
     return wide
 
 
-def state_of_groups(
-    rows: list[Ids],
-    members: list[Ids],
-    key: Ints,
-    origin: Origin,
-    widest: Meet | None,
-    objects: int,
+def _state_of_groups(
+    groups: list[Group], origin: Origin, widest: Meet | None, objects: int
 ) -> WorkingSet:
     """Groups in order of their released ids, so that their order says nothing else.
 
     objects: how many there are, in groups or not.
     """
-    order = np.argsort(key, kind="stable")
-    kept = [rows[g][:, ~too_wide(rows[g], widest)] for g in order]
-    start = np.array([int(rows[g][4, 0]) for g in order], np.int64)
+    groups = sorted(groups, key=lambda group: group.key)
+    kept = [group.bounds[:, ~_too_wide(group.bounds, widest)] for group in groups]
+    start = np.array([int(group.bounds[T_LOW, 0]) for group in groups], np.int64)
     bounds = np.concatenate([np.zeros((len(SIDES), 0), np.int32), *kept], axis=1)
     at, areas = origin.areas(bounds)
     places = Locations((areas.x_min + areas.x_max) / 2, (areas.y_min + areas.y_max) / 2)
@@ -267,11 +328,11 @@ def state_of_groups(
     return WorkingSet(
         trajectories,
         places,
-        key[order],
+        np.array([group.key for group in groups], np.int64),
         np.full(len(at), SEVERAL, np.int32),
         areas=areas,
-        members=np.array([len(members[g]) for g in order], np.int64),
-        part_of=_part_of([members[g] for g in order], objects),
+        members=np.array([len(group.objects) for group in groups], np.int64),
+        part_of=_part_of([group.objects for group in groups], objects),
     )
 
 
@@ -285,28 +346,10 @@ def _part_of(members: list[Ids], objects: int) -> Ids | None:
     return found
 
 
-def summary(after: WorkingSet) -> Counts:
-    """For the curator: how many groups, how large, and how coarse their areas are."""
-    assert after.members is not None and after.areas is not None
-    areas = after.areas
-    sides = (areas.x_max - areas.x_min + areas.y_max - areas.y_min) / 2
-    minutes = (areas.until - after.trajectories.at) / MINUTE_US
-    return {
-        "groups": len(after.members),
-        "largest_group": int(after.members.max(initial=0)),
-        "groups_left_out": int((after.trajectories.lengths == 0).sum()),
-        "areas": after.samples,
-        "side_median_m": float(np.median(sides)) if len(sides) else 0.0,
-        "side_mean_m": float(np.mean(sides)) if len(sides) else 0.0,
-        "minutes_median": float(np.median(minutes)) if len(minutes) else 0.0,
-        "minutes_mean": float(np.mean(minutes)) if len(minutes) else 0.0,
-    }
-
-
 # --- What `glove` promises, counted in its input: no kernel of the method takes part ---
 
 
-def groups_of(rows: int, first: Ints, second: Ints) -> Ints:
+def _groups_of(rows: int, first: Ints, second: Ints) -> Ints:
     """The group of each row, named by its last merge; what was never merged is alone."""
     made = rows + np.arange(len(first))
     if not ((first < made) & (second < made) & (first >= 0) & (second >= 0)).all():
@@ -324,27 +367,21 @@ def groups_of(rows: int, first: Ints, second: Ints) -> Ints:
         into = further
 
 
-def check_groups(
-    before: WorkingSet,
-    runs: tuple[Ints, Ints],
-    merges: tuple[Ints, Ints],
-    keys: Ints,
-    after: WorkingSet,
-    k: int,
-    widest: Meet | None,
+def _check_groups(
+    before: WorkingSet, logged: GloveLog, keys: Ints, after: WorkingSet, options: GloveOptions
 ) -> dict[str, int]:
-    """`runs`: the first and last sample of what was made alike; `keys`: the id that each had.
+    """`keys`: the id that each run had.
 
     Raises:
         VerificationFailed: a trajectory of too few objects, an area over the widest, a sample that
             is not in the area of its time, or one that has none though nothing was left out.
     """
-    first, last = runs
+    first, last, k, widest = logged.first, logged.last, options.k, options.widest
     old, new, areas = before.trajectories, after.trajectories, after.areas
     if areas is None or after.members is None:
         raise VerificationFailed("the result has no areas")
     _require_runs(before, first, last, len(keys))
-    group = groups_of(len(first), *merges)
+    group = _groups_of(len(first), logged.merged_first, logged.merged_second)
     named, index = np.unique(group, return_inverse=True)
     objects = before.owners()[first]
     pair = np.unique(index.astype(np.int64) << 32 | objects)
@@ -367,10 +404,9 @@ def check_groups(
         if (wide > float(widest.metres)).any() or (areas.until - new.at > widest.us).any():
             raise VerificationFailed("an area is wider or longer than the widest")
     # each sample of what was made alike, and whose trajectory it is now
-    lengths = last - first + 1
-    rows = np.repeat(np.arange(len(first)), lengths)
-    begins = np.cumsum(lengths) - lengths
-    samples = np.arange(len(rows)) - begins[rows] + first[rows]
+    offsets = offsets_from(last - first + 1)
+    rows = owners(offsets)
+    samples = within(offsets) + first[rows]
     of = number[index[rows]]
     samples, of = samples[of >= 0], of[of >= 0]
     there, inside = _inside(before, samples, of, after)

@@ -21,24 +21,21 @@ and a pair whose least possible cost is too much is given up before its end.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.engines.ranges import map_each, map_ranges, merged
+from freqdp_db.engines.ranges import SingleThread, joined, map_each, map_ranges, use
 from freqdp_db.methods.contract import WorkingSet
-from freqdp_db.methods.k_anonymity.boxes import SIDES, Boxes, first_boxes
-from freqdp_db.methods.k_anonymity.glove import GloveOptions
+from freqdp_db.methods.k_anonymity.glove import SIDES, Boxes, GloveOptions, first_boxes
 from freqdp_db.methods.trips import samples_of
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, rows_of
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import ProgressCallback, as_shares, ignore_progress
-
-# --- What it costs to make two rows of boxes alike: GLOVE's stretch, exactly, and no further than asked ---
-
 
 CHUNK = 16
 FAR = 1e30
@@ -360,14 +357,9 @@ def _cut_apart(boxes):  # type: ignore[no-untyped-def]
     for b in range(boxes.shape[1]):
         for e in range(first[b], last[b]):
             if covered[e]:
-                found[0, e], found[1, e] = (
-                    min(found[0, e], boxes[0, b]),
-                    max(found[1, e], boxes[1, b]),
-                )
-                found[2, e], found[3, e] = (
-                    min(found[2, e], boxes[2, b]),
-                    max(found[3, e], boxes[3, b]),
-                )
+                for low in (0, 2):
+                    found[low, e] = min(found[low, e], boxes[low, b])
+                    found[low + 1, e] = max(found[low + 1, e], boxes[low + 1, b])
             else:
                 found[:4, e] = boxes[:4, b]
                 covered[e] = True
@@ -399,33 +391,21 @@ _WORTH_SHARING = 4096
 
 
 class Pool:
-    """Rows in chunks, in one array. What has left makes room for what is merged."""
+    """Rows in chunks, in one array: those that there are at first, then those that are merged."""
 
-    def __init__(self, boxes: Boxes, sizes: Ints, *, alone: bool) -> None:
-        """`alone`: on this core only, because the others are busy with pools of their own."""
+    def __init__(self, boxes: Boxes, sizes: Ints) -> None:
         count = len(boxes)
-        lengths = np.diff(boxes.offsets)
-        chunks = _chunks_of(lengths)
-        self._alone = alone
-        self._rows = count
-        self._used = int(chunks.sum())
-        room = int(self._used * _ROOM) + 8 * int(chunks.max(initial=1))
-        self._boxes = np.empty((room, len(SIDES), CHUNK), np.int32)
-        self._extremes = np.empty((room, 2 * len(SIDES)), np.int32)
-        self._at = np.zeros(2 * count, np.int64)
-        self._length = np.zeros(2 * count, np.int64)
-        self._size = np.zeros(2 * count, np.int64)
+        self._rows = self._used = 0
+        chunks = int(_chunks_of(np.diff(boxes.offsets)).sum())
+        self._boxes = np.empty((int(chunks * _ROOM) + 8, len(SIDES), CHUNK), np.int32)
+        self._extremes = np.empty((len(self._boxes), 2 * len(SIDES)), np.int32)
+        self._at, self._length, self._size = np.zeros((3, 2 * count), np.int64)
         self._alive: Flags = np.zeros(2 * count, np.bool_)
-        self._at[:count] = np.cumsum(chunks) - chunks
-        self._length[:count], self._size[:count], self._alive[:count] = lengths, sizes, True
         for row in range(count):
-            fill_chunks(boxes.row(row), self._boxes, self._extremes, self._at[row])
+            self.add(boxes.row(row), int(sizes[row]))
 
     def alive(self, row: int) -> bool:
         return bool(self._alive[row])
-
-    def size(self, row: int) -> int:
-        return int(self._size[row])
 
     def left(self) -> Ints:
         return np.flatnonzero(self._alive[: self._rows])
@@ -435,64 +415,38 @@ class Pool:
 
     def add(self, bounds: Ids, size: int) -> int:
         """A row more; its number."""
-        row, needed = self._rows, int(_chunks_of(bounds.shape[1]))
-        if self._used + needed > len(self._boxes):
-            self._make_room(needed)
-        self._at[row], self._length[row], self._size[row] = self._used, bounds.shape[1], size
+        row, end = self._rows, self._used + int(_chunks_of(bounds.shape[1]))
+        if end > len(self._boxes):
+            more = int(end * _ROOM) - len(self._boxes)
+            self._boxes, self._extremes = (
+                np.concatenate([table, np.empty((more, *table.shape[1:]), np.int32)])
+                for table in (self._boxes, self._extremes)
+            )
         fill_chunks(bounds, self._boxes, self._extremes, self._used)
-        self._used += needed
+        self._at[row], self._length[row], self._size[row] = self._used, bounds.shape[1], size
         self._alive[row] = True
-        self._rows += 1
+        self._rows, self._used = row + 1, end
         return row
 
-    def _make_room(self, needed: int) -> None:
-        """Move what is still there to the front; if that is not enough, to a larger array."""
-        rows = self.left()
-        rows = rows[np.argsort(self._at[rows])]
-        chunks = _chunks_of(self._length[rows])
-        begin = self._at[rows]
-        self._used = int(chunks.sum())
-        boxes, extremes = self._boxes, self._extremes
-        if self._used + needed > len(boxes) // 2:
-            room = int((self._used + needed) * _ROOM * _ROOM)
-            boxes = np.empty((room, *boxes.shape[1:]), np.int32)
-            extremes = np.empty((room, extremes.shape[1]), np.int32)
-        to = 0
-        for row, old, count in zip(rows, begin, chunks, strict=True):
-            # never to the right of where they are, so that nothing is overwritten unread
-            boxes[to : to + count] = self._boxes[old : old + count]
-            extremes[to : to + count] = self._extremes[old : old + count]
-            self._at[row] = to
-            to += count
-        self._boxes, self._extremes = boxes, extremes
-
-    def _columns(self) -> tuple[Ids, Ids, Ints, Ints, Ints]:
-        return self._boxes, self._extremes, self._at, self._length, self._size
-
-    def _longest(self) -> int:
-        return int(_chunks_of(self._length[: self._rows].max(initial=1)))
+    def _columns(self) -> tuple[int, Ids, Ids, Ints, Ints, Ints]:
+        longest = int(_chunks_of(self._length[: self._rows].max(initial=1)))
+        return longest, self._boxes, self._extremes, self._at, self._length, self._size
 
     def nearest_of_all(self, told: ProgressCallback) -> tuple[NDArray[np.float64], Ints]:
         """For each row the cheapest few of those before it, and what they cost; -1: no more."""
         work = np.arange(self._rows + 1) * np.concatenate([[0], self._length[: self._rows]])
-        arguments = (self._longest(), *self._columns())
-        if self._alone:
-            cost, partner = nearest_before(0, self._rows, *arguments)
-        else:
-            advance = as_shares(told, self._rows)
-            parts = map_ranges(nearest_before, np.cumsum(work), *arguments, advance=advance)
-            cost, partner = merged(parts, np.concatenate, np.concatenate)
+        advance = as_shares(told, self._rows)
+        parts = map_ranges(nearest_before, np.cumsum(work), *self._columns(), advance=advance)
+        cost, partner = joined(parts)
         return cost, partner
 
     def nearest(self, row: int) -> tuple[NDArray[np.float64], Ints]:
         """The cheapest few of those before a row, and what they cost; -1: no more."""
         others = np.flatnonzero(self._alive[:row])
-        arguments = (row, others, self._longest(), *self._columns())
-        work = len(others) * _chunks_of(self._length[row])
-        if self._alone or work < _WORTH_SHARING:
+        arguments = (row, others, *self._columns())
+        if len(others) * _chunks_of(self._length[row]) < _WORTH_SHARING:
             return nearest_among(0, len(others), *arguments)  # type: ignore[no-any-return]
-        parts = map_each(nearest_among, len(others), *arguments)
-        cost, partner = merged(parts, np.concatenate, np.concatenate)
+        cost, partner = joined(map_each(nearest_among, len(others), *arguments))
         # of equal ones the first: ranges ascend
         order = np.argsort(cost, kind="stable")[:FEW]
         return cost[order], partner[order]
@@ -509,10 +463,8 @@ _FIRST_SEARCH = 0.5
 """How much of the work it is, about, to find the cheapest partners of all rows at the start."""
 
 
-class Shaping(Protocol):
-    """What is done to a merged row before it goes on."""
-
-    def __call__(self, bounds: Ids) -> Ids: ...
+Shaping: TypeAlias = Callable[[Ids], Ids]
+"""What is done to a merged row before it goes on."""
 
 
 @dataclass(frozen=True)
@@ -526,17 +478,16 @@ class Merges:
         return len(self.first)
 
 
-@dataclass
 class _Run:
     """What is known of rows by number: theirs and the merged ones'."""
 
-    boxes: Boxes
-    shaping: Shaping | None
-    members: list[Ids]
-    """Objects of each row, sorted; emptied when it is merged."""
-    merged: dict[int, Ids]
-    first: list[int]
-    second: list[int]
+    def __init__(self, boxes: Boxes, objects: Ids, shaping: Shaping | None) -> None:
+        self.boxes, self.shaping = boxes, shaping
+        self.members = [objects[i : i + 1] for i in range(len(boxes))]
+        """Objects of each row, sorted."""
+        self.merged: dict[int, Ids] = {}
+        self.first: list[int] = []
+        self.second: list[int] = []
 
     def bounds(self, row: int) -> Ids:
         return self.boxes.row(row) if row < len(self.boxes) else self.merged[row]
@@ -618,17 +569,16 @@ def group_rows(
     told: ProgressCallback = ignore_progress,
     *,
     join: bool = True,
-    alone: bool = False,
 ) -> Merges:
     """Merge rows, none of them empty, until all have k objects; `objects`: each row's.
 
     Fewer than k at the end join the nearest row that has k (`join`), or are left as they are.
     """
     count = len(boxes)
-    run = _Run(boxes, shaping, [objects[i : i + 1] for i in range(count)], {}, [], [])
+    run = _Run(boxes, objects, shaping)
     finished: list[int] = []
     if count > 1 and k > 1:
-        pool = Pool(boxes, np.ones(count, np.int64), alone=alone)
+        pool = Pool(boxes, np.ones(count, np.int64))
         queue = _Queue(pool, lambda share: told(share * _FIRST_SEARCH))
         most = count - count // (2 * k)
         while (pair := queue.cheapest()) is not None:
@@ -655,8 +605,9 @@ def _join_nearest(run: _Run, finished: list[int], row: int) -> None:
     rows = [run.bounds(f) for f in finished] + [run.bounds(row)]
     sizes = np.array([len(run.members[f]) for f in finished] + [len(run.members[row])])
     offsets = np.concatenate([[0], np.cumsum([r.shape[1] for r in rows])])
-    pool = Pool(Boxes(offsets, np.concatenate(rows, axis=1), run.boxes.origin), sizes, alone=True)
-    nearest = int(pool.nearest(len(finished))[1][0])
+    pool = Pool(Boxes(offsets, np.concatenate(rows, axis=1), run.boxes.origin), sizes)
+    with use(SingleThread()):
+        nearest = int(pool.nearest(len(finished))[1][0])
     run.merge(finished[nearest], row)
     finished[nearest] = len(run.members) - 1
 
@@ -681,7 +632,7 @@ def replay_merges(
 ) -> list[Group]:
     """Every row that was not merged into another, in order of their numbers."""
     count = len(boxes)
-    run = _Run(boxes, shaping, [objects[i : i + 1] for i in range(count)], {}, [], [])
+    run = _Run(boxes, objects, shaping)
     key = keys.tolist()
     advance = as_shares(told, len(merges))
     for a, b in zip(merges.first.tolist(), merges.second.tolist(), strict=True):
@@ -792,5 +743,7 @@ def group_blocks(
         taken, offsets = rows_of(rows.boxes.offsets, np.arange(begin, end))
         boxes = Boxes(offsets, rows.boxes.bounds[:, taken], rows.boxes.origin)
         objects = rows.object[begin:end]
-        found.append(group_rows(boxes, objects, k, shaping, join=join, alone=True))
+        # the other cores are busy with other blocks
+        with use(SingleThread()):
+            found.append(group_rows(boxes, objects, k, shaping, join=join))
     return found
