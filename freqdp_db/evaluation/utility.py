@@ -257,8 +257,10 @@ def information_loss(pair: Pair) -> dict[str, float]:
     """INF: mean share of D's points that are gone. `inf.sym` counts what was put in as well."""
     places = len(pair.locations)
     before, after = (count_frequencies(s, places) for s in (pair.original, pair.released))
-    visited = [owners(f.offsets).astype(np.int64) * places + f.location for f in (before, after)]
-    common, old, new = np.intersect1d(*visited, assume_unique=True, return_indices=True)
+    here, there = (
+        owners(f.offsets).astype(np.int64) * places + f.location for f in (before, after)
+    )
+    common, old, new = np.intersect1d(here, there, assume_unique=True, return_indices=True)
     kept = np.minimum(before.pf[old], after.pf[new])
     shared = np.bincount(common // max(places, 1), kept, len(pair))
     filled = pair.original.lengths > 0

@@ -58,7 +58,7 @@ class SegmentRows(NamedTuple):
     """Trajectory of each segment, and where in it the segment begins."""
 
     def take(self, order: Ints) -> SegmentRows:
-        return SegmentRows(*(column[order] for column in self))
+        return SegmentRows._make(column[order] for column in self)
 
 
 def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRows:

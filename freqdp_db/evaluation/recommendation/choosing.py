@@ -467,8 +467,8 @@ def upper_end(values: Sequence[float]) -> float:
 
 def is_out(values: Mapping[str, float], limit: float) -> bool:
     """Whether what some attackers learnt of somebody's samples is above the limit already."""
-    shares = [_largest(values, beside, made_up=False)[0] for beside in ("", ".half")]
-    return not within(*shares, limit)
+    risk, half = (_largest(values, beside, made_up=False)[0] for beside in ("", ".half"))
+    return not within(risk, half, limit)
 
 
 def _largest(values: Mapping[str, float], beside: str, made_up: bool) -> tuple[float, str]:

@@ -311,7 +311,7 @@ class _Measured:
 
 
 @dataclass
-class Trials:
+class CandidateTrials:
     """Candidates as they are tried, on whom, and what is left out."""
 
     dataset: DatasetRow
@@ -404,7 +404,7 @@ def try_all(
     build: Build,
     options: RecommendOptions,
     progress: Progress,
-) -> Trials:
+) -> CandidateTrials:
     """Every candidate that is possible and fits into the time."""
     asked: list[tuple[MethodToTry, Request]] = []
     left_out: list[tuple[MethodToTry, str]] = []
@@ -429,7 +429,7 @@ def try_all(
         elif request.method.kind == "counts":
             worlds[variant.label] = make_world(database, build, request.method, request.values)
     halves, budget = _prepare(world, [variant for variant, _ in asked], options, progress)
-    trials = Trials(dataset, options, world, halves, budget, worlds, left_out)
+    trials = CandidateTrials(dataset, options, world, halves, budget, worlds, left_out)
     trials.try_all(asked, progress)
     return trials
 
